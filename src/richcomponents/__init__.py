@@ -1,0 +1,33 @@
+"""Rich Component Analysis: models of one hidden component of several views of the same samples."""
+
+from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
+from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
+from richcomponents.errors import (
+    CapacityError,
+    ConstantColumnWarning,
+    DataError,
+    PrecisionWarning,
+    StateFileError,
+)
+from richcomponents.moments import Accumulator, Moments
+from richcomponents.views import as_table, join_views
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Accumulator",
+    "CapacityError",
+    "ConstantColumnWarning",
+    "Cumulants",
+    "DataError",
+    "Moments",
+    "PrecisionWarning",
+    "StateFileError",
+    "as_table",
+    "cross_cumulant",
+    "cumulant",
+    "cumulants_to_moments",
+    "join_views",
+    "moments_to_cumulants",
+    "projected_cumulant",
+]

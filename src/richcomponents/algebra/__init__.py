@@ -1,0 +1,34 @@
+"""Pure mathematics, no data: set partitions, tensors, symmetric packing, moments and cumulants."""
+
+from richcomponents.algebra.arrays import Array, IntArray
+from richcomponents.algebra.cumulants import cumulants_to_moments, moments_to_cumulants
+from richcomponents.algebra.packing import pack, packed_indices, packed_rank, packed_size, unpack
+from richcomponents.algebra.partitions import (
+    Partition,
+    kstatistic_coefficient,
+    partitions_without_singletons,
+    plugin_coefficient,
+    set_partitions,
+)
+from richcomponents.algebra.tensors import fold, multilinear, symmetrise, unfold
+
+__all__ = [
+    "Array",
+    "IntArray",
+    "Partition",
+    "cumulants_to_moments",
+    "fold",
+    "kstatistic_coefficient",
+    "moments_to_cumulants",
+    "multilinear",
+    "pack",
+    "packed_indices",
+    "packed_rank",
+    "packed_size",
+    "partitions_without_singletons",
+    "plugin_coefficient",
+    "set_partitions",
+    "symmetrise",
+    "unfold",
+    "unpack",
+]

@@ -1,0 +1,113 @@
+"""Symmetric tensors by their distinct entries.
+
+A symmetric tensor of order t over p coordinates is stored as the vector of its entries with
+i1 <= i2 <= ... <= it, in lexicographic order: C(p+t-1, t) numbers instead of p^t.
+
+HOMOGENEOUS COORDINATES. If coordinate 0 is the constant one, the packed order-t tensor of (1, z)
+consists of the packed tensors of z of orders 0, 1, ..., t, one after the other. A whole family of
+moments is then one symmetric tensor, and a change of origin is one linear map.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from richcomponents.algebra.arrays import Array, IntArray
+
+__all__ = ["pack", "packed_indices", "packed_rank", "packed_size", "segments", "translate", "unpack"]
+
+
+def packed_size(p: int, t: int) -> int:
+    """The number of distinct entries of a symmetric tensor, C(p+t-1, t).
+
+    >>> packed_size(10, 4)
+    715
+    """
+    return comb(p + t - 1, t)
+
+
+@lru_cache(maxsize=16)
+def packed_indices(p: int, t: int) -> IntArray:
+    """The index tuples i1 <= ... <= it in lexicographic order, shape (C(p+t-1, t), t)."""
+    if t == 0:
+        return np.zeros((1, 0), dtype=np.int64)
+    shorter = packed_indices(p, t - 1)
+    # Tuples that start with i continue with any tuple of order t-1 over i..p-1: a suffix.
+    starts = _first_offsets(p, t - 1)
+    sizes = [len(shorter) - start for start in starts]
+    out = np.empty((sum(sizes), t), dtype=np.int64)
+    row = 0
+    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        out[row : row + size, 0] = i
+        out[row : row + size, 1:] = shorter[start:]
+        row += size
+    out.setflags(write=False)
+    return out
+
+
+def _first_offsets(p: int, t: int) -> list[int]:
+    """Where, in packed order t, the tuples begin whose first index is i (t = 0: always 0)."""
+    total = packed_size(p, t)
+    return [total - packed_size(p - i, t) for i in range(p)]
+
+
+@lru_cache(maxsize=64)
+def _rank_tables(p: int, t: int) -> tuple[IntArray, ...]:
+    n = p + t - 1
+    return tuple(np.array([comb(n - 1 - i - m, t - m) for i in range(p)], dtype=np.int64) for m in range(t))
+
+
+def packed_rank(indices: IntArray, p: int) -> IntArray:
+    """Positions of index tuples (last axis: non-decreasing, length t) in the packed vector.
+
+    i_m + m is a strictly increasing combination; its lexicographic rank is the classical sum of
+    binomials, read from tables.
+    """
+    t = indices.shape[-1]
+    rank = np.full(indices.shape[:-1], packed_size(p, t) - 1, dtype=np.int64)
+    for m, table in enumerate(_rank_tables(p, t)):
+        rank -= table[indices[..., m]]
+    return rank
+
+
+def pack(tensor: Array) -> Array:
+    """The distinct entries of a symmetric tensor (those with increasing indices are read)."""
+    indices = packed_indices(tensor.shape[0], tensor.ndim)
+    return tensor[tuple(indices.T)]
+
+
+def unpack(packed: Array, p: int, t: int) -> Array:
+    """The dense symmetric tensor of shape (p,) * t."""
+    grid = np.stack(np.meshgrid(*[np.arange(p)] * t, indexing="ij"), axis=-1)
+    return packed[packed_rank(np.sort(grid, axis=-1), p)]
+
+
+def segments(p: int, t: int) -> list[slice]:
+    """Where orders 0..t lie in the packed order-t tensor of the homogeneous coordinates (1, z)."""
+    ends = [packed_size(p + 1, s) for s in range(t + 1)]
+    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def translate(packed: Array, p: int, t: int, delta: Array) -> Array:
+    """Packed sums of (1, z - delta) from those of (1, z); shape (..., C(p+t, t)), any leading axes.
+
+    sum prod_i (z_i - delta_i) = sum over subsets A of the slots of prod_{i not in A} (-delta_i)
+    times the sum over A: the binomial theorem, slot by slot.
+    """
+    if not np.any(delta):
+        return packed
+    out = packed.copy()
+    parts = segments(p, t)
+    for order in range(1, t + 1):
+        indices = packed_indices(p, order)
+        for size in range(order):
+            for kept in combinations(range(order), size):
+                gone = [m for m in range(order) if m not in kept]
+                factor = np.prod(-delta[indices[:, gone]], axis=1)
+                source = parts[size].start + packed_rank(indices[:, kept], p)
+                out[..., parts[order]] += factor * packed[..., source]
+    return out

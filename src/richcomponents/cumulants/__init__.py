@@ -1,0 +1,16 @@
+"""Moments -> unbiased cumulants: tensors, cross blocks, projections, Gram forms, block jackknife."""
+
+from richcomponents.cumulants.gram import block_grams
+from richcomponents.cumulants.jackknife import JackknifeResult, block_jackknife
+from richcomponents.cumulants.kstatistics import Cumulants, cross_cumulant, cumulant
+from richcomponents.cumulants.projected import projected_cumulant
+
+__all__ = [
+    "Cumulants",
+    "JackknifeResult",
+    "block_grams",
+    "block_jackknife",
+    "cross_cumulant",
+    "cumulant",
+    "projected_cumulant",
+]

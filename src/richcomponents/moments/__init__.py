@@ -1,0 +1,8 @@
+"""Joint moment sums of a table: the state, the kernel (the only hot loop) and the doors for rows."""
+
+from richcomponents.moments.accumulator import Accumulator
+from richcomponents.moments.layout import Layout
+from richcomponents.moments.rows import Rows, Statistic
+from richcomponents.moments.state import Moments
+
+__all__ = ["Accumulator", "Layout", "Moments", "Rows", "Statistic"]

@@ -1,0 +1,84 @@
+"""Sums of leaves that do not depend on the order in which the leaves arrive.
+
+Floating-point addition is not associative, so a sum over chunks depends on the chunks. Leaves are
+therefore merged only with their siblings in a fixed binary tree: node (level, i) is the sum of
+nodes (level-1, 2i) and (level-1, 2i+1). Whatever the order of arrival, each node is the result of
+the same additions, and a set of leaves has one canonical forest: any chunking, any number of
+threads or machines gives identical bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from richcomponents.algebra import Array
+
+__all__ = ["Forest", "Node"]
+
+Node = tuple[int, int, int]  # tree, level, index
+
+
+class Forest:
+    """A mapping node -> sum, with siblings merged as soon as both are present."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Node, Array] = {}
+
+    def add(self, node: Node, value: Array) -> None:
+        """Put in one node. A node that is present already (rows of another site that carry the same
+        numbers, or parts of one leaf) is added to; that is right, but no longer bit-reproducible."""
+        tree, level, index = node
+        while True:
+            key = (tree, level, index)
+            if key in self._nodes:
+                self._nodes[key] = self._nodes[key] + value
+                return
+            sibling = self._nodes.pop((tree, level, index ^ 1), None)
+            if sibling is None:
+                self._nodes[key] = value
+                return
+            value = sibling + value  # commutative, so left or right does not matter
+            level, index = level + 1, index >> 1
+
+    def __iter__(self) -> Iterator[tuple[Node, Array]]:
+        """Nodes in canonical order: by tree, then by the first leaf they cover."""
+        return iter(sorted(self._nodes.items(), key=lambda item: _place(item[0])))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def copy(self) -> Forest:
+        """Nodes are never changed in place, so a copy shares them."""
+        other = Forest()
+        other._nodes = dict(self._nodes)
+        return other
+
+    def merged(self, other: Forest) -> Forest:
+        """The forest of both sets of leaves."""
+        out = self.copy()
+        for node, value in other:
+            out.add(node, value)
+        return out
+
+    def fold(self, n_trees: int, size: int) -> Array:
+        """The sum of each tree, shape (n_trees, size)."""
+        total = np.zeros((n_trees, size))
+        for (tree, _, _), value in self:
+            total[tree] += value
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Forest):
+            return NotImplemented
+        return self._nodes.keys() == other._nodes.keys() and all(
+            np.array_equal(value, other._nodes[node]) for node, value in self._nodes.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _place(node: Node) -> tuple[int, int, int]:
+    tree, level, index = node
+    return tree, index << level, -level

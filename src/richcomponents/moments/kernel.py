@@ -1,0 +1,199 @@
+"""The only hot loop: the distinct entries of sum_n w_n (1, z_n)^(t times) for one leaf of rows.
+
+Samples are contiguous (features x samples tiles). An order-t entry i1 <= ... <= it is a product of
+a LEFT monomial (the first a indices) and a RIGHT monomial (the last b), with the last index of the
+left one at most the first index of the right one: a staircase. Left monomials are sorted by their
+last index and right ones by their first, so that each step of the staircase is one matrix product
+of contiguous rows, and no dense tensor is ever formed.
+
+Two executors of the same plan: matrix products (numpy), and a register-blocked loop (numba, when
+the optional extra `fast` is installed), which skips the packing that BLAS spends half its time on at these
+sizes. They agree to rounding; one process uses one of them throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, packed_size
+
+__all__ = ["EXECUTORS", "Plan", "Workspace", "default_executor", "homogeneous_sums", "make_plan"]
+
+TILE = {"numpy": 1024, "numba": 256}  # samples per tile: measured, see benchmarks/kernel.py
+EXECUTORS = ("numpy", "numba")
+
+
+@lru_cache(maxsize=1)
+def default_executor() -> str:
+    """numba when it is installed, else numpy."""
+    return "numba" if find_spec("numba") is not None else "numpy"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How order t over m coordinates (the constant included) is computed.
+
+    `cuts` are the steps of the staircase over the last index of the left monomials.
+    """
+
+    m: int
+    order: int
+    cuts: tuple[int, ...]
+
+    @cached_property
+    def left_order(self) -> int:
+        return (self.order + 1) // 2
+
+    @cached_property
+    def right_order(self) -> int:
+        return self.order - self.left_order
+
+    @cached_property
+    def left_offsets(self) -> IntArray:
+        """left_offsets[j]: how many left monomials have a last index below j."""
+        return np.array([packed_size(j, self.left_order) for j in range(self.m + 1)], dtype=np.int64)
+
+    @cached_property
+    def right_offsets(self) -> IntArray:
+        """right_offsets[k]: where the right monomials begin whose first index is k."""
+        total = packed_size(self.m, self.right_order)
+        return np.array([total - packed_size(self.m - k, self.right_order) for k in range(self.m)] + [total], np.int64)
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, int, int, int], ...]:
+        """(left start, left stop, right start, where the product begins in the raw result)."""
+        out, raw = [], 0
+        for low, high in zip(self.cuts[:-1], self.cuts[1:], strict=True):
+            left = slice(int(self.left_offsets[low]), int(self.left_offsets[high]))
+            right = int(self.right_offsets[low])
+            out.append((left.start, left.stop, right, raw))
+            raw += (left.stop - left.start) * (int(self.right_offsets[-1]) - right)
+        return tuple(out)
+
+    @cached_property
+    def step_table(self) -> IntArray:
+        return np.array(self.steps, dtype=np.int64)
+
+    @cached_property
+    def raw_size(self) -> int:
+        n_right = int(self.right_offsets[-1])
+        return sum((stop - start) * (n_right - right) for start, stop, right, _ in self.steps)
+
+    @cached_property
+    def gather(self) -> IntArray:
+        """Position in the raw result of each packed (lexicographic) entry."""
+        left = packed_indices(self.m, self.left_order)
+        left = left[np.lexsort(left.T)]  # by last index, then the one before: the order of building
+        right = packed_indices(self.m, self.right_order)
+        out = np.empty(packed_size(self.m, self.order), dtype=np.int64)
+        for start, stop, first, raw in self.steps:
+            for row in range(start, stop):
+                begin = int(self.right_offsets[left[row, -1]])  # right monomials that keep the order
+                tail = right[begin:]
+                tuples = np.concatenate([np.broadcast_to(left[row], (len(tail), self.left_order)), tail], axis=1)
+                position = raw + (row - start) * (len(right) - first) + (begin - first)
+                out[packed_rank(tuples, self.m)] = position + np.arange(len(tail))
+        return out
+
+
+@lru_cache(maxsize=16)
+def make_plan(m: int, order: int, executor: str) -> Plan:
+    """Choose the steps of the staircase.
+
+    Wide steps compute entries twice, narrow ones waste the matrix product. For numpy: the cheapest
+    cuts under cost = rows x columns + PACKING (rows + columns), fitted to measured products. The
+    compiled loop has no such overhead and takes one step per index.
+    """
+    if executor == "numba":
+        return Plan(m, order, tuple(range(m + 1)))
+    packing, grid = 16.0, 48
+    probe = Plan(m, order, (0, m))
+    left, right = probe.left_offsets, probe.right_offsets
+    places = sorted({round(i * m / min(m, grid)) for i in range(min(m, grid) + 1)})
+    best: dict[int, tuple[float, tuple[int, ...]]] = {m: (0.0, (m,))}
+    for i in range(len(places) - 2, -1, -1):
+        low, columns = places[i], float(right[-1] - right[places[i]])
+        options = []
+        for high in places[i + 1 :]:
+            rows = float(left[high] - left[low])
+            cost, cuts = best[high]
+            options.append((cost + rows * columns + packing * (rows + columns), (low, *cuts)))
+        best[low] = min(options)
+    return Plan(m, order, best[0][1])
+
+
+class Workspace:
+    """Buffers of one thread for one plan."""
+
+    def __init__(self, m: int, order: int, executor: str) -> None:
+        if order < 3:
+            executor = "numpy"  # single rows on the left: exactly what BLAS is made for
+        plan = make_plan(m, order, executor)
+        # A tile's monomials should stay near the cache even when there are many of them.
+        monomials = int(plan.left_offsets[-1] + plan.right_offsets[-1])
+        self.tile = int(np.clip(2**22 // max(monomials, 1), 64, TILE[executor]))
+        self.plan, self.executor = plan, executor
+        self.x = np.ones((plan.m, self.tile))
+        self.left = [np.empty((packed_size(plan.m, a), self.tile)) for a in range(2, plan.left_order + 1)]
+        self.right = [np.empty((packed_size(plan.m, b), self.tile)) for b in range(2, plan.right_order + 1)]
+        self.first_right = self.x if plan.right_order else np.ones((1, self.tile))
+        self.weighted = np.empty((int(plan.right_offsets[-1]), self.tile))
+        self.raw = np.empty(plan.raw_size)
+        self.product = np.empty(plan.raw_size if executor == "numpy" else 0)
+
+
+def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array | None = None) -> Array:
+    """Packed sum over rows of w_n (1, z_n - shift)^(order times), shape (C(m+order-1, order),).
+
+    rows : (n, m - 1); shift : (m - 1,); weight : (n,) or None for ones.
+    """
+    plan = space.plan
+    space.raw[:] = 0.0
+    for start in range(0, len(rows), space.tile):
+        part = rows[start : start + space.tile]
+        k = len(part)
+        np.subtract(part.T, shift[:, None], out=space.x[1:, :k])
+        if space.executor == "numba":
+            from richcomponents.moments.compiled import add_tile  # numba starts slowly: only when used
+
+            add_tile(space, k, None if weight is None else np.ascontiguousarray(weight[start : start + k]))
+            continue
+        left, right = _monomials(space, k)
+        if weight is not None:
+            right = np.multiply(right, weight[start : start + k], out=space.weighted[:, :k])
+        for low, high, first, raw in plan.steps:
+            shape = (high - low, len(right) - first)
+            out = space.product[raw : raw + shape[0] * shape[1]].reshape(shape)
+            np.matmul(left[low:high], right[first:].T, out=out)
+        space.raw += space.product
+    return space.raw[plan.gather]
+
+
+def _monomials(space: Workspace, k: int) -> tuple[Array, Array]:
+    """Left monomials sorted by last index, right ones by first; each order from the one below."""
+    x = space.x[:, :k]
+    left, right = x, space.first_right[:, :k]
+    for buffer in space.left:
+        low, previous, left = 0, left, buffer[:, :k]
+        for j in range(space.plan.m):
+            # x_j times every shorter monomial whose last index is at most j: a prefix
+            prefix = previous[: _prefix(previous, j, space.plan.m)]
+            np.multiply(x[j], prefix, out=left[low : low + len(prefix)])
+            low += len(prefix)
+    for buffer in space.right:
+        low, previous, right = 0, right, buffer[:, :k]
+        for j in range(space.plan.m):
+            suffix = previous[len(previous) - _prefix(previous, space.plan.m - 1 - j, space.plan.m) :]
+            np.multiply(x[j], suffix, out=right[low : low + len(suffix)])
+            low += len(suffix)
+    return left, right
+
+
+def _prefix(previous: Array, j: int, m: int) -> int:
+    """How many monomials of the same order as `previous` use only the first j + 1 of m coordinates."""
+    order = 1 if len(previous) == m else 2
+    return packed_size(j + 1, order)

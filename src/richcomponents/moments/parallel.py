@@ -1,0 +1,44 @@
+"""Threads over pieces of work, with BLAS held to one thread inside each.
+
+Many small matrix products on one BLAS thread each beat one multi-threaded product by far, and the
+building of monomials is parallel too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["available_cores", "run_all"]
+
+_T = TypeVar("_T")
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries: once is enough
+
+
+def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> None:
+    """Call `work` on every piece; the first error is raised after the others have stopped."""
+    with _controller().limit(limits=1, user_api="blas"):
+        if threads == 1:
+            for piece in pieces:
+                work(piece)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for future in [pool.submit(work, piece) for piece in pieces]:
+                future.result()

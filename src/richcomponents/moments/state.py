@@ -1,0 +1,376 @@
+"""Moments: the one object that the rest of the library reads instead of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, unpack
+from richcomponents.algebra.packing import segments, translate
+from richcomponents.errors import DataError
+from richcomponents.moments.forest import Forest
+from richcomponents.moments.layout import Layout
+
+__all__ = ["Moments"]
+
+
+class Moments:
+    """Sums of products of columns, about one shift: an immutable value with a neutral element and a plus.
+
+    Made by :meth:`of`, :meth:`empty`, :meth:`load`, or an :class:`Accumulator`. Two states add when they
+    describe the same columns; if their shifts differ, the right one is translated to the left one's.
+
+    Attributes
+    ----------
+    layout : Layout
+        Columns, orders, blocks.
+    shift : array of shape (n_columns + n_targets,)
+        Power sums are taken about this point. Sums about zero lose all digits of a fourth cumulant when the
+        mean is 1e4 standard deviations away; about any point near the mean they lose none.
+    n : int
+        The number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> whole = Moments.of(X, order=4)
+    >>> parts = Moments.of(X[:40], order=4, shift=whole.shift) + Moments.of(X[40:], 4, whole.shift, start=40)
+    >>> parts.n, bool(np.allclose(whole.mean, parts.mean))
+    (100, True)
+    """
+
+    def __init__(self, layout: Layout, shift: Array, blocked: Forest, pooled: Forest) -> None:
+        self.layout = layout
+        self.shift = np.array(shift, dtype=np.float64)
+        self.shift.setflags(write=False)
+        self._blocked, self._pooled = blocked, pooled
+
+    # ---- making and merging
+
+    @classmethod
+    def empty(
+        cls,
+        n_columns: int,
+        order: int = 4,
+        shift: Array | None = None,
+        *,
+        n_targets: int = 0,
+        target_order: int = 2,
+        n_blocks: int = 20,
+        block_length: int = 1,
+    ) -> Moments:
+        """The neutral element of +; without a shift it takes that of whatever it is added to."""
+        layout = Layout(n_columns, order, n_targets, target_order, n_blocks, block_length)
+        if shift is None:
+            shift = np.full(n_columns + n_targets, np.nan)
+        return cls(layout, np.asarray(shift, dtype=np.float64), Forest(), Forest())
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        if self.layout != other.layout:
+            raise ValueError(
+                f"cannot add states of different kinds: {self.layout} and {other.layout}; "
+                "use the same columns, order, targets and blocks for both"
+            )
+        if other.is_empty:
+            return self if not self.is_empty or not np.isnan(self.shift).any() else other
+        if self.is_empty and np.isnan(self.shift).any():
+            return other
+        other = other.about(self.shift)
+        return Moments(
+            self.layout, self.shift, self._blocked.merged(other._blocked), self._pooled.merged(other._pooled)
+        )
+
+    def about(self, shift: Array) -> Moments:
+        """The same sums about another point (binomial translation)."""
+        shift = np.asarray(shift, dtype=np.float64)
+        if shift.shape != self.shift.shape:
+            raise ValueError(f"the shift must have {self.shift.size} entries, got shape {shift.shape}")
+        if np.array_equal(shift, self.shift) or self.is_empty:
+            return self if not self.is_empty else Moments(self.layout, shift, Forest(), Forest())
+        blocked, pooled = Forest(), Forest()
+        for node, value in self._blocked:
+            blocked.add(node, self._translated(value, shift))
+        if self.layout.pooled_size:
+            # Orders five and six of a translated sum need the lower orders of the same rows, which are kept
+            # by block and not by pooled leaf: the totals are translated, and the pooled tree is one node.
+            pooled.add((0, 0, 0), self._translated_pooled(shift))
+        return Moments(self.layout, shift, blocked, pooled)
+
+    def _translated(self, vector: Array, shift: Array) -> Array:
+        """Blocked vectors about a new shift; leading axes are kept."""
+        lay, delta = self.layout, shift - self.shift
+        move, target_move = delta[: lay.n_columns], delta[lay.n_columns :]
+        out = vector.copy()
+        joint = vector[..., lay.joint]
+        out[..., lay.joint] = translate(joint, lay.n_columns, lay.blocked_order, move)
+        if not lay.n_targets:
+            return out
+        k = lay.target_order - 1
+        low = segments(lay.n_columns, k)[-1].stop
+        for j, part in enumerate(lay.with_target):
+            about_target = vector[..., part] - target_move[j] * joint[..., :low]
+            out[..., part] = translate(about_target, lay.n_columns, k, move)
+        sums = [vector[..., part.start] for part in lay.with_target]
+        for at, (i, j) in enumerate(packed_indices(lay.n_targets, 2), start=lay.target_pairs.start):
+            a, b = target_move[i], target_move[j]
+            out[..., at] += joint[..., 0] * a * b - a * sums[j] - b * sums[i]
+        return out
+
+    def _translated_pooled(self, shift: Array) -> Array:
+        """The total of orders five and six about a new shift."""
+        lay = self.layout
+        everything = np.concatenate([self.total[lay.joint], self.pooled])
+        move = (shift - self.shift)[: lay.n_columns]
+        return translate(everything, lay.n_columns, lay.order, move)[lay.joint.stop :]
+
+    # ---- reading
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self._blocked) == 0
+
+    @cached_property
+    def blocks(self) -> Array:
+        """The sums of each statistical block, shape (n_blocks, size of the blocked vector)."""
+        out = self._blocked.fold(self.layout.n_blocks, self.layout.blocked_size)
+        out.setflags(write=False)
+        return out
+
+    @cached_property
+    def total(self) -> Array:
+        """The sums over all rows (orders up to four, and targets)."""
+        out = np.zeros(self.layout.blocked_size)
+        for block in self.blocks:  # one fixed order, so that the bits do not depend on numpy's
+            out += block
+        return out
+
+    @cached_property
+    def pooled(self) -> Array:
+        """The sums of orders five and six over all rows."""
+        return self._pooled.fold(1, self.layout.pooled_size)[0]
+
+    @cached_property
+    def n(self) -> int:
+        return round(float(self.total[0]))
+
+    @cached_property
+    def block_sizes(self) -> IntArray:
+        """Rows per block."""
+        return np.rint(self.blocks[:, 0]).astype(np.int64)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Column means, targets last."""
+        self._need_rows()
+        lay = self.layout
+        sums = [self.total[lay.orders[1]], *(self.total[part.start : part.start + 1] for part in lay.with_target)]
+        return self.shift + np.concatenate(sums) / self.n
+
+    @cached_property
+    def central_total(self) -> Array:
+        """The blocked vector of all rows about their mean."""
+        return self._translated(self.total, self.mean)
+
+    @cached_property
+    def central_pooled(self) -> Array:
+        """Orders five and six of all rows about their mean."""
+        return self._translated_pooled(self.mean) if self.layout.pooled_size else np.zeros(0)
+
+    def central_blocks(self) -> Array:
+        """The vectors of the blocks about the GLOBAL mean, shape (n_blocks, blocked_size)."""
+        return self._translated(self.blocks, self.mean)
+
+    def central_sums(self, order: int) -> Array:
+        """Packed power sums of the view columns about their mean: sum_n prod (z - mean)."""
+        if not 0 <= order <= self.layout.order:
+            raise ValueError(f"this state holds orders up to {self.layout.order}, not {order}")
+        source = self.central_total if order <= self.layout.blocked_order else self.central_pooled
+        return source[self.layout.orders[order]]
+
+    def moment(self, order: int) -> Array:
+        """The dense central moment E[(Z - mean)^order] (plain average), shape (n_columns,) * order."""
+        return unpack(self.central_sums(order) / self.n, self.layout.n_columns, order)
+
+    def with_targets(self, order: int) -> Array:
+        """Dense central moments E[z..z y], y in the last slot: shape (p,)*(order-1) + (n_targets,)."""
+        lay = self.layout
+        if not 1 <= order <= lay.target_order:
+            raise ValueError(f"this state holds targets up to order {lay.target_order}, not {order}")
+        where = segments(lay.n_columns, lay.target_order - 1)[order - 1]
+        columns = [unpack(self.central_total[part][where], lay.n_columns, order - 1) for part in lay.with_target]
+        stacked = np.stack(columns, axis=-1) if columns else np.zeros((lay.n_columns,) * (order - 1) + (0,))
+        return stacked / self.n
+
+    def covariance(self, *, unbiased: bool = True) -> Array:
+        """Covariance of all columns, targets last: shape (n_columns + n_targets,) * 2."""
+        self._need_rows(2)
+        return self._second(self.central_total) / (self.n - 1 if unbiased else self.n)
+
+    def block_covariances(self) -> Array:
+        """E[(c - mean)(c - mean)'] per block about the GLOBAL mean, shape (n_blocks, p+q, p+q).
+
+        Averaged over blocks with their sizes as weights they give the (plain) covariance exactly.
+        """
+        sizes = np.maximum(self.block_sizes, 1)
+        return np.stack([self._second(b) / n for b, n in zip(self.central_blocks(), sizes, strict=True)])
+
+    def _second(self, vector: Array) -> Array:
+        """Second-order sums of all columns in a blocked vector, targets last."""
+        lay = self.layout
+        p, q = lay.n_columns, lay.n_targets
+        out = np.empty((p + q, p + q))
+        out[:p, :p] = unpack(vector[lay.orders[2]], p, 2)
+        first_order = slice(1, 1 + p)
+        for j, part in enumerate(lay.with_target):
+            out[:p, p + j] = out[p + j, :p] = vector[part][first_order]
+        if q:
+            out[p:, p:] = unpack(vector[lay.target_pairs], q, 2)
+        return out
+
+    def without(self, blocks: Iterable[int]) -> Moments:
+        """The state with these statistical blocks left out (delete-a-block jackknife, held-out folds)."""
+        gone = set(blocks)
+        if self.layout.pooled_size:
+            raise ValueError("orders five and six are not kept by block; use order <= 4 for the jackknife")
+        kept = Forest()
+        for node, value in self._blocked:
+            if node[0] not in gone:
+                kept.add(node, value)
+        return Moments(self.layout, self.shift, kept, Forest())
+
+    def select(self, columns: Sequence[int] | IntArray) -> Moments:
+        """The state of some of the view columns, in the given order; targets stay."""
+        cols = np.asarray(columns, dtype=np.int64)
+        lay = self.layout
+        small = Layout(
+            len(cols), lay.order, lay.n_targets, lay.target_order, lay.n_blocks, lay.block_length, lay.leaf
+        )
+
+        def positions(order: int) -> IntArray:
+            """Where the packed homogeneous entries of the chosen columns lie in the larger vector."""
+            wide = np.concatenate([[0], cols + 1])[packed_indices(len(cols) + 1, order)]
+            return packed_rank(np.sort(wide, axis=1), lay.n_columns + 1)
+
+        everything = positions(lay.order)
+        cut = small.joint.stop
+        with_target = positions(lay.target_order - 1) if lay.n_targets else np.zeros(0, dtype=np.int64)
+        take = np.concatenate(
+            [everything[:cut]]
+            + [part.start + with_target for part in lay.with_target]
+            + [np.arange(lay.target_pairs.start, lay.target_pairs.stop)]
+        )
+        blocked, pooled = Forest(), Forest()
+        for node, value in self._blocked:
+            blocked.add(node, value[take])
+        for node, value in self._pooled:
+            pooled.add(node, value[everything[cut:] - lay.joint.stop])
+        shift = np.concatenate([self.shift[: lay.n_columns][cols], self.shift[lay.n_columns :]])
+        return Moments(small, shift, blocked, pooled)
+
+    def _need_rows(self, at_least: int = 1) -> None:
+        if self.n < at_least:
+            raise DataError(f"this needs at least {at_least} rows, the state holds {self.n}")
+
+    # ---- values
+
+    def __eq__(self, other: object) -> bool:
+        """Equal bits: the same layout, shift and canonical forest."""
+        if not isinstance(other, Moments):
+            return NotImplemented
+        return (
+            self.layout == other.layout
+            and np.array_equal(self.shift, other.shift, equal_nan=True)
+            and self._blocked == other._blocked
+            and self._pooled == other._pooled
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        lay = self.layout
+        targets = f", n_targets={lay.n_targets}" if lay.n_targets else ""
+        return f"Moments(n={self.n}, n_columns={lay.n_columns}, order={lay.order}{targets}, n_blocks={lay.n_blocks})"
+
+    # ---- doors that live in their own files, so that this one stays a value
+
+    @classmethod
+    def of(
+        cls,
+        X: object,
+        order: int = 4,
+        shift: Array | None = None,
+        start: int = 0,
+        *,
+        targets: object | None = None,
+        target_order: int = 2,
+        n_blocks: int = 20,
+        block_length: int = 1,
+        groups: object | None = None,
+        threads: int | None = None,
+        memory_limit: float | None = None,
+    ) -> Moments:
+        """Moments of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+            An array, a data frame, a path to an .npy file (memory-mapped), or an iterable of blocks of rows.
+        order : int
+            All joint moments up to this order (2..6).
+        shift : array of shape (n_columns + n_targets,), optional
+            The origin; the column means by default. Give one shift to all states that are to be merged.
+        start : int
+            The absolute number of the first row: states of consecutive pieces get consecutive starts.
+            Sums of states agree in bits with one pass where pieces begin at multiples of
+            ``n_blocks * leaf * block_length`` rows; an :class:`Accumulator` gives equal bits for any pieces.
+        targets : array-like of shape (n_rows,) or (n_rows, n_targets), optional
+            Outcome or covariate columns, kept at low order with the views.
+        target_order : int
+            2: E[z y]; 3: also E[z z y]; 4: also E[z z z y].
+        n_blocks, block_length : int
+            Row i belongs to statistical block (i // block_length) mod n_blocks. A longer block_length keeps
+            serially dependent rows together.
+        groups : array-like of shape (n_rows,), optional
+            Rows of one group (one patient, one plate) stay in one block.
+        threads : int, optional
+            All cores by default. The result does not depend on it.
+        memory_limit : float, optional
+            Bytes above which the request is refused before anything is allocated (4 GiB).
+        """
+        from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
+        from richcomponents.moments.accumulator import Accumulator
+
+        rows = Rows.of(X, targets=targets)
+        if shift is None:
+            shift = rows.means()
+        accumulator = Accumulator(
+            order,
+            shift,
+            n_targets=rows.n_targets,
+            target_order=target_order,
+            n_blocks=n_blocks,
+            block_length=block_length,
+            threads=threads,
+            memory_limit=memory_limit,
+            names=rows.names,
+        )
+        return rows.reduce(accumulator, start=start, groups=groups)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sums (never rows) to one file, all or nothing; see :meth:`load`."""
+        from richcomponents.moments.files import save_moments
+
+        save_moments(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, max_bytes: int = 4 * 2**30) -> Moments:
+        """Read a saved state; nothing in the file is executed, and nothing larger than `max_bytes` is read."""
+        from richcomponents.moments.files import load_moments
+
+        return load_moments(path, max_bytes=max_bytes)

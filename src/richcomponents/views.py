@@ -1,0 +1,323 @@
+"""One table and its column groups: validate, name, align.
+
+All of the library works on ONE two-dimensional table whose columns belong to named views; that is
+what keeps Pipeline, GridSearchCV and set_output working. Users who hold several tables come in
+through :func:`join_views`, which checks that the samples line up.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from numbers import Integral
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from scipy import sparse
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.errors import DataError
+
+__all__ = ["Table", "Views", "as_matrix", "as_table", "column_names", "join_views", "resolve_views"]
+
+
+@dataclass(frozen=True)
+class Views:
+    """Column groups of a table, in order.
+
+    columns : {view name: column numbers}; feature_names : one name per column of the table.
+    """
+
+    columns: Mapping[str, IntArray]
+    feature_names: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __getitem__(self, view: str | int) -> IntArray:
+        """Column numbers of a view, by name or position."""
+        name = self.names[view] if isinstance(view, int) else view
+        if name not in self.columns:
+            raise KeyError(f"there is no view {name!r}; the views are {', '.join(map(repr, self.names))}")
+        return self.columns[name]
+
+    def describe(self, column: int) -> str:
+        """'column 'tp53' of view 'tests'', for messages."""
+        name = self.feature_names[column]
+        owner = next((view for view, cols in self.columns.items() if column in cols), None)
+        return f"column {name!r}" + (f" of view {owner!r}" if owner is not None else "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Values (n, p) with their views and, when the input had one, the sample index."""
+
+    values: Array
+    views: Views
+    index: tuple[object, ...] | None = None
+
+
+# ---- values and names, whatever the container
+
+
+def as_matrix(X: object, *, column: bool = False) -> Array:
+    """A C-ordered float64 matrix of whatever looks like a table.
+
+    pandas hands out Fortran-ordered arrays, whose sums differ in the last bits: C order for all.
+
+    column : a one-dimensional input is one column (targets); otherwise it is an error.
+    """
+    if sparse.issparse(X):
+        X = X.toarray()
+    frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
+    if isinstance(frame, (nw.DataFrame, nw.Series)):
+        _numeric_columns(frame)
+        X = frame.to_numpy()
+    raw = np.asarray(X)
+    if raw.dtype.kind in "iu" and raw.size and max(abs(int(raw.max())), abs(int(raw.min()))) > 2**53:
+        raise DataError(
+            "the table holds integers beyond 2**53, which floating point cannot represent: subtract an offset first"
+        )
+    if raw.dtype.kind not in "biuf":
+        try:
+            if raw.dtype.kind == "c":
+                raise ValueError("complex numbers")
+            raw = raw.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the table must hold real numbers, got dtype {raw.dtype} ({error})") from error
+    matrix = np.ascontiguousarray(raw, dtype=np.float64)
+    if matrix.ndim == 1 and column:
+        matrix = matrix[:, None]
+    if matrix.ndim != 2:
+        raise DataError(
+            f"a table must be two-dimensional (samples x columns), got shape {raw.shape}"
+            + ("; use X.reshape(-1, 1) for a single column" if raw.ndim == 1 else "")
+        )
+    return matrix
+
+
+def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
+    parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
+    for part in parts:
+        if not (part.dtype.is_numeric() or part.dtype == nw.Boolean):
+            raise DataError(
+                f"column {part.name!r} is not numeric ({part.dtype}): drop it, or encode it as numbers first"
+            )
+
+
+def column_names(X: object) -> tuple[str, ...] | None:
+    """Column names of a data frame or series, None for arrays."""
+    frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
+    if isinstance(frame, nw.DataFrame):
+        return tuple(map(str, frame.columns))
+    if isinstance(frame, nw.Series):
+        return (str(frame.name),) if frame.name is not None else None
+    return None
+
+
+def _sample_index(X: object) -> tuple[object, ...] | None:
+    """Sample labels: an AnnData-like obs_names or a pandas index that is not just 0, 1, 2, ..."""
+    labels = getattr(X, "obs_names", None)
+    if labels is None:
+        frame = nw.from_native(X, pass_through=True, eager_only=True)
+        labels = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
+    if labels is None:
+        return None
+    listed = tuple(labels)
+    return None if listed == tuple(range(len(listed))) else listed
+
+
+# ---- column groups
+
+
+def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | None = None) -> Views:
+    """Turn the `views=` argument into column numbers.
+
+    views : None: two halves. int k: the first k columns and the rest. dict {name: columns}, where
+        columns are names, numbers (negative ones from the end), a slice, or one of them alone.
+
+    >>> resolve_views(2, 5).columns["V"].tolist()
+    [2, 3, 4]
+    """
+    names = tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(n_columns))
+    if feature_names is not None and len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"column name {twice!r} appears twice: rename the columns")
+    if views is None:
+        views = (n_columns + 1) // 2
+    if isinstance(views, Integral) and not isinstance(views, bool):
+        k = int(views)
+        if not 0 < k < n_columns:
+            raise DataError(
+                f"views={k} would leave a view empty: the table has {n_columns} column(s); "
+                f"use a number between 1 and {max(n_columns - 1, 1)}"
+            )
+        views = {"U": slice(0, k), "V": slice(k, n_columns)}
+    if not isinstance(views, Mapping):
+        raise TypeError(f"views must be None, an int or a dict of columns, got {type(views).__name__}")
+    if len(views) == 0:
+        raise DataError("views is empty: name at least one group of columns")
+    columns: dict[str, IntArray] = {}
+    owner: dict[int, str] = {}
+    for view, wanted in views.items():
+        chosen = _resolve_columns(str(view), wanted, n_columns, names, named=feature_names is not None)
+        if not len(chosen):
+            raise DataError(f"view {view!r} is empty: give it at least one column, or leave it out")
+        for column in chosen.tolist():
+            if column in owner:
+                where = f"views {owner[column]!r} and {view!r}" if owner[column] != str(view) else f"view {view!r} twice"
+                raise DataError(f"column {names[column]!r} is in {where}: every column belongs to one view")
+            owner[column] = str(view)
+        columns[str(view)] = chosen
+    return Views(columns, names)
+
+
+def _resolve_columns(view: str, wanted: Any, n_columns: int, names: tuple[str, ...], *, named: bool) -> IntArray:
+    if isinstance(wanted, slice) and not any(isinstance(end, str) for end in (wanted.start, wanted.stop)):
+        return np.arange(n_columns, dtype=np.int64)[wanted]
+    if isinstance(wanted, slice):
+        low = 0 if wanted.start is None else _one_column(view, wanted.start, n_columns, names, named=named)
+        high = n_columns - 1 if wanted.stop is None else _one_column(view, wanted.stop, n_columns, names, named=named)
+        return np.arange(low, high + 1, dtype=np.int64)  # by name, both ends included, as in pandas
+    if isinstance(wanted, (str, Integral)):
+        wanted = [wanted]
+    array = np.asarray(wanted)
+    if array.dtype == bool:
+        if array.shape != (n_columns,):
+            raise DataError(f"view {view!r}: a mask needs {n_columns} entries, got shape {array.shape}")
+        return np.flatnonzero(array)
+    return np.array([_one_column(view, c, n_columns, names, named=named) for c in wanted], dtype=np.int64)
+
+
+def _one_column(view: str, column: object, n_columns: int, names: tuple[str, ...], *, named: bool) -> int:
+    if isinstance(column, Integral) and not isinstance(column, bool):
+        number = int(column)
+        if not -n_columns <= number < n_columns:
+            raise DataError(f"view {view!r} asks for column {number}, the table has columns 0..{n_columns - 1}")
+        return number % n_columns
+    if not named:
+        raise DataError(
+            f"view {view!r} names column {column!r}, but the table has no column names. If it comes from a "
+            "scikit-learn transformer, call its set_output(transform='pandas'); or give column numbers"
+        )
+    if str(column) not in names:
+        close = get_close_matches(str(column), names, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; the first are {list(names[:5])}"
+        raise DataError(f"view {view!r} names column {column!r}, which is not in the table{hint}")
+    return names.index(str(column))
+
+
+# ---- doors
+
+
+def as_table(X: object, views: object = None) -> Table:
+    """A table and its column groups, checked."""
+    values, names = as_matrix(X), column_names(X)
+    resolved = resolve_views(views, values.shape[1], names)
+    check_finite(values, resolved)
+    return Table(values, resolved, _sample_index(X))
+
+
+def check_finite(values: Array, views: Views) -> None:
+    """Raise with the view, the column and the remedy when a value is missing or infinite."""
+    if np.isfinite(values.sum()):
+        return
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        kind = "a missing value (NaN)" if np.isnan(values[row, column]) else "an infinite value"
+        raise DataError(
+            f"{views.describe(column)} holds {kind} in row {row} ({int(bad.sum())} such values in the table): "
+            "drop those rows or impute them first"
+        )
+
+
+def join_views(views: object) -> Table:
+    """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
+
+    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`,
+    `.obs_names`). Samples must be the same and in the same order; where the tables carry sample
+    labels, that is checked.
+
+    >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
+    >>> table.values.shape, table.views["protein"].tolist()
+    ((4, 5), [2, 3, 4])
+    """
+    parts = getattr(views, "mod", views)
+    if isinstance(parts, Mapping):
+        named = {str(name): part for name, part in parts.items()}
+    elif isinstance(parts, Sequence) and not isinstance(parts, str):
+        default = ("U", "V") if len(parts) == 2 else tuple(f"view{i}" for i in range(len(parts)))
+        named = dict(zip(default, parts, strict=True))
+    else:
+        raise TypeError(f"give a list, a dict or a MuData-like object of views, got {type(views).__name__}")
+    if not named:
+        raise DataError("there are no views")
+    matrices, names = {}, []
+    for view, part in named.items():
+        inner = getattr(part, "X", part) if hasattr(part, "obs_names") else part
+        try:
+            matrices[view] = as_matrix(inner)
+        except DataError as error:
+            raise DataError(f"view {view!r}: {error}") from error
+        if not matrices[view].shape[1]:
+            raise DataError(f"view {view!r} has no columns")
+        own = getattr(part, "var_names", None) if hasattr(part, "obs_names") else column_names(part)
+        width = matrices[view].shape[1]
+        names.append([f"{view}_{i}" for i in range(width)] if own is None else [str(name) for name in own])
+    index = _aligned(named, {view: len(matrix) for view, matrix in matrices.items()})
+    flat = [name for group in names for name in group]
+    if len(set(flat)) < len(flat):  # the same gene measured in two views: tell them apart by the view
+        flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
+    ends = np.cumsum([0, *(matrix.shape[1] for matrix in matrices.values())])
+    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
+    table = Table(np.hstack(list(matrices.values())), resolve_views(columns, int(ends[-1]), flat), index)
+    check_finite(table.values, table.views)
+    return table
+
+
+def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[object, ...] | None:
+    """The common sample index; an error when samples do not line up."""
+    labels = {view: _sample_index(part) for view, part in named.items()}
+    known = {view: index for view, index in labels.items() if index is not None}
+    first = next(iter(known), None)
+    for view, index in known.items():
+        assert first is not None
+        reference = known[first]
+        if len(set(index)) < len(index):
+            raise DataError(f"view {view!r} has repeated sample labels: make them unique")
+        if index == reference:
+            continue
+        missing = [label for label in reference if label not in set(index)]
+        extra = [label for label in index if label not in set(reference)]
+        if missing or extra:
+            raise DataError(
+                f"views {first!r} and {view!r} hold different samples ({len(missing)} only in {first!r}, "
+                f"{len(extra)} only in {view!r}, e.g. {(missing + extra)[0]!r}): keep the samples they share, "
+                "in one order, before joining"
+            )
+        raise DataError(
+            f"views {first!r} and {view!r} hold the same samples in a different order: reorder one, for example "
+            f"with {view}.loc[{first}.index]"
+        )
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{view!r} has {n}" for view, n in lengths.items())
+        raise DataError(f"all views must have the same samples: {counts}")
+    if known and len(known) < len(named):
+        bare = next(view for view in named if view not in known)
+        warnings.warn(
+            f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return known[first] if first is not None else None
