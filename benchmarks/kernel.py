@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from math import comb
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -74,7 +75,7 @@ def scalar_loop() -> Callable[[np.ndarray], np.ndarray] | None:
                         at += 1
         return out
 
-    return loop  # type: ignore[no-any-return]
+    return cast(Callable[[np.ndarray], np.ndarray], loop)
 
 
 def table(rounds: int, quick: bool) -> list[dict[str, object]]:

@@ -78,7 +78,7 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     column : a one-dimensional input is one column (targets); otherwise it is an error.
     """
     if sparse.issparse(X):
-        X = X.toarray()
+        X = X.toarray()  # type: ignore[attr-defined]
     frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         _numeric_columns(frame)
@@ -175,7 +175,9 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
             raise DataError(f"view {view!r} is empty: give it at least one column, or leave it out")
         for column in chosen.tolist():
             if column in owner:
-                where = f"views {owner[column]!r} and {view!r}" if owner[column] != str(view) else f"view {view!r} twice"
+                where = (
+                    f"views {owner[column]!r} and {view!r}" if owner[column] != str(view) else f"view {view!r} twice"
+                )
                 raise DataError(f"column {names[column]!r} is in {where}: every column belongs to one view")
             owner[column] = str(view)
         columns[str(view)] = chosen

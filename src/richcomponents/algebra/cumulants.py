@@ -1,7 +1,7 @@
 """Moments <-> cumulants of dense tensors, of any order, exact inverses of each other.
 
-    m(1..t) = sum over partitions of prod_B k(B),
-    k(1..t) = sum over partitions of (-1)^(|pi|-1) (|pi|-1)! prod_B m(B)      (paper, Section 2)
+m(1..t) = sum over partitions of prod_B k(B),
+k(1..t) = sum over partitions of (-1)^(|pi|-1) (|pi|-1)! prod_B m(B)      (paper, Section 2)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def moments_to_cumulants(moments: Sequence[Array]) -> list[Array]:
     >>> [k.tolist() for k in moments_to_cumulants([mean, second])]
     [[2.0], [[1.0]]]
     """
-    return _convert(moments, lambda n_blocks: (-1) ** (n_blocks - 1) * factorial(n_blocks - 1))
+    return _convert(moments, lambda n_blocks: (1 if n_blocks % 2 else -1) * factorial(n_blocks - 1))
 
 
 def cumulants_to_moments(cumulants: Sequence[Array]) -> list[Array]:
@@ -55,9 +55,7 @@ def _convert(tensors: Sequence[Array], weight: _Weight) -> list[Array]:
 
 def _product(tensors: Sequence[Array], partition: Partition) -> Array:
     """The outer product of tensors[|B|-1] over the blocks, slots in their own places."""
-    operands: list[object] = []
-    for block in partition:
-        operands += [tensors[len(block) - 1], list(block)]
-    order = sum(map(len, partition))
-    result: Array = np.einsum(*operands, list(range(order)))
+    letters = [chr(ord("a") + slot) for slot in range(sum(map(len, partition)))]
+    inputs = ",".join("".join(letters[slot] for slot in block) for block in partition)
+    result: Array = np.einsum(f"{inputs}->{''.join(letters)}", *(tensors[len(block) - 1] for block in partition))
     return result

@@ -77,7 +77,8 @@ def packed_rank(indices: IntArray, p: int) -> IntArray:
 def pack(tensor: Array) -> Array:
     """The distinct entries of a symmetric tensor (those with increasing indices are read)."""
     indices = packed_indices(tensor.shape[0], tensor.ndim)
-    return tensor[tuple(indices.T)]
+    entries: Array = tensor[tuple(indices.T)]
+    return entries
 
 
 def unpack(packed: Array, p: int, t: int) -> Array:

@@ -13,7 +13,7 @@ gives one coefficient per partition that depends only on the sizes of its blocks
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import factorial, perm, prod
 
 __all__ = [
@@ -28,7 +28,7 @@ Block = tuple[int, ...]
 Partition = tuple[Block, ...]
 
 
-@lru_cache(maxsize=None)
+@cache
 def set_partitions(t: int) -> tuple[Partition, ...]:
     """All partitions of the slots 0..t-1; blocks and their members in increasing order.
 
@@ -45,7 +45,7 @@ def set_partitions(t: int) -> tuple[Partition, ...]:
     return tuple(grown)
 
 
-@lru_cache(maxsize=None)
+@cache
 def partitions_without_singletons(t: int) -> tuple[Partition, ...]:
     """The partitions that survive when every slot is centred, so that lone slots sum to zero.
 
@@ -58,10 +58,10 @@ def partitions_without_singletons(t: int) -> tuple[Partition, ...]:
 
 def _moebius(n_blocks: int) -> int:
     """(-1)^(m-1) (m-1)!: the Moebius function between m blocks and their union."""
-    return (-1) ** (n_blocks - 1) * factorial(n_blocks - 1)
+    return (1 if n_blocks % 2 else -1) * factorial(n_blocks - 1)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _refinements(sizes: tuple[int, ...]) -> dict[int, int]:
     """For a partition with these block sizes: {|pi|: sum over its refinements pi of prod moebius}.
 

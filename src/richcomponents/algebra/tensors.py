@@ -25,7 +25,8 @@ def fold(matrix: Array, shape: tuple[int, ...]) -> Array:
 def multilinear(tensor: Array, *matrices: Array | None) -> Array:
     """T(M1..Mt)[i1..it] = sum_j T[j1..jt] prod_l M_l[j_l, i_l]; None leaves a slot as it is.
 
-    >>> T = np.ones((2, 2)); multilinear(T, np.eye(2), np.ones((2, 1))).tolist()
+    >>> T = np.ones((2, 2))
+    >>> multilinear(T, np.eye(2), np.ones((2, 1))).tolist()
     [[2.0], [2.0]]
     """
     if len(matrices) != tensor.ndim:

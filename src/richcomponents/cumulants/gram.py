@@ -16,7 +16,6 @@ costs O(N^2 d) and no d^3 rows. The terms that turn fourth moments into cumulant
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
@@ -139,4 +138,5 @@ class _Block:
 def mean_over_pairs(grams: Array) -> Array:
     """The unbiased Gram: the mean over ordered pairs of different blocks, shape (d, d)."""
     b = len(grams)
-    return grams.sum(axis=(0, 1)) / prod((b, b - 1))
+    mean: Array = grams.sum(axis=(0, 1)) / (b * (b - 1))
+    return mean

@@ -35,7 +35,8 @@ def projected_cumulant(X: object, projection: object, order: int, *, unbiased: b
     --------
     >>> import numpy as np
     >>> from richcomponents import cumulant
-    >>> X = np.random.default_rng(0).exponential(size=(200, 3)); theta = np.array([1.0, -2.0, 0.5])
+    >>> X = np.random.default_rng(0).exponential(size=(200, 3))
+    >>> theta = np.array([1.0, -2.0, 0.5])
     >>> tensor = cumulant(X, order=3)
     >>> bool(np.allclose(projected_cumulant(X, theta, 3), np.einsum("abc,b,c->a", tensor, theta, theta)))
     True

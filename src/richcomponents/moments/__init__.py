@@ -2,7 +2,8 @@
 
 from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.layout import Layout
+from richcomponents.moments.partial import Partial, partial_out
 from richcomponents.moments.rows import Rows, Statistic
 from richcomponents.moments.state import Moments
 
-__all__ = ["Accumulator", "Layout", "Moments", "Rows", "Statistic"]
+__all__ = ["Accumulator", "Layout", "Moments", "Partial", "Rows", "Statistic", "partial_out"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, pack
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning
+from richcomponents.moments.columns import column_range
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import MEMORY_LIMIT, Layout
@@ -52,11 +53,11 @@ class Accumulator:
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(1000, 3))
-    >>> accumulator = Accumulator(order=4, shift=X.mean(axis=0))
-    >>> for start in (600, 0, 250):      # any order of arrival
+    >>> accumulator = Accumulator(order=4, shift=np.zeros(3))
+    >>> for start in (600, 0, 250):  # any order of arrival
     ...     stop = {600: 1000, 0: 250, 250: 600}[start]
     ...     accumulator.update(X[start:stop], start=start)
-    >>> accumulator.moments() == Moments.of(X, order=4)
+    >>> accumulator.moments() == Moments.of(X, order=4, shift=np.zeros(3))
     True
     """
 
@@ -152,7 +153,8 @@ class Accumulator:
             raise DataError("the first block of rows is empty and no shift was given: the columns are unknown")
         layout.check_columns(block.shape[1])
         if len(block):
-            reach = np.maximum(block.max(axis=0) - self._shift, self._shift - block.min(axis=0))
+            low, high = column_range(block)
+            reach = np.maximum(high - self._shift, self._shift - low)
             if not np.isfinite(reach).all():
                 raise self._not_finite(~np.isfinite(block))
             self._reach = np.maximum(self._reach, reach)
@@ -242,9 +244,9 @@ class Accumulator:
         reach = self._reach[: layout.n_columns]
         high = (_LARGEST / max(moments.n, 1)) ** (1 / layout.order)
         low = _SMALLEST ** (1 / layout.order)
-        for column in np.flatnonzero((reach > high) | ((reach > 0) & (reach < low))):
+        for bad in np.flatnonzero((reach > high) | ((reach > 0) & (reach < low))).tolist():
             raise DataError(
-                f"column {self._name(int(column))} varies by {reach[column]:.1e}, and its power {layout.order} "
+                f"column {self._name(bad)} varies by {reach[bad]:.1e}, and its power {layout.order} "
                 "leaves the range of floating point: rescale the column (for example to unit variance)"
             )
         constant = np.flatnonzero(self._reach == 0)
@@ -257,8 +259,8 @@ class Accumulator:
             )
         if moments.n < 2:
             return
-        spread = np.sqrt(np.diag(moments.covariance()))[: layout.n_columns]
-        away = np.abs(moments.mean - moments.shift)[: layout.n_columns]
+        away = np.abs(moments.offset)[: layout.n_columns]
+        spread = np.sqrt(np.maximum(moments.variances, 0.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             loss = np.finfo(float).eps * np.nan_to_num(away / spread, nan=0.0, posinf=0.0) ** layout.order
         if (loss > _PRECISION).any():
@@ -290,11 +292,14 @@ class _Spaces:
         """(blocked vector, pooled vector) of one leaf."""
         lay, p = self.layout, self.layout.n_columns
         joint = homogeneous_sums(rows[:, :p], shift[:p], self.joint)
+        if self.with_target is None and not lay.pooled_size:
+            return joint, np.empty(0)
+        blocked, pooled = joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
         if self.with_target is None:
-            return joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
+            return blocked, pooled
         y = rows[:, p:] - shift[p:]
         parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in y.T]
-        return np.concatenate([joint[lay.joint], *parts, pack(y.T @ y)]), joint[lay.joint.stop :].copy()
+        return np.concatenate([blocked, *parts, pack(y.T @ y)]), pooled
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:

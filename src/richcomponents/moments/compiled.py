@@ -17,25 +17,50 @@ from richcomponents.algebra import Array
 if TYPE_CHECKING:
     from richcomponents.moments.kernel import Workspace
 
-__all__ = ["add_tile"]
+__all__ = ["add_rows"]
 
 _PANEL = 8
 
 _options = {"fastmath": True, "nogil": True, "cache": True, "error_model": "numpy"}
 
 
-def add_tile(space: Workspace, k: int, weight: Array | None) -> None:
-    """Add one tile of k samples, already in space.x, to space.raw."""
-    left, right = [space.x, *space.left], [space.first_right, *space.right]
-    for lower, upper in zip(left[:-1], left[1:], strict=True):
-        _multiply_prefixes(space.x, lower, upper, k)
-    for lower, upper in zip(right[:-1], right[1:], strict=True):
-        _multiply_suffixes(space.x, lower, upper, k)
-    factor = right[-1]
-    if weight is not None:
-        factor = space.weighted
-        np.multiply(right[-1][:, :k], weight, out=factor[:, :k])
-    _staircase(left[-1], factor, space.plan.step_table, space.raw, k)
+def add_rows(space: Workspace, rows: Array, shift: Array, weight: Array | None) -> None:
+    """Add all rows of a leaf to space.raw, in one call that does not hold the interpreter."""
+    nothing = np.empty((0, 0))
+    left = [*space.left, nothing, nothing][:2]
+    right = [*space.right, nothing, nothing][:2]
+    weights = np.empty(0) if weight is None else np.ascontiguousarray(weight)
+    orders = (space.plan.left_order, space.plan.right_order)
+    _leaf(rows, shift, weights, space.x, left[0], left[1], right[0], right[1], orders, space.plan.step_table, space.raw)
+
+
+@njit(**_options)
+def _leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, steps, raw):  # type: ignore[no-untyped-def]
+    tile = x.shape[1]
+    for start in range(0, rows.shape[0], tile):
+        k = min(tile, rows.shape[0] - start)
+        for s in range(k):
+            for i in range(1, x.shape[0]):
+                x[i, s] = rows[start + s, i - 1] - shift[i - 1]
+        left = x
+        if orders[0] >= 2:
+            _multiply_prefixes(x, x, left2, k)
+            left = left2
+        if orders[0] >= 3:
+            _multiply_prefixes(x, left2, left3, k)
+            left = left3
+        right = x
+        if orders[1] >= 2:
+            _multiply_suffixes(x, x, right2, k)
+            right = right2
+        if orders[1] >= 3:
+            _multiply_suffixes(x, right2, right3, k)
+            right = right3
+        if weights.size:  # every product has one left factor; these are rebuilt for the next tile
+            for m in range(left.shape[0]):
+                for s in range(k):
+                    left[m, s] *= weights[start + s]
+        _staircase(left, right, steps, raw, k)
 
 
 @njit(**_options)

@@ -70,7 +70,7 @@ def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
         if len(forest) != len(nodes) or not np.isfinite(arrays[f"{name}_sums"]).all():
             raise StateFileError(f"{path}: the sums are damaged (repeated nodes or values that are not finite)")
         forests[name] = forest
-    return Moments(layout, arrays["shift"], forests["blocked"], forests["pooled"])
+    return Moments(layout, arrays["shift"].astype(np.float64), forests["blocked"], forests["pooled"])
 
 
 def write_archive(path: Path, header: dict[str, object], arrays: dict[str, Array | IntArray]) -> None:

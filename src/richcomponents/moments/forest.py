@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 
 __all__ = ["Forest", "Node"]
 
@@ -62,11 +62,11 @@ class Forest:
             out.add(node, value)
         return out
 
-    def fold(self, n_trees: int, size: int) -> Array:
-        """The sum of each tree, shape (n_trees, size)."""
+    def fold(self, n_trees: int, where: slice | IntArray, size: int) -> Array:
+        """The sum of each tree over some of the entries, shape (n_trees, size)."""
         total = np.zeros((n_trees, size))
         for (tree, _, _), value in self:
-            total[tree] += value
+            total[tree] += value[where]
         return total
 
     def __eq__(self, other: object) -> bool:

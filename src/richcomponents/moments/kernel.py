@@ -153,15 +153,16 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
     """
     plan = space.plan
     space.raw[:] = 0.0
-    for start in range(0, len(rows), space.tile):
-        part = rows[start : start + space.tile]
+    if space.executor == "numba":
+        from richcomponents.moments.compiled import add_rows  # numba starts slowly: only when used
+
+        add_rows(space, rows, shift, weight)
+        return space.raw[plan.gather]
+    tile = -(-len(rows) // max(1, -(-len(rows) // space.tile)))  # tiles of equal length
+    for start in range(0, len(rows), max(tile, 1)):
+        part = rows[start : start + tile]
         k = len(part)
         np.subtract(part.T, shift[:, None], out=space.x[1:, :k])
-        if space.executor == "numba":
-            from richcomponents.moments.compiled import add_tile  # numba starts slowly: only when used
-
-            add_tile(space, k, None if weight is None else np.ascontiguousarray(weight[start : start + k]))
-            continue
         left, right = _monomials(space, k)
         if weight is not None:
             right = np.multiply(right, weight[start : start + k], out=space.weighted[:, :k])

@@ -111,7 +111,7 @@ class Layout:
 
     @cached_property
     def blocked_size(self) -> int:
-        return self.target_pairs.stop
+        return int(self.target_pairs.stop)
 
     @cached_property
     def pooled_size(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.errors import DataError
+from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Rows", "Statistic"]
@@ -128,32 +129,32 @@ class Rows:
 
 
 class _Means:
-    """Column means, and the exact value of columns that never change."""
+    """Column means to rounding, and the exact value of columns that never change."""
 
     def __init__(self, names: Sequence[str] | None) -> None:
-        self.names, self.n, self.total = names, 0, np.zeros(0)
+        self.names, self.n = names, 0
 
     def update(self, rows: object, start: int | None = None) -> None:
         block = as_matrix(rows)
         if not len(block):
             return
+        low, high = column_range(block)
         if self.n == 0:
-            self.total, self.first, self.varies = np.zeros(block.shape[1]), block[0].copy(), block[0] != block[0]
-        # About the first row: a plain sum loses digits when the offset is large.
-        self.total += (block - self.first).sum(axis=0)
-        self.varies = self.varies | (block != self.first).any(axis=0)
+            self.total, self.low, self.high = np.zeros(block.shape[1]), low, high
+        self.total += column_sum(block)
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
         self.n += len(block)
 
     def result(self) -> Array:
         if self.n == 0:
             raise DataError("there are no rows")
-        mean: Array = np.where(self.varies, self.first + self.total / self.n, self.first)
-        if not np.isfinite(mean).all():
-            column = int(np.flatnonzero(~np.isfinite(mean))[0])
+        bad = ~(np.isfinite(self.low) & np.isfinite(self.high))
+        if bad.any():
+            column = int(np.flatnonzero(bad)[0])
             label = repr(self.names[column]) if self.names is not None else column
-            raise DataError(
-                f"column {label} holds a missing or infinite value: drop those rows or impute them first"
-            )
+            raise DataError(f"column {label} holds a missing or infinite value: drop those rows or impute them first")
+        # between the extremes even where the sum overflows or rounds
+        mean: Array = np.clip(self.total / self.n, self.low, self.high)
         return mean
 
 

@@ -95,16 +95,16 @@ class Moments:
             return self if not self.is_empty else Moments(self.layout, shift, Forest(), Forest())
         blocked, pooled = Forest(), Forest()
         for node, value in self._blocked:
-            blocked.add(node, self._translated(value, shift))
+            blocked.add(node, self._translated(value, shift - self.shift))
         if self.layout.pooled_size:
             # Orders five and six of a translated sum need the lower orders of the same rows, which are kept
             # by block and not by pooled leaf: the totals are translated, and the pooled tree is one node.
-            pooled.add((0, 0, 0), self._translated_pooled(shift))
+            pooled.add((0, 0, 0), self._translated_pooled(shift - self.shift))
         return Moments(self.layout, shift, blocked, pooled)
 
-    def _translated(self, vector: Array, shift: Array) -> Array:
-        """Blocked vectors about a new shift; leading axes are kept."""
-        lay, delta = self.layout, shift - self.shift
+    def _translated(self, vector: Array, delta: Array) -> Array:
+        """Blocked vectors about shift + delta; leading axes are kept."""
+        lay, delta = self.layout, self._rounded(delta)
         move, target_move = delta[: lay.n_columns], delta[lay.n_columns :]
         out = vector.copy()
         joint = vector[..., lay.joint]
@@ -122,12 +122,18 @@ class Moments:
             out[..., at] += joint[..., 0] * a * b - a * sums[j] - b * sums[i]
         return out
 
-    def _translated_pooled(self, shift: Array) -> Array:
-        """The total of orders five and six about a new shift."""
+    def _rounded(self, delta: Array) -> Array:
+        """Exactly zero views where all of them move by less than rounding: nothing to translate."""
+        p = self.layout.n_columns
+        if (np.abs(delta[:p]) > 1e-16 * np.sqrt(np.maximum(self.variances, 0.0))).any():
+            return delta
+        return np.concatenate([np.zeros(p), delta[p:]])
+
+    def _translated_pooled(self, delta: Array) -> Array:
+        """The total of orders five and six about shift + delta."""
         lay = self.layout
         everything = np.concatenate([self.total[lay.joint], self.pooled])
-        move = (shift - self.shift)[: lay.n_columns]
-        return translate(everything, lay.n_columns, lay.order, move)[lay.joint.stop :]
+        return translate(everything, lay.n_columns, lay.order, self._rounded(delta)[: lay.n_columns])[lay.joint.stop :]
 
     # ---- reading
 
@@ -138,53 +144,71 @@ class Moments:
     @cached_property
     def blocks(self) -> Array:
         """The sums of each statistical block, shape (n_blocks, size of the blocked vector)."""
-        out = self._blocked.fold(self.layout.n_blocks, self.layout.blocked_size)
+        size = self.layout.blocked_size
+        out = self._blocked.fold(self.layout.n_blocks, slice(0, size), size)
         out.setflags(write=False)
         return out
 
     @cached_property
     def total(self) -> Array:
         """The sums over all rows (orders up to four, and targets)."""
-        out = np.zeros(self.layout.blocked_size)
-        for block in self.blocks:  # one fixed order, so that the bits do not depend on numpy's
-            out += block
-        return out
+        return _sum_in_order(self.blocks)
 
     @cached_property
     def pooled(self) -> Array:
         """The sums of orders five and six over all rows."""
-        return self._pooled.fold(1, self.layout.pooled_size)[0]
+        size = self.layout.pooled_size
+        total: Array = self._pooled.fold(1, slice(0, size), size)[0]
+        return total
+
+    @cached_property
+    def _low(self) -> Array:
+        """[orders 0, 1, 2 of the views | sums of the targets] per block, without touching higher orders."""
+        lay = self.layout
+        where = np.concatenate([np.arange(lay.orders[2].stop), [part.start for part in lay.with_target]])
+        return self._blocked.fold(lay.n_blocks, where.astype(np.int64), len(where))
 
     @cached_property
     def n(self) -> int:
-        return round(float(self.total[0]))
+        return int(self.block_sizes.sum())
 
     @cached_property
     def block_sizes(self) -> IntArray:
         """Rows per block."""
-        return np.rint(self.blocks[:, 0]).astype(np.int64)
+        return np.rint(self._low[:, 0]).astype(np.int64)
+
+    @cached_property
+    def offset(self) -> Array:
+        """mean - shift, with digits that their difference would have lost."""
+        self._need_rows()
+        sums, lay = _sum_in_order(self._low), self.layout
+        return np.concatenate([sums[lay.orders[1]], sums[lay.orders[2].stop :]]) / self.n
 
     @cached_property
     def mean(self) -> Array:
         """Column means, targets last."""
-        self._need_rows()
-        lay = self.layout
-        sums = [self.total[lay.orders[1]], *(self.total[part.start : part.start + 1] for part in lay.with_target)]
-        return self.shift + np.concatenate(sums) / self.n
+        return self.shift + self.offset
+
+    @cached_property
+    def variances(self) -> Array:
+        """Variances (over n) of the view columns, shape (n_columns,)."""
+        p, sums = self.layout.n_columns, _sum_in_order(self._low)
+        diagonal = packed_rank(np.repeat(np.arange(p)[:, None], 2, axis=1), p)
+        return sums[self.layout.orders[2]][diagonal] / self.n - (sums[self.layout.orders[1]] / self.n) ** 2
 
     @cached_property
     def central_total(self) -> Array:
         """The blocked vector of all rows about their mean."""
-        return self._translated(self.total, self.mean)
+        return self._translated(self.total, self.offset)
 
     @cached_property
     def central_pooled(self) -> Array:
         """Orders five and six of all rows about their mean."""
-        return self._translated_pooled(self.mean) if self.layout.pooled_size else np.zeros(0)
+        return self._translated_pooled(self.offset) if self.layout.pooled_size else np.zeros(0)
 
     def central_blocks(self) -> Array:
         """The vectors of the blocks about the GLOBAL mean, shape (n_blocks, blocked_size)."""
-        return self._translated(self.blocks, self.mean)
+        return self._translated(self.blocks, self.offset)
 
     def central_sums(self, order: int) -> Array:
         """Packed power sums of the view columns about their mean: sum_n prod (z - mean)."""
@@ -248,9 +272,7 @@ class Moments:
         """The state of some of the view columns, in the given order; targets stay."""
         cols = np.asarray(columns, dtype=np.int64)
         lay = self.layout
-        small = Layout(
-            len(cols), lay.order, lay.n_targets, lay.target_order, lay.n_blocks, lay.block_length, lay.leaf
-        )
+        small = Layout(len(cols), lay.order, lay.n_targets, lay.target_order, lay.n_blocks, lay.block_length, lay.leaf)
 
         def positions(order: int) -> IntArray:
             """Where the packed homogeneous entries of the chosen columns lie in the larger vector."""
@@ -343,8 +365,8 @@ class Moments:
         memory_limit : float, optional
             Bytes above which the request is refused before anything is allocated (4 GiB).
         """
-        from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
         from richcomponents.moments.accumulator import Accumulator
+        from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
 
         rows = Rows.of(X, targets=targets)
         if shift is None:
@@ -374,3 +396,11 @@ class Moments:
         from richcomponents.moments.files import load_moments
 
         return load_moments(path, max_bytes=max_bytes)
+
+
+def _sum_in_order(blocks: Array) -> Array:
+    """Sum over blocks in one fixed order, so that the bits are fixed too."""
+    out = np.zeros(blocks.shape[1])
+    for block in blocks:
+        out += block
+    return out

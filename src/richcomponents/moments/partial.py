@@ -1,0 +1,94 @@
+"""Known covariates (age, sex, ...) partialled out of all views and targets.
+
+Covariates ride in the state as target columns. Residuals c - B (w - mean w), with B the regression
+of the other columns on the covariates w, are one linear map; the same map serves both ways:
+
+* from the state, second order: Cov(residuals) = R Cov R' with R = [I | -B], for the total and for every block;
+* row-wise, for higher orders: rows.mapped(partial.residuals), and a second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.moments.state import Moments
+
+__all__ = ["Partial", "partial_out"]
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The regression of the kept columns (views, then remaining targets) on the covariates.
+
+    kept, covariates : column numbers in the table; coefficients : (kept, covariates);
+    mean : means of all columns; moments : the state it was computed from.
+    """
+
+    kept: IntArray
+    covariates: IntArray
+    coefficients: Array
+    mean: Array
+    moments: Moments
+
+    @property
+    def n_targets(self) -> int:
+        """Targets that remain."""
+        return int(np.sum(self.kept >= self.moments.layout.n_columns))
+
+    def residuals(self, rows: Array) -> Array:
+        """Rows of all columns -> rows of the kept columns, with the covariates' share removed."""
+        known = rows[:, self.covariates] - self.mean[self.covariates]
+        return rows[:, self.kept] - known @ self.coefficients.T
+
+    def covariance(self) -> Array:
+        """Covariance of the residuals; the divisor allows for the fitted covariates."""
+        n = self.moments.n
+        loss = 1 + int(np.linalg.matrix_rank(self._covariate_covariance()))
+        return self._mapped(self.moments.covariance(unbiased=False)) * (n / max(n - loss, 1))
+
+    def block_covariances(self) -> Array:
+        """Second moments of the residuals per block about the global mean, (n_blocks, kept, kept)."""
+        return np.stack([self._mapped(block) for block in self.moments.block_covariances()])
+
+    def _covariate_covariance(self) -> Array:
+        return self.moments.covariance()[np.ix_(self.covariates, self.covariates)]
+
+    def _mapped(self, second: Array) -> Array:
+        """R second R', R = [I | -B]."""
+        one, two, B = self.kept, self.covariates, self.coefficients
+        cross = second[np.ix_(one, two)] @ B.T
+        return second[np.ix_(one, one)] - cross - cross.T + B @ second[np.ix_(two, two)] @ B.T
+
+
+def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
+    """Regress everything on some of the target columns of a state.
+
+    covariates : numbers of the targets (0 is the first target) that are covariates. Collinear ones are
+    harmless: the least-norm regression is used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=(300, 1))
+    >>> X = rng.normal(size=(300, 2)) + 3 * age
+    >>> partial = partial_out(Moments.of(X, order=2, targets=age), [0])
+    >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
+    True
+    """
+    p, q = moments.layout.n_columns, moments.layout.n_targets
+    chosen = np.asarray(covariates, dtype=np.int64)
+    if len(chosen) and not (chosen.min() >= 0 and chosen.max() < q):
+        raise ValueError(f"covariates are numbers of target columns, 0..{q - 1}, got {chosen.tolist()}")
+    known = p + chosen
+    kept = np.setdiff1d(np.arange(p + q), known)
+    C = moments.covariance(unbiased=False)
+    scale = np.sqrt(np.diag(C))[known]
+    scale[scale == 0] = 1.0  # a constant covariate explains nothing
+    standard = C[np.ix_(known, known)] / np.outer(scale, scale)
+    B = C[np.ix_(kept, known)] / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
+    return Partial(kept, known, B, moments.mean, moments)
