@@ -21,7 +21,7 @@ from richcomponents.moments.state import Moments
 
 __all__ = ["Accumulator"]
 
-_SMALL = 2e7  # multiply-adds below which starting threads costs more than it saves
+_SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e290, 1e-290  # powers of a column must stay inside the range of float64
 _PRECISION = 1e-10  # relative error of a cumulant above which the user is told
 

@@ -1,7 +1,7 @@
 """The compiled executor of the staircase (optional extra `fast`); same plan, same result to rounding.
 
 Each entry is a dot product over the samples of a tile. Twelve of them at a time (four left, three
-right monomials) keep their partial sums in registers; eight left rows stay in the first-level
+right monomials) keep their partial sums in registers; twelve left rows stay in the first-level
 cache while the right rows stream past. Nothing is packed and nothing is computed twice.
 """
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_rows"]
 
-_PANEL = 8
+_PANEL = 12
+_VECTOR = 16  # whole vector steps: no scalar tail
 
 _options = {"fastmath": True, "nogil": True, "cache": True, "error_model": "numpy"}
 
@@ -38,10 +39,15 @@ def add_rows(space: Workspace, rows: Array, shift: Array, weight: Array | None) 
 def _leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, steps, raw):  # type: ignore[no-untyped-def]
     tile = x.shape[1]
     for start in range(0, rows.shape[0], tile):
-        k = min(tile, rows.shape[0] - start)
-        for s in range(k):
+        count = min(tile, rows.shape[0] - start)
+        for s in range(count):
+            x[0, s] = 1.0
             for i in range(1, x.shape[0]):
                 x[i, s] = rows[start + s, i - 1] - shift[i - 1]
+        k = min((count + _VECTOR - 1) // _VECTOR * _VECTOR, tile)
+        for s in range(count, k):  # samples that are zero in every coordinate, the constant included, add nothing
+            for i in range(x.shape[0]):
+                x[i, s] = 0.0
         left = x
         if orders[0] >= 2:
             _multiply_prefixes(x, x, left2, k)
@@ -58,7 +64,7 @@ def _leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, steps, 
             right = right3
         if weights.size:  # every product has one left factor; these are rebuilt for the next tile
             for m in range(left.shape[0]):
-                for s in range(k):
+                for s in range(count):
                     left[m, s] *= weights[start + s]
         _staircase(left, right, steps, raw, k)
 

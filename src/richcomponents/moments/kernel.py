@@ -23,7 +23,7 @@ from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank,
 
 __all__ = ["EXECUTORS", "Plan", "Workspace", "default_executor", "homogeneous_sums", "make_plan"]
 
-TILE = {"numpy": 1024, "numba": 256}  # samples per tile: measured, see benchmarks/kernel.py
+TILE = {"numpy": 1024, "numba": 384}  # samples per tile: measured, see benchmarks/kernel.py
 EXECUTORS = ("numpy", "numba")
 
 

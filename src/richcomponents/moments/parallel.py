@@ -33,12 +33,19 @@ def _controller() -> ThreadpoolController:
 
 
 def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> None:
-    """Call `work` on every piece; the first error is raised after the others have stopped."""
+    """Call `work` on every piece; an error is raised after the other threads have stopped."""
+    queue = iter(list(pieces))  # shared: a thread takes the next piece when it has finished its last one
+
+    def worker() -> None:
+        for piece in queue:
+            work(piece)
+
     with _controller().limit(limits=1, user_api="blas"):
         if threads == 1:
-            for piece in pieces:
-                work(piece)
+            worker()
             return
-        with ThreadPoolExecutor(threads) as pool:
-            for future in [pool.submit(work, piece) for piece in pieces]:
-                future.result()
+        with ThreadPoolExecutor(threads - 1) as pool:
+            others = [pool.submit(worker) for _ in range(threads - 1)]
+            worker()  # this thread works too
+            for other in others:
+                other.result()
