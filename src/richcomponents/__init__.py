@@ -1,14 +1,19 @@
 """Rich Component Analysis: models of one hidden component of several views of the same samples."""
 
+from richcomponents import datasets
 from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
+from richcomponents.components import Component
 from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
 from richcomponents.errors import (
     CapacityError,
     ConstantColumnWarning,
     DataError,
     PrecisionWarning,
+    SampleSizeWarning,
     StateFileError,
+    WeakIdentificationWarning,
 )
+from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Accumulator, Moments
 from richcomponents.views import as_table, join_views
 
@@ -17,16 +22,21 @@ __version__ = "0.1.0"
 __all__ = [
     "Accumulator",
     "CapacityError",
+    "Component",
     "ConstantColumnWarning",
+    "ContrastiveRCA",
     "Cumulants",
     "DataError",
     "Moments",
     "PrecisionWarning",
+    "SampleSizeWarning",
     "StateFileError",
+    "WeakIdentificationWarning",
     "as_table",
     "cross_cumulant",
     "cumulant",
     "cumulants_to_moments",
+    "datasets",
     "join_views",
     "moments_to_cumulants",
     "projected_cumulant",

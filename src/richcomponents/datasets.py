@@ -1,10 +1,187 @@
-"""Data to try things on: an embedded table of real measurements."""
+"""Data with known truth, and an embedded table of real measurements.
+
+The designs are those of the paper's experiments (Section 5) and variations that break weaker methods.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array
 from richcomponents.views import Table, as_table
 
-__all__ = ["load_biomarkers"]
+__all__ = ["Contrastive", "load_biomarkers", "make_contrastive"]
+
+
+@dataclass(frozen=True)
+class Contrastive:
+    """U = S1 + S2, V = A S2 + S3, and everything that is hidden.
+
+    X : (n, d_u + d_v), the views side by side; U, V, S1, S2, S3 : samples; A : (d_v, d_u);
+    y : outcome (n,) or None; beta : its coefficients on S1, or None; direction : the top direction of S1, or None;
+    cov_S1 : population covariance of S1.
+    """
+
+    S1: Array
+    S2: Array
+    S3: Array
+    A: Array
+    cov_S1: Array
+    y: Array | None = None
+    beta: Array | None = None
+    direction: Array | None = None
+
+    @property
+    def U(self) -> Array:
+        return self.S1 + self.S2
+
+    @property
+    def V(self) -> Array:
+        return self.S2 @ self.A.T + self.S3
+
+    @property
+    def X(self) -> Array:
+        return np.hstack([self.U, self.V])
+
+
+def make_contrastive(
+    n_samples: int = 1000,
+    d: int = 10,
+    *,
+    d_v: int | None = None,
+    S1: str = "regression",
+    S2: str = "paper",
+    S3: str = "uniform",
+    A: str | Array = "unif",
+    strength: float | None = None,
+    scale_S2: float = 1.0,
+    scale_S3: float = 1.0,
+    random_state: int | np.random.Generator | None = 0,
+) -> Contrastive:
+    """Two views with a shared part, and the truth.
+
+    Parameters
+    ----------
+    n_samples, d, d_v : int
+        Rows, columns of U, columns of V (d by default).
+    S1 : {"regression", "pca", "logistic", "mixture"}
+        "regression": Unif[-1, 1]^d and y = beta's1 + N(0, 1), |beta| = 1. "logistic": the same with a binary y.
+        "pca": N(0, 1) along a random unit vector plus 0.1 N(0, I). "mixture": 10 spherical Gaussians, sigma 0.5.
+    S2 : {"paper", "uniform", "skewed", "gaussian", "mixture", "heavy", "labs(k)"}
+        "paper": Unif[-1, 1]^d plus N(0, 1) along a random unit vector; "skewed": 0.6 (Exp(1) - 1);
+        "gaussian": N(0, I/3), for which A is not identified; "heavy": Student's t with 5 degrees of freedom,
+        variance 1/3; "labs(k)": k random biases, one per sample, of centred rank k - 1.
+    S3 : {"uniform", "gaussian", "mixture"}
+    A : {"unif", "good"} or array (d_v, d)
+        "unif": entries Unif[-1, 1]; "good": singular values in [0.5, 1.5].
+    strength : float, optional
+        sd(S2) / sd(S1): rescales S2.
+    scale_S2, scale_S3 : float
+        Further factors (a tiny shared part; a nearly noiseless V).
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> data = make_contrastive(500, d=4, S2="labs(3)", random_state=1)
+    >>> data.X.shape, int(np.linalg.matrix_rank(np.cov(data.S2.T), tol=1e-8))
+    ((500, 8), 2)
+    """
+    rng = np.random.default_rng(random_state)
+    d_v = d if d_v is None else d_v
+    mixing = _mixing(A, d_v, d, rng)
+    unit = _unit(rng, d)
+    s1, y, beta, direction, cov = _own_part(S1, n_samples, d, unit, rng)
+    s2 = _shared_part(S2, n_samples, d, rng)
+    s3 = _noise_part(S3, n_samples, d_v, rng) * scale_S3
+    if strength is not None:
+        s2 = s2 * (strength * np.sqrt(np.trace(cov)) / np.sqrt(np.trace(np.atleast_2d(np.cov(s2.T)))))
+    return Contrastive(s1, s2 * scale_S2, s3, mixing, cov, y, beta, direction)
+
+
+def _unit(rng: np.random.Generator, d: int) -> Array:
+    vector = rng.normal(size=d)
+    unit: Array = vector / np.linalg.norm(vector)
+    return unit
+
+
+def _uniform(rng: np.random.Generator, n: int, d: int) -> Array:
+    return rng.uniform(-1, 1, (n, d))
+
+
+def _mixture(rng: np.random.Generator, n: int, d: int) -> tuple[Array, Array]:
+    centres = rng.normal(size=(10, d))
+    return centres[rng.integers(10, size=n)] + 0.5 * rng.normal(size=(n, d)), centres
+
+
+def _mixing(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Array:
+    if not isinstance(A, str):
+        given = np.asarray(A, dtype=np.float64)
+        if given.shape != (d_v, d_u):
+            raise ValueError(f"A must have shape ({d_v}, {d_u}), got {given.shape}")
+        return given
+    if A == "unif":
+        return rng.uniform(-1, 1, (d_v, d_u))
+    if A == "good":
+        k = min(d_u, d_v)
+        left, _ = np.linalg.qr(rng.normal(size=(d_v, k)))
+        right, _ = np.linalg.qr(rng.normal(size=(d_u, k)))
+        return np.asarray((left * rng.uniform(0.5, 1.5, k)) @ right.T)
+    raise ValueError(f"A must be 'unif', 'good' or a matrix, got {A!r}")
+
+
+def _own_part(
+    kind: str, n: int, d: int, unit: Array, rng: np.random.Generator
+) -> tuple[Array, Array | None, Array | None, Array | None, Array]:
+    if kind == "pca":
+        s = rng.normal(size=(n, 1)) * unit + 0.1 * rng.normal(size=(n, d))
+        return s, None, None, unit, np.outer(unit, unit) + 0.01 * np.eye(d)
+    if kind == "mixture":
+        s, centres = _mixture(rng, n, d)
+        spread = centres - centres.mean(axis=0)
+        return s, None, None, None, spread.T @ spread / len(centres) + 0.25 * np.eye(d)
+    s = _uniform(rng, n, d)
+    if kind == "regression":
+        return s, s @ unit + rng.normal(size=n), unit, None, np.eye(d) / 3
+    if kind == "logistic":
+        chance = 1 / (1 + np.exp(-s @ unit))
+        return s, (rng.random(n) < chance).astype(np.float64), unit, None, np.eye(d) / 3
+    raise ValueError(f"S1 must be 'regression', 'pca', 'logistic' or 'mixture', got {kind!r}")
+
+
+def _shared_part(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
+    labs = re.fullmatch(r"labs\((\d+)\)", kind)
+    if labs:
+        k = int(labs.group(1))
+        biases = rng.normal(size=(k, d))
+        return np.asarray((biases - biases.mean(axis=0))[rng.integers(k, size=n)])
+    if kind == "paper":
+        return _uniform(rng, n, d) + rng.normal(size=(n, 1)) * _unit(rng, d)
+    if kind == "uniform":
+        return _uniform(rng, n, d)
+    if kind == "skewed":
+        return np.asarray(0.6 * (rng.exponential(size=(n, d)) - 1))
+    if kind == "gaussian":
+        return np.asarray(rng.normal(size=(n, d)) / np.sqrt(3))
+    if kind == "heavy":
+        return np.asarray(rng.standard_t(5, size=(n, d)) / np.sqrt(5))
+    if kind == "mixture":
+        return _mixture(rng, n, d)[0]
+    raise ValueError(
+        f"S2 must be 'paper', 'uniform', 'skewed', 'gaussian', 'heavy', 'mixture' or 'labs(k)', got {kind!r}"
+    )
+
+
+def _noise_part(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
+    if kind == "uniform":
+        return _uniform(rng, n, d)
+    if kind == "gaussian":
+        return np.asarray(rng.normal(size=(n, d)) / np.sqrt(3))
+    if kind == "mixture":
+        return _mixture(rng, n, d)[0]
+    raise ValueError(f"S3 must be 'uniform', 'gaussian' or 'mixture', got {kind!r}")
 
 
 def load_biomarkers() -> tuple[Table, list[int]]:

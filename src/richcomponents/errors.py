@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["CapacityError", "ConstantColumnWarning", "DataError", "PrecisionWarning", "StateFileError"]
+__all__ = [
+    "CapacityError",
+    "ConstantColumnWarning",
+    "DataError",
+    "PrecisionWarning",
+    "SampleSizeWarning",
+    "StateFileError",
+    "WeakIdentificationWarning",
+]
 
 
 class DataError(ValueError):
@@ -23,3 +31,11 @@ class ConstantColumnWarning(UserWarning):
 
 class PrecisionWarning(UserWarning):
     """Power sums were taken so far from the mean that the requested order loses digits."""
+
+
+class WeakIdentificationWarning(UserWarning):
+    """The data say little about A: the result is shrunk towards residualising, or equals it."""
+
+
+class SampleSizeWarning(UserWarning):
+    """Too few rows for cumulants of higher order: only second moments are used."""

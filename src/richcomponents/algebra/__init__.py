@@ -2,7 +2,7 @@
 
 from richcomponents.algebra.arrays import Array, IntArray
 from richcomponents.algebra.cumulants import cumulants_to_moments, moments_to_cumulants
-from richcomponents.algebra.packing import pack, packed_indices, packed_rank, packed_size, unpack
+from richcomponents.algebra.packing import contract, pack, packed_indices, packed_rank, packed_size, unpack
 from richcomponents.algebra.partitions import (
     Partition,
     kstatistic_coefficient,
@@ -16,6 +16,7 @@ __all__ = [
     "Array",
     "IntArray",
     "Partition",
+    "contract",
     "cumulants_to_moments",
     "fold",
     "kstatistic_coefficient",

@@ -18,7 +18,7 @@ import numpy as np
 
 from richcomponents.algebra.arrays import Array, IntArray
 
-__all__ = ["pack", "packed_indices", "packed_rank", "packed_size", "segments", "translate", "unpack"]
+__all__ = ["contract", "pack", "packed_indices", "packed_rank", "packed_size", "segments", "translate", "unpack"]
 
 
 def packed_size(p: int, t: int) -> int:
@@ -72,6 +72,27 @@ def packed_rank(indices: IntArray, p: int) -> IntArray:
     for m, table in enumerate(_rank_tables(p, t)):
         rank -= table[indices[..., m]]
     return rank
+
+
+@lru_cache(maxsize=8)
+def _extension_table(p: int, t: int) -> IntArray:
+    """table[i, j]: where the tuple i of order t, extended by index j, lies in packed order t + 1."""
+    shorter = packed_indices(p, t)
+    wide = np.empty((len(shorter), p, t + 1), dtype=np.int64)
+    wide[..., :t] = shorter[:, None, :]
+    wide[..., t] = np.arange(p)
+    table = packed_rank(np.sort(wide, axis=-1), p)
+    table.setflags(write=False)
+    return table
+
+
+def contract(packed: Array, p: int, t: int, vector: Array) -> Array:
+    """T(., ..., ., v): the packed symmetric tensor of order t - 1, without forming p^t entries.
+
+    >>> contract(np.array([1.0, 2.0, 3.0]), 2, 2, np.array([1.0, 10.0])).tolist()
+    [21.0, 32.0]
+    """
+    return packed[_extension_table(p, t - 1)] @ vector
 
 
 def pack(tensor: Array) -> Array:

@@ -9,7 +9,6 @@ cross block such as k4(V, U, U, U) is then read off by index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -45,11 +44,13 @@ class Cumulants:
 
     def __init__(self, moments: Moments, *, unbiased: bool = True) -> None:
         self.moments, self.unbiased = moments, unbiased
-        self._packed = lru_cache(maxsize=None)(self._compute)
+        self._known: dict[int, Array] = {}
 
     def packed(self, order: int) -> Array:
         """Distinct entries in lexicographic order, shape (C(p+order-1, order),)."""
-        return self._packed(order)
+        if order not in self._known:
+            self._known[order] = self._compute(order)
+        return self._known[order]
 
     def tensor(self, *slots: Sequence[int] | IntArray | slice) -> Array:
         """The dense cross-cumulant with one group of columns per slot; shape (len(slot) ...)."""

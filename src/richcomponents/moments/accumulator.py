@@ -272,6 +272,14 @@ class Accumulator:
                 stacklevel=4,
             )
 
+    def __getstate__(self) -> dict[str, object]:
+        """A copy continues the stream; locks and scratch memory stay behind."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._lock, self._spaces = threading.Lock(), SimpleQueue()
+
     def _need_layout(self) -> Layout:
         if self._layout is None:
             raise DataError("no rows have been seen and no shift was given: the columns are unknown")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, unpack
+from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_rank, unpack
 from richcomponents.algebra.packing import segments, translate
 from richcomponents.errors import DataError
 from richcomponents.moments.forest import Forest
@@ -294,6 +294,27 @@ class Moments:
             pooled.add(node, value[everything[cut:] - lay.joint.stop])
         shift = np.concatenate([self.shift[: lay.n_columns][cols], self.shift[lay.n_columns :]])
         return Moments(small, shift, blocked, pooled)
+
+    def transformed(self, matrix: Array) -> Moments:
+        """The state of the columns (z - mean) @ matrix, from this state alone; matrix is (n_columns, m).
+
+        Orders up to four, block by block; where rows can be read again, a pass over mapped rows gives the same.
+        """
+        lay = self.layout
+        if lay.order > lay.blocked_order or lay.n_targets:
+            raise ValueError("only states of order <= 4 without targets can be transformed")
+        new = Layout(matrix.shape[1], lay.order, 0, 2, lay.n_blocks, lay.block_length, lay.leaf)
+        blocked = Forest()
+        for b, vector in enumerate(self.central_blocks()):
+            if vector[0] == 0:
+                continue
+            out = np.empty(new.blocked_size)
+            out[0] = vector[0]
+            for order in range(1, lay.order + 1):
+                dense = unpack(vector[lay.orders[order]], lay.n_columns, order)
+                out[new.orders[order]] = pack(multilinear(dense, *[matrix] * order))
+            blocked.add((b, 0, 0), out)
+        return Moments(new, np.zeros(new.n_columns), blocked, Forest())
 
     def _need_rows(self, at_least: int = 1) -> None:
         if self.n < at_least:

@@ -1,0 +1,230 @@
+"""A Component: the cumulants of one hidden part, and how they are read off the views.
+
+Nothing here sees a sample of the component. A RECIPE writes its t-th cumulant as a sum of
+cross-cumulants of linear maps of the observed columns,
+
+    k_t(S) = sum_j c_j k_t(W_j1' z, ..., W_jt' z),
+
+and there are many right ones (estimates of the same tensor from different slots). Recipes are
+averaged with the weights that minimise the variance seen between blocks of samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import comb
+
+import numpy as np
+
+from richcomponents.algebra import (
+    Array,
+    contract,
+    cumulants_to_moments,
+    multilinear,
+    packed_size,
+    symmetrise,
+    unpack,
+)
+from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.errors import CapacityError
+from richcomponents.moments import Moments
+from richcomponents.moments.layout import MEMORY_LIMIT
+
+__all__ = ["Component", "CumulantSource", "Recipe", "Term"]
+
+_MAX_WEIGHED = 200_000  # packed entries up to which recipes are compared over blocks; beyond, the first is used
+
+
+@dataclass(frozen=True)
+class Term:
+    """coefficient times k(slots[0]' z, slots[1]' z, ...); slots are (p, m)."""
+
+    coefficient: float
+    slots: tuple[Array, ...]
+
+
+Recipe = tuple[Term, ...]
+
+
+class CumulantSource:
+    """Answers contractions of the cumulants of the observed columns z, from a state."""
+
+    def __init__(self, moments: Moments) -> None:
+        self.moments = moments
+        self._cumulants = Cumulants(moments)
+
+    @property
+    def max_order(self) -> int:
+        return self.moments.layout.order
+
+    def tensor(self, recipe: Recipe) -> Array:
+        """The dense tensor of a recipe, symmetrised, shape (m,) * t."""
+        order = len(recipe[0].slots)
+        self._check(order)
+        p = self.moments.layout.n_columns
+        if 8.0 * 3 * float(p) ** order > MEMORY_LIMIT:
+            raise CapacityError(
+                f"a dense cumulant of order {order} over {p} columns needs too much memory: use projected_moment, "
+                "or fewer columns"
+            )
+        dense = unpack(self._cumulants.packed(order), p, order)
+        return symmetrise(np.sum([t.coefficient * multilinear(dense, *t.slots) for t in recipe], axis=0))
+
+    def projected(self, recipe: Recipe, theta: Array) -> Array:
+        """The recipe's tensor with all slots but one contracted with theta, shape (m,); never forms m^t.
+
+        Each slot in turn keeps its vector, since the recipe's tensor counts symmetrised.
+        """
+        order = len(recipe[0].slots)
+        self._check(order)
+        p = self.moments.layout.n_columns
+        packed = self._cumulants.packed(order)
+        total: Array = np.zeros(recipe[0].slots[0].shape[1])
+        for term in recipe:
+            for free in range(order):
+                rest, left = packed, order
+                for slot in (s for i, s in enumerate(term.slots) if i != free):
+                    rest = contract(rest, p, left, slot @ theta)
+                    left -= 1
+                total = total + term.coefficient / order * (term.slots[free].T @ rest)
+        return total
+
+    def without_block(self, block: int) -> CumulantSource:
+        return CumulantSource(self.moments.without([block]))
+
+    @property
+    def blocks(self) -> list[int]:
+        return np.flatnonzero(self.moments.block_sizes).tolist()
+
+    def _check(self, order: int) -> None:
+        if order > self.max_order:
+            raise ValueError(
+                f"cumulants of order {order} were not kept (order <= {self.max_order}): fit with order={order}"
+            )
+
+
+@dataclass(frozen=True)
+class Component:
+    """The extracted cumulants of one hidden component.
+
+    Attributes
+    ----------
+    name : str
+    feature_names : tuple of str
+        The component's coordinates, named after the view it is expressed in.
+    mean : array (d,)
+        By the stated rule: only differences of means are identified.
+    covariance : array (d, d)
+        Positive semi-definite.
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    mean: Array
+    covariance: Array
+    source: CumulantSource | None = field(repr=False)
+    recipes: Callable[[int], Sequence[Recipe]] = field(repr=False)
+    _known: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def cumulant(self, order: int) -> Array:
+        """The cumulant tensor, shape (d,) * order, symmetric. Order 1 is the mean, order 2 the covariance."""
+        return self._remember("cumulant", order, self._compute_cumulant)
+
+    def moment(self, order: int) -> Array:
+        """The raw moment E[S x ... x S], shape (d,) * order."""
+        return cumulants_to_moments([self.cumulant(t) for t in range(1, order + 1)])[-1]
+
+    def projected_cumulant(self, theta: Array, order: int) -> Array:
+        """k(S, theta'S, ..., theta'S), shape (d,); no tensor of size d^order is formed."""
+        theta = np.asarray(theta, dtype=np.float64)
+        if theta.shape != self.mean.shape:
+            raise ValueError(f"theta must have {len(self.mean)} entries, got shape {theta.shape}")
+        if order == 1:
+            return self.mean
+        if order == 2:
+            return self.covariance @ theta
+        weights = self._weights(order)
+        source, recipes = self._need_source(), self.recipes(order)
+        parts = [w * source.projected(recipe, theta) for w, recipe in zip(weights, recipes, strict=True) if w]
+        total: Array = np.sum(parts, axis=0)
+        return total
+
+    def projected_moment(self, theta: Array, order: int) -> Array:
+        """E[S (theta'S)^(order-1)], shape (d,), from projected cumulants alone.
+
+        With w = theta'S: E[S w^n] = sum_k C(n, k) k(S, w, ..., w) E[w^(n-k)], k slots w, and the same
+        for E[w^n], one slot taken out.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        vectors = [self.projected_cumulant(theta, t) for t in range(1, order + 1)]
+        powers = [1.0]  # E[w^n]
+        for n in range(1, order):
+            powers.append(sum(comb(n - 1, k) * float(theta @ vectors[k]) * powers[n - 1 - k] for k in range(n)))
+        n = order - 1
+        total: Array = np.sum([comb(n, k) * powers[n - k] * vectors[k] for k in range(n + 1)], axis=0)
+        return total
+
+    # ---- how
+
+    def _remember(self, what: str, order: int, compute: Callable[[int], Array]) -> Array:
+        if (what, order) not in self._known:
+            self._known[what, order] = compute(order)
+        return self._known[what, order]
+
+    def _weights(self, order: int) -> Array:
+        return self._remember("weights", order, self._compute_weights)
+
+    def _compute_cumulant(self, order: int) -> Array:
+        if order == 1:
+            return self.mean
+        if order == 2:
+            return self.covariance
+        if order < 1:
+            raise ValueError(f"the order must be at least 1, got {order}")
+        source = self._need_source()
+        weights = self._weights(order)
+        parts = [w * source.tensor(r) for w, r in zip(weights, self.recipes(order), strict=True) if w]
+        total: Array = np.sum(parts, axis=0)
+        return total
+
+    def _compute_weights(self, order: int) -> Array:
+        """Weights of the recipes: least variance of the sum, variances by leaving out blocks."""
+        source, recipes = self._need_source(), self.recipes(order)
+        first = np.eye(len(recipes))[0]
+        layout = source.moments.layout
+        small = packed_size(layout.n_columns, order) <= _MAX_WEIGHED and order <= layout.blocked_order
+        if len(recipes) == 1 or not small or layout.pooled_size or len(source.blocks) < 5:
+            return np.asarray(first)
+        probes = np.random.default_rng(0).normal(size=(8, len(self.mean)))
+        values = np.stack(
+            [
+                np.stack([np.concatenate([left.projected(r, t) for t in probes]) for r in recipes])
+                for left in map(source.without_block, source.blocks)
+            ]
+        )  # (blocks, recipes, probes x d)
+        centred = values - values.mean(axis=0)
+        noise = np.einsum("bie,bje->ij", centred, centred)
+        noise += 0.05 * np.trace(noise) / len(noise) * np.eye(len(noise))
+        weights = np.maximum(np.linalg.solve(noise, np.ones(len(noise))), 0.0)
+        total = weights.sum()
+        return np.asarray(weights / total if total > 0 else first)
+
+    def standard_error(self, order: int, theta: Array) -> Array:
+        """Block-jackknife error of projected_cumulant(theta, order) at fixed maps, shape (d,)."""
+        source, recipes = self._need_source(), self.recipes(order)
+        weights = self._weights(order)
+        replicates = [
+            np.sum([w * left.projected(r, theta) for w, r in zip(weights, recipes, strict=True) if w], axis=0)
+            for left in map(source.without_block, source.blocks)
+        ]
+        return jackknife_error(np.stack(replicates))
+
+    def _need_source(self) -> CumulantSource:
+        if self.source is None:
+            raise CapacityError(
+                f"only the mean and covariance of {self.name} were kept: the table is too wide for joint moments "
+                "of higher order. Reduce the columns first (for example to principal components)"
+            )
+        return self.source

@@ -1,0 +1,117 @@
+"""What a fit says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.components.contrastive.specification import TestResult
+
+__all__ = ["ADVICE", "Diagnostics"]
+
+_MUCH_LEFT = 0.7
+
+ADVICE = {
+    "strong": "The shared part is well identified; A and Cov(S1) are estimated from the data.",
+    "weak": "The higher orders say little about A: the estimate is shrunk towards residualising (V as covariates).",
+    "not identified": (
+        "The higher orders say nothing reliable about A (a Gaussian shared part looks like this): coefficients equal "
+        "those of residualising (V as covariates). The identified interval of Cov(S1) still holds."
+    ),
+    "nothing shared": "No correlation between the views was found: U is taken to be S1.",
+}
+"""What each verdict means, in words."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Numbers behind the verdict.
+
+    n, d_u, d_v : sizes. canonical_correlations : all of them, decreasing.
+    rank : shared directions used; rank_p_values : p-value of "no more than k shared directions", k = 0, 1, ...
+    verdict : "strong", "weak" (shrunk towards residualising), "not identified" (residualising), "nothing shared",
+        "known mixing" or "paper".
+    strength : evidence above residualising, in standard errors; gain : the same in nats on held-out blocks;
+    gate : 0 (coefficients of residualising) to 1.
+    tau : the shrinkage chosen; order_weights : of orders three and four.
+    identified_low, identified_high : ends of the identified set for every entry of Cov(S1), any distribution.
+    condition_A : ratio of the largest to the smallest non-zero singular value of A on the range of the shared part.
+    overidentification : test that cross-cumulants have the structure of the model; None when they do not identify it.
+    leftover : test that nothing is correlated beyond the chosen rank.
+    """
+
+    n: int
+    d_u: int
+    d_v: int
+    canonical_correlations: Array
+    rank: int
+    rank_p_values: Array
+    verdict: str
+    strength: float
+    gain: float
+    gate: float
+    tau: float
+    order_weights: Array
+    identified_low: Array
+    identified_high: Array
+    condition_A: float
+    overidentification: TestResult | None
+    leftover: TestResult
+
+    @property
+    def leftover_correlation(self) -> float:
+        """The first canonical correlation beyond the rank (0 at full rank)."""
+        beyond = self.canonical_correlations[self.rank :]
+        return float(beyond[0]) if len(beyond) else 0.0
+
+    def advice(self) -> list[str]:
+        """Sentences for the user."""
+        out = [ADVICE[self.verdict]] if self.verdict in ADVICE else []
+        if self.leftover_correlation > _MUCH_LEFT:
+            out.append(
+                f"A canonical correlation of {self.leftover_correlation:.2f} is left beyond rank {self.rank}: the views "
+                "share more than the model can remove. Check that V holds controls only, or give rank=."
+            )
+        elif self.rank and self.leftover.p_value < 0.01:
+            out.append(
+                f"Correlation is left beyond rank {self.rank} (p = {self.leftover.p_value:.2g}): the views may share more."
+            )
+        if self.overidentification is not None and self.overidentification.p_value < 0.01:
+            out.append(
+                "The cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts "
+                f"(p = {self.overidentification.p_value:.2g}): something else is shared, or the parts depend on each other."
+            )
+        return out
+
+    def summary(self) -> str:
+        """A page of text."""
+        shown = ", ".join(f"{c:.2f}" for c in self.canonical_correlations[:10])
+        more = " ..." if len(self.canonical_correlations) > 10 else ""
+        lines = [
+            f"Contrastive RCA: {self.n} samples, U has {self.d_u} columns, V has {self.d_v}",
+            f"  canonical correlations   {shown}{more}",
+            f"  shared directions        {self.rank} of {len(self.canonical_correlations)}",
+            f"  verdict                  {self.verdict}",
+        ]
+        if np.isfinite(self.strength) and self.rank:
+            lines.append(
+                f"  evidence                 {self.strength:.1f} standard errors above residualising; "
+                f"held-out gain {self.gain:.1f} nats"
+            )
+            lines.append(f"  shrinkage                tau = {self.tau:g}, gate = {self.gate:.2f}")
+        if self.rank:
+            lines.append(f"  condition of A           {self.condition_A:.1f}")
+            share = np.diag(self.identified_high - self.identified_low)
+            top = np.maximum(np.diag(self.identified_high), 1e-300)
+            lines.append(
+                f"  Var(S1) from 2nd order   known up to {np.median(share / top):.0%} of its upper end (median column)"
+            )
+        if self.overidentification is not None:
+            lines.append(f"  over-identification      p = {self.overidentification.p_value:.3f}")
+        if self.rank < len(self.canonical_correlations):
+            lines.append(
+                f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, p = {self.leftover.p_value:.3f}"
+            )
+        return "\n".join([*lines, *(f"  > {sentence}" for sentence in self.advice())])

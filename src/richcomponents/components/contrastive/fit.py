@@ -1,0 +1,170 @@
+"""From moments of two views to what is known about A and T.
+
+One walk for rows and for saved states: second order -> canonical coordinates and rank -> the state of
+the canonical coordinates z = (x, y) -> block cumulants -> T. Rows are mapped and read a second time; a state is
+transformed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from richcomponents.algebra import Array, packed_rank, unpack
+from richcomponents.components.contrastive.canonical import Canonical, canonical
+from richcomponents.components.contrastive.evidence import BlockMoments, grams
+from richcomponents.components.contrastive.identify import Identified, identify
+from richcomponents.components.contrastive.known import identify_known
+from richcomponents.components.contrastive.rank import choose_rank
+from richcomponents.cumulants import block_grams
+from richcomponents.errors import DataError
+from richcomponents.moments import Moments
+
+__all__ = ["Frame", "SharedPart", "block_sums", "find_shared", "resolve_rank"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Linear maps between the user's columns and the columns of a state (both centred).
+
+    inner : (k, d), state columns from the user's; outer : (d, k), the way back.
+    """
+
+    inner: Array
+    outer: Array
+
+    @classmethod
+    def identity(cls, d: int) -> Frame:
+        return cls(np.eye(d), np.eye(d))
+
+
+@dataclass(frozen=True)
+class SharedPart:
+    """What the second and higher orders say, in the user's units.
+
+    canonical : coordinates of the two views; identified : T and how sure it is; state : moments of z = (x, y), all of
+    canonical.rank_u + canonical.rank_v coordinates or, for wide tables, the leading ones (then `leading` is True);
+    grams : (2, B, B, 2r, 2r), the evidence.
+    """
+
+    canonical: Canonical
+    identified: Identified
+    state: Moments
+    leading: bool
+    grams: Array
+
+    @property
+    def rank(self) -> int:
+        return self.identified.rank
+
+
+def resolve_rank(rank: object, found: Canonical) -> int:
+    """The `rank=` argument: "auto" (sequential test), "full", or a number."""
+    full = len(found.correlations)
+    if rank == "auto":
+        return choose_rank(found.correlations, found.n, found.rank_u, found.rank_v)
+    if rank == "full":
+        return full
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
+        raise ValueError(f"rank must be 'auto', 'full' or an integer, got {rank!r}")
+    if not 0 <= rank <= full:
+        raise DataError(
+            f"rank={rank} is impossible: the views have {found.rank_u} and {found.rank_v} independent columns, so they "
+            f"share at most {full} directions. If the shared part has more, it cannot be recovered from these views: "
+            "add columns to the smaller one"
+        )
+    return int(rank)
+
+
+def find_shared(
+    second: Moments,
+    n_u: int,
+    coordinates: Callable[[Array, bool], Moments],
+    *,
+    rank: object = "auto",
+    A: Array | None = None,
+    wide: bool = False,
+    implicit: Callable[[Array], Array] | None = None,
+    second_order_only: bool = False,
+    random_state: int | None = 0,
+) -> SharedPart:
+    """The estimator, from second moments and a way to get moments of linear maps of the columns.
+
+    Parameters
+    ----------
+    second : Moments
+        Of the columns (U, V), any order >= 2.
+    n_u : int
+        How many of them are U.
+    coordinates : callable
+        coordinates(matrix (p, m), low): the state of the columns (z - mean) @ matrix.
+    rank, A, random_state
+        As in ContrastiveRCA; A in the coordinates of `second`.
+    wide : bool
+        Take only the leading coordinates.
+    implicit : callable, optional
+        implicit(matrix (p, 2r)): the Gram matrices from rows, without moments of order four.
+    second_order_only : bool
+        Too few rows for more: T = 0.
+    """
+    covariance = second.covariance(unbiased=False)
+    found = canonical(covariance[:n_u, :n_u], covariance[:n_u, n_u:], covariance[n_u:, n_u:], second.n)
+    r = resolve_rank(rank, found)
+    lead = found.leading(r).T
+    everything = np.zeros((len(covariance), found.rank_u + found.rank_v))
+    everything[:n_u, : found.rank_u] = found.x_from_u.T
+    everything[n_u:, found.rank_u :] = found.y_from_v.T
+    state = coordinates(lead if wide else everything, wide)
+    if A is not None:
+        evidence = np.zeros((2, second.layout.n_blocks, second.layout.n_blocks, 2 * r, 2 * r))
+        return SharedPart(found, identify_known(found, r, A, random_state), state, wide, evidence)
+    if r == 0 or second_order_only:
+        evidence = np.zeros((2, second.layout.n_blocks, second.layout.n_blocks, 2 * r, 2 * r))
+    elif implicit is not None:
+        evidence = implicit(lead)
+    else:
+        columns = np.arange(2 * r) if wide else np.concatenate([np.arange(r), found.rank_u + np.arange(r)])
+        evidence = grams(block_sums(state.select(columns)), found.correlations[:r])
+        if state.layout.order < 4:
+            evidence[1] = 0.0
+    return SharedPart(found, identify(found, r, evidence, random_state), state, wide, evidence)
+
+
+def block_sums(state: Moments) -> BlockMoments:
+    """Dense sums per block of the leading coordinates z = (x, y), about the global mean; empty blocks are left out.
+
+    The fourth order is read only where it is used: one x, one y, two of either.
+    """
+    lay = state.layout
+    m, r = lay.n_columns, lay.n_columns // 2
+    grid = np.stack(np.meshgrid(np.arange(r), np.arange(r, m), np.arange(m), np.arange(m), indexing="ij"), axis=-1)
+    where = packed_rank(np.sort(grid, axis=-1), m)
+    used = np.flatnonzero(state.block_sizes)
+    blocks = state.central_blocks()[used]
+    return BlockMoments(
+        counts=blocks[:, 0],
+        first=blocks[:, lay.orders[1]],
+        second=np.stack([unpack(b[lay.orders[2]], m, 2) for b in blocks]),
+        third=np.stack([unpack(b[lay.orders[3]], m, 3) for b in blocks]),
+        fourth=[b[lay.orders[4]][where] if lay.order >= 4 else np.zeros(where.shape) for b in blocks],
+    )
+
+
+def implicit_grams(rows: Array, whiten: Array, r: int, *, n_blocks: int) -> Array:
+    """The same Gram matrices from rows z (n, 2r), without fourth moments: O(n^2 r)."""
+    z = rows - rows.mean(axis=0)
+    x, y, w = z[:, :r], z[:, r:], z @ whiten.T
+    return np.stack([block_grams([x, y], w, n_blocks=n_blocks), block_grams([w, x, y], w, n_blocks=n_blocks)])
+
+
+def in_users_units(found: Canonical, u: Frame, v: Frame) -> Canonical:
+    """Canonical maps of reduced or transformed columns, composed with the way to the user's columns."""
+    return replace(
+        found,
+        x_from_u=found.x_from_u @ u.inner,
+        u_from_x=u.outer @ found.u_from_x,
+        y_from_v=found.y_from_v @ v.inner,
+        v_from_y=v.outer @ found.v_from_y,
+    )

@@ -1,0 +1,169 @@
+"""A solved contrastive model: A, the covariances of S1, S2, S3, predictors of their values, recipes of their cumulants.
+
+Three ways lead here: the estimator of this library (with A unknown or known), and the paper's formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.fit import Frame, SharedPart, in_users_units
+from richcomponents.components.contrastive.paper import paper_mixing, truncated_pinv
+from richcomponents.components.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
+from richcomponents.cumulants import Cumulants
+from richcomponents.moments import Moments
+
+__all__ = ["Solution", "solve_efficient", "solve_paper"]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """In the user's units, for centred views u (n, d_u), v (n, d_v).
+
+    A : (d_v, d_u); cov_u, cov_v, cov_s2 : covariances; variance_s2 : (d_u, d_u), Var(S2 | u, v);
+    read, write : BLUP(S2) = [u v] @ read @ write, with read (d_u + d_v, k) and write (k, d_u);
+    recipes : {"S1" | "S2" | "S3": recipe of its cumulants in the coordinates of `source`}.
+    """
+
+    A: Array
+    cov_u: Array
+    cov_v: Array
+    cov_s2: Array
+    variance_s2: Array
+    read: Array
+    write: Array
+    source: CumulantSource | None
+    recipes: dict[str, OwnRecipes | SharedRecipes | PaperRecipes]
+    rank: int
+
+    def covariance(self, component: str) -> Array:
+        """Cov(S1) = Cov(U) - Cov(S2), Cov(S3) = Cov(V) - A Cov(S2) A'."""
+        if component == "S2":
+            return self.cov_s2
+        whole = self.cov_u - self.cov_s2 if component == "S1" else self.cov_v - self.A @ self.cov_s2 @ self.A.T
+        return np.asarray((whole + whole.T) / 2)
+
+    def predict_s2(self, u: Array, v: Array) -> Array:
+        """The best linear unbiased predictor of S2 for each row, centred, (n, d_u)."""
+        return np.asarray(np.hstack([u, v]) @ self.read @ self.write)
+
+    def components(
+        self, means: dict[str, Array], names_u: tuple[str, ...], names_v: tuple[str, ...]
+    ) -> dict[str, Component]:
+        names = {"S1": names_u, "S2": names_u, "S3": names_v}
+        return {
+            which: Component(
+                which, names[which], means[which], self.covariance(which), self.source, self.recipes[which]
+            )
+            for which in ("S1", "S2", "S3")
+        }
+
+
+def solve_efficient(
+    shared: SharedPart, u: Frame, v: Frame, cov_u: Array, cov_v: Array, source: CumulantSource | None
+) -> tuple[Solution, Canonical]:
+    """From T in canonical coordinates to the user's units.
+
+    On the r shared coordinates S = D^2 + h T h, A = D S^-1, A^+ = S D^-1 (this IS the generalised least-squares
+    inverse: only the first r coordinates of y carry S2, with noise I - D S^-1 D), and
+
+        BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
+    """
+    found, known, r = in_users_units(shared.canonical, u, v), shared.identified, shared.identified.rank
+    d, h, t = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2), known.t
+    S = np.diag(d**2) + h[:, None] * t * h
+    lift_u, lift_v = found.u_from_x[:, :r], found.v_from_y[:, :r]
+    inner = np.linalg.solve(S, found.x_from_u[:r]) if r else found.x_from_u[:0]
+    own = h[:, None] * (np.eye(r) - t) / h  # BLUP of S1 from x - D y
+    d_u, d_v = lift_u.shape[0], lift_v.shape[0]
+    read = np.zeros((d_u + d_v, 2 * r))
+    read[:d_u, :r], read[d_u:, r:] = found.x_from_u[:r].T, found.y_from_v[:r].T
+    write = np.vstack([(np.eye(r) - own).T, (own * d).T]) @ lift_u.T
+    variance = lift_u @ (h[:, None] * (t @ (np.eye(r) - t)) * h) @ lift_u.T
+    recipes = _canonical_recipes(found, r, S, shared.leading)
+    solution = Solution(
+        A=np.asarray(lift_v @ (d[:, None] * inner)),
+        cov_u=cov_u,
+        cov_v=cov_v,
+        cov_s2=np.asarray(lift_u @ S @ lift_u.T),
+        variance_s2=variance,
+        read=read,
+        write=write,
+        source=source,
+        recipes=recipes,
+        rank=r,
+    )
+    return solution, found
+
+
+def _canonical_recipes(
+    found: Canonical, r: int, S: Array, leading: bool
+) -> dict[str, OwnRecipes | SharedRecipes | PaperRecipes]:
+    """Slots on z = (x, y): columns are the user's coordinates."""
+    k_u, k_v = (r, r) if leading else (found.rank_u, found.rank_v)
+    d = found.correlations[:r]
+    back = S / np.maximum(d, 1e-6)  # S D^-1: y -> S2
+
+    def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
+        """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
+        out = np.zeros((k_u + k_v, len(lift)))
+        out[: on_x.shape[1]] = (lift[:, : len(on_x)] @ on_x).T
+        out[k_u : k_u + on_y.shape[1]] = (lift[:, : len(on_y)] @ on_y).T
+        return out
+
+    none = np.zeros((0, 0))
+    u, v = found.u_from_x, found.v_from_y
+    view_u, view_v = slot(u, np.eye(k_u), none), slot(v, none, np.eye(k_v))
+    from_v = slot(u, none, back)
+    forward = d[:, None] * np.linalg.inv(S) if r else none
+    # x has noise I - S about S2, S D^-1 y has noise S D^-2 S - S: weigh them by precision
+    noise_x = np.eye(r) - S + 1e-9 * np.eye(r)
+    noise_y = back @ back.T - S + 1e-9 * np.eye(r)
+    share = noise_y @ np.linalg.inv(noise_x + noise_y) if r else none
+    view_shared = slot(u, np.eye(r), none)
+    best = slot(u, share, (np.eye(r) - share) @ back)
+    return {
+        "S1": OwnRecipes(view_u, from_v, slot(u, none, np.diag(d))),
+        "S2": SharedRecipes(view_shared, from_v, best),
+        "S3": OwnRecipes(view_v, slot(v, forward, none), slot(v, np.diag(d), none)),
+    }
+
+
+def solve_paper(
+    state: Moments, n_u: int, *, order: int, rank: int | None, A: Array | None, polarised: bool = False
+) -> Solution:
+    """The paper's formulas on the state of the columns (U, V); covariances are not projected."""
+    p = state.layout.n_columns
+    u, v = np.arange(n_u), np.arange(n_u, p)
+    cumulants = Cumulants(state)
+    mixing = paper_mixing(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
+    inverse = truncated_pinv(mixing, rank)
+    C = cumulants.tensor(np.arange(p), np.arange(p))
+    cov_s2 = C[np.ix_(u, v)] @ inverse.T  # k2(U, A^+ V), equation (4) at t = 2
+    cov_s2 = (cov_s2 + cov_s2.T) / 2
+    view_u, view_v = np.eye(p)[:, :n_u], np.eye(p)[:, n_u:]
+    from_v, from_u = view_v @ inverse.T, view_u @ mixing.T
+    # Cov(z, S2) = [Cov(S2); A Cov(S2)]
+    with_s2 = np.vstack([cov_s2, mixing @ cov_s2])
+    read = np.linalg.pinv(C, hermitian=True) @ with_s2
+    return Solution(
+        A=mixing,
+        cov_u=C[:n_u, :n_u],
+        cov_v=C[n_u:, n_u:],
+        cov_s2=cov_s2,
+        variance_s2=cov_s2 - with_s2.T @ read,
+        read=read,
+        write=np.eye(n_u),
+        source=CumulantSource(state),
+        recipes={
+            "S1": PaperRecipes(view_u, from_v, True, polarised),
+            "S2": PaperRecipes(view_u, from_v, False, polarised),
+            "S3": PaperRecipes(view_v, from_u, True, polarised),
+        },
+        rank=min(n_u, p - n_u) if rank is None else rank,
+    )

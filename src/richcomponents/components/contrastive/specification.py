@@ -1,0 +1,163 @@
+"""Specification tests: is the model U = S1 + S2, V = A S2 + S3 with independent parts compatible with the data?
+
+* ``outcome_test``: with an outcome that depends on S1 only, Y is independent of V.
+* ``leftover_test``: after ``r`` shared directions nothing may be correlated (low rank).
+* ``overidentification_test``: without an outcome; cross-cumulants must lie in the row space of ``[S | D]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize, stats
+
+from richcomponents.algebra import Array
+from richcomponents.components.contrastive.intervals import Evidence, replicate
+from richcomponents.components.contrastive.replicates import (
+    Basis,
+    Link,
+    logit,
+    near_basis,
+    pair_mean,
+    prior_precision,
+    score,
+    units,
+)
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """A test statistic, its degrees of freedom (when it has any) and the p-value."""
+
+    statistic: float
+    df: tuple[float, ...]
+    p_value: float
+
+
+def outcome_test(cov_v: Array, cov_vy: Array, var_y: float, n: int) -> TestResult:
+    """F-test of the regression of Y on V (all coefficients zero), from second moments.
+
+    Under the model Y and V are independent, not only uncorrelated, so the classical test needs no robust covariance.
+    A vector ``cov_vy`` (d_V,) is one outcome.
+    """
+    values, vectors = np.linalg.eigh(cov_v)
+    keep = values > 1e-10 * values[-1]
+    proj = (vectors[:, keep].T @ cov_vy) / np.sqrt(values[keep])
+    k = int(keep.sum())
+    share = min(float(proj @ proj) / var_y, 1 - 1e-12)
+    df2 = n - k - 1
+    if df2 <= 0:
+        return TestResult(float("nan"), (k, df2), 1.0)
+    f = share / (1 - share) * df2 / k
+    return TestResult(f, (k, df2), float(stats.f.sf(f, k, df2)))
+
+
+def leftover_test(corr: Array, rank: int, n: int, d_u: int, d_v: int) -> TestResult:
+    """Bartlett-Lawley test that the canonical correlations after the first ``rank`` are zero."""
+    rest, lead = corr[rank:], corr[:rank]
+    df = (d_u - rank) * (d_v - rank)
+    if df == 0 or len(rest) == 0:
+        return TestResult(0.0, (0,), 1.0)
+    scale = n - 1 - rank - (d_u + d_v + 1) / 2 + float(np.sum(1 / np.maximum(lead**2, 1e-9)))
+    stat = -scale * float(np.log1p(-np.minimum(rest**2, 1 - 1e-12)).sum())
+    return TestResult(stat, (df,), float(stats.chi2.sf(stat, df)))
+
+
+def relaxed(ev: Evidence, tau: float = 3.0) -> Evidence:
+    """The same evidence with T at the maximum of the energy under a loose pull (sd ``tau``) towards the fit.
+
+    Shrinkage leaves signal outside the fitted row space, which a test must not take for misspecification.  The prior
+    precision is kept: it bounds the influence of a block on T where the data say little.
+    """
+    r = len(ev.t)
+    ones = np.ones(len(ev.gram))
+    basis = near_basis(ev.canonical, len(ev.t), ev.moments.covariance(ones))
+    gram = pair_mean(ev.gram, ones)
+    precision = prior_precision(np.zeros((r, 0)), np.zeros(0), tau)
+    i, j = np.tril_indices(r)
+    x0 = logit(ev.t)[i, j]
+    e = units(r)
+
+    def loss(x: Array) -> tuple[float, Array]:
+        link = Link.at(np.tensordot(x, e, 1))
+        pull = precision @ (x - x0)
+        return 0.5 * float((x - x0) @ pull) - energy(basis, gram, link.t), pull - score(basis, gram, link)
+
+    x = optimize.minimize(loss, x0, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+    return replace(ev, t=Link.at(np.tensordot(x, e, 1)).t)
+
+
+def energy(basis: Basis, gram: Array, t: Array) -> float:
+    """Energy of ``gram`` inside the row space of ``[S | cross]``."""
+    lift = basis.white @ basis.jump
+    rows = np.concatenate([basis.shared(t), basis.cross], -1) @ basis.white
+    g = lift @ gram @ lift.T
+    return float(np.trace(np.linalg.solve(rows @ rows.T, rows @ g @ rows.T)))
+
+
+def residual_maker(basis: Basis, t: Array) -> Array:
+    """Operator E (..., 2r, 2r) with ``M E`` = the part of the cumulants ``M`` outside the row space of ``[S | cross]``.
+
+    ``M`` in the full sample's leading ``(x, y)``; "outside" is orthogonal in the metric of the basis' own covariance.
+    """
+    w = basis.white
+    rows = np.concatenate(np.broadcast_arrays(basis.shared(t), basis.cross), -1) @ w
+    inside = np.swapaxes(rows, -1, -2) @ np.linalg.solve(rows @ np.swapaxes(rows, -1, -2), rows)
+    out = np.eye(rows.shape[-1]) - inside  # orthogonal projector in whitened coordinates
+    lift = w @ basis.jump  # z_white = lift z
+    e: Array = np.swapaxes(lift, -1, -2) @ out @ np.linalg.inv(np.swapaxes(lift, -1, -2))
+    return e
+
+
+def overidentification_test(ev: Evidence, grams: Array, tau: float = 3.0, flips: int = 1999) -> TestResult:
+    """Energy of the cumulants outside the fitted row space, with a sign-flip p-value.
+
+    ``grams``: (orders, B, B, 2r, 2r), one Gram array per order, in the full sample's leading ``(x, y)``.
+    Block ``a`` contributes ``psi_a = M_a E + mean(M) dE_a``: its own cumulants outside the row space and, to first order,
+    its influence on that space through T and through the second moments.  Under the model the ``psi_a`` are independent with
+    mean zero, so flipping their signs does not change the law of ``sum_{a != b} <psi_a, psi_b>``.
+    """
+    return flip_test(residual_inner_products(relaxed(ev, tau), grams), flips)
+
+
+def residual_inner_products(ev: Evidence, grams: Array) -> Array:
+    """<psi_a, psi_b> per order, (orders, B, B), zero on the diagonal.
+
+    Means over blocks leave out ``a`` and ``b`` (first correction) or all pairs of a block with itself (second): the squared
+    noise of d^3 rows would swamp the signal there as it does in the plain Gram matrix.
+    """
+    blocks = grams.shape[1]
+    rep = replicate(ev)
+    metric = rep.basis.white
+    e0 = residual_maker(rep.basis, ev.t) @ metric
+    each = residual_maker(rep.bases, Link.at(rep.xs).t)
+    influence = -(blocks - 1) * (each - each.mean(0)) @ metric
+    off = 1 - np.eye(blocks)
+    others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)
+    overall = np.einsum("ab,mabij->mij", off / off.sum(), grams)
+    first = np.einsum("ip,mabij,jp->mab", e0, grams, e0, optimize=True)
+    cross = np.einsum("ip,mabij,bjp->mab", e0, others, influence, optimize=True)
+    both = np.einsum("aip,mij,bjp->mab", influence, overall, influence, optimize=True)
+    inner = first + cross + np.swapaxes(cross, 1, 2) + both
+    out: Array = (inner + np.swapaxes(inner, 1, 2)) / 2 * off
+    return out
+
+
+def flip_test(inner: Array, flips: int = 1999, seed: int = 0) -> TestResult:
+    """One-sided sign-flip test that the blocks' contributions have mean zero; ``inner`` (orders, B, B), zero diagonals.
+
+    The statistic is the largest of the orders' sums and of their total, each over its root mean square under flips: whichever
+    order carries the violation may show it.  The sums of squares do not change under flips, so the scaling is exact.
+    """
+    size = np.sqrt(2 * (inner**2).sum((1, 2)))
+    k = inner[size > 0] / size[size > 0, None, None]
+    if len(k) == 0:
+        return TestResult(0.0, (), 1.0)
+    if len(k) > 1:
+        total = k.sum(0)
+        k = np.concatenate([k, (total / np.sqrt(2 * (total**2).sum()))[None]])
+    s = np.random.default_rng(seed).choice([-1.0, 1.0], (flips, k.shape[1]))
+    null = np.einsum("fa,mab,fb->fm", s, k, s, optimize=True).max(1)
+    stat = float(k.sum((1, 2)).max())
+    return TestResult(stat, (), (1 + int((null >= stat).sum())) / (1 + flips))

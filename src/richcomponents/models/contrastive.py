@@ -1,0 +1,719 @@
+"""ContrastiveRCA: two views, U = S1 + S2 and V = A S2 + S3."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.contrastive.bounds import cov_s1_bounds
+from richcomponents.components.contrastive.canonical import Canonical, canonical
+from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
+from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics
+from richcomponents.components.contrastive.evidence import joint_whitening
+from richcomponents.components.contrastive.fit import Frame, SharedPart, find_shared, implicit_grams
+from richcomponents.components.contrastive.intervals import confidence, replicate
+from richcomponents.components.contrastive.rank import remaining_p_value
+from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
+from richcomponents.components.contrastive.solution import Solution, solve_efficient, solve_paper
+from richcomponents.components.contrastive.specification import (
+    TestResult,
+    leftover_test,
+    outcome_test,
+    overidentification_test,
+)
+from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
+from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning
+from richcomponents.moments import Accumulator, Layout, Moments, partial_out
+from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, resolve_views
+
+__all__ = ["ContrastiveRCA"]
+
+_MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
+_MIN_BLOCKS = 10
+_STATE_LIMIT = MEMORY_LIMIT // 2
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its standard error and confidence limits, entry by entry."""
+
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
+
+
+class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What is specific to U once the part shared with V is removed.
+
+    Two views of the same samples, U = S1 + S2 and V = A S2 + S3, with independent parts of any distribution.
+    Estimates A and the cumulants of S1, S2 and S3, and says how sure it is.
+
+    Parameters
+    ----------
+    views : None, int or dict
+        Which columns are U and which are V: two halves, the first k columns and the rest, or
+        ``{"tests": [...], "controls": [...]}`` (names, numbers or slices; the first view is U).
+    method : {"efficient", "paper"}
+        "efficient": canonical coordinates, cross-block Gram matrices, shrinkage chosen from the data; never far from
+        residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference.
+    A : array of shape (d_v, d_u), optional
+        The mixing matrix, when it is known.
+    rank : "auto", "full" or int
+        Dimension of the shared part. "auto": sequential Bartlett-Lawley test.
+    order : int
+        Highest order of the cumulants that are kept (3..6). Order 3 ignores fourth cumulants altogether.
+    mean : dict, optional
+        One known mean, e.g. ``{"S1": np.zeros(d_u)}``. By default the shared part has mean zero: only differences
+        of means are identified.
+    covariates : list of columns, optional
+        Known covariates (age, sex, ...) among the columns of X, partialled out of both views and of y.
+    n_blocks : int
+        Statistical blocks for unbiased Gram matrices, cross-validation and the jackknife (at least 10).
+    random_state : int or None
+        Seed of the posterior draws.
+
+    Attributes
+    ----------
+    A_ : array (d_v, d_u)
+        On the range of the shared part; zero on its complement.
+    components_ : dict of Component
+        "S1", "S2" (in U's columns) and "S3" (in V's columns).
+    rank_ : int
+    diagnostics_ : Diagnostics
+    views_ : Views
+
+    Examples
+    --------
+    >>> from richcomponents.datasets import make_contrastive
+    >>> data = make_contrastive(3000, d=4, S2="skewed", random_state=3)
+    >>> model = ContrastiveRCA(views=4).fit(data.X)
+    >>> model.diagnostics_.verdict, model.A_.shape
+    ('strong', (4, 4))
+    >>> cleaned = model.transform(data.X)  # best linear prediction of S1, sample by sample
+    >>> bool(np.corrcoef(cleaned[:, 0], data.S1[:, 0])[0, 1] > np.corrcoef(data.U[:, 0], data.S1[:, 0])[0, 1])
+    True
+    """
+
+    def __init__(
+        self,
+        views: object = None,
+        method: str = "efficient",
+        A: object = None,
+        rank: object = "auto",
+        order: int = 4,
+        mean: Mapping[str, object] | None = None,
+        covariates: Sequence[object] | None = None,
+        n_blocks: int = 20,
+        random_state: int | None = 0,
+    ) -> None:
+        self.views = views
+        self.method = method
+        self.A = A
+        self.rank = rank
+        self.order = order
+        self.mean = mean
+        self.covariates = covariates
+        self.n_blocks = n_blocks
+        self.random_state = random_state
+
+    # ---- doors
+
+    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+        """Fit to one table whose columns are both views (and the covariates).
+
+        y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
+        """
+        names = column_names(X)
+        values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
+        return self._fit_table(values, names, groups)
+
+    def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
+        """Fit to separate tables: a list [U, V], a dict, or a MuData-like object; samples must line up.
+
+        With a dict of more than two tables, `views=` must name the two to use, by their keys.
+        """
+        table = join_views(views)
+        chosen = table.views
+        if len(chosen) != 2:
+            raise DataError(
+                f"contrastive RCA takes two views, got {len(chosen)}: {', '.join(chosen)}; pass the two to compare"
+            )
+        self.n_features_in_ = table.values.shape[1]
+        self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
+        if self.covariates:
+            raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
+        return self._fit_table(table.values, table.views.feature_names, groups, chosen)
+
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit to a state (of a stream, of several sites): no rows are needed.
+
+        The state's columns are the table's; `views=` is None, an int, or a dict of column numbers. Canonical coordinates
+        are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks.
+        """
+        self._check_parameters()
+        lay = moments.layout
+        if self.covariates:
+            raise DataError(
+                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
+            )
+        if lay.order < min(self.order, 4):
+            raise DataError(f"the state holds orders up to {lay.order}, the model needs {min(self.order, 4)}")
+        if lay.order > 4 or lay.n_targets:
+            raise DataError("fit_moments takes a state of order 4 without targets")
+        self.n_features_in_ = lay.n_columns
+        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns))
+        self._partial, self._covariate_columns = None, np.zeros(0, dtype=np.int64)
+        used = np.concatenate([self._u, self._v])
+        state = moments.select(used)
+        self._centre = state.mean
+        d_u = len(self._u)
+        return self._solve(
+            state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), lambda m, low: state.transformed(m)
+        )
+
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments.
+
+        For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper.
+        """
+        first = not hasattr(self, "_stream")
+        values = validate_data(self, X, dtype=np.float64, order="C", reset=first, ensure_all_finite=False)
+        if first:
+            self._stream = Accumulator(4, n_blocks=self.n_blocks)
+        self._stream.update(values)
+        stream, names = self._stream, getattr(self, "feature_names_in_", None)
+        self.fit_moments(stream.moments())
+        self._stream = stream
+        if names is not None:
+            self.feature_names_in_ = names
+            self.views_ = self._two_views(resolve_views(self.views, self.n_features_in_, list(names)))
+            self._name_components()
+        return self
+
+    # ---- fitting
+
+    def _check_parameters(self) -> None:
+        if self.method not in ("efficient", "paper"):
+            raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
+        if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
+            raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
+        if not isinstance(self.n_blocks, (int, np.integer)) or self.n_blocks < _MIN_BLOCKS:
+            raise ValueError(f"n_blocks must be an integer, at least {_MIN_BLOCKS}, got {self.n_blocks!r}")
+        if self.mean is not None and (
+            not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in ("S1", "S2", "S3")
+        ):
+            raise ValueError(
+                "mean must be None or a dict with one of 'S1', 'S2', 'S3': one known mean fixes the others"
+            )
+
+    def _two_views(self, resolved: Views) -> Views:
+        if len(resolved) != 2:
+            raise DataError(
+                f"contrastive RCA takes two views, `views=` names {len(resolved)} ({', '.join(resolved)}): name two"
+            )
+        self._u, self._v = resolved[0], resolved[1]
+        return resolved
+
+    def _fit_table(
+        self, values: Array, names: Sequence[str] | None, groups: object, views: Views | None = None
+    ) -> Self:
+        self._check_parameters()
+        n, width = values.shape
+        if width < 2:
+            raise DataError(f"two views need at least two columns; X has n_features = {width}")
+        self._covariate_columns = self._resolve_covariates(width, names)
+        rest = np.setdiff1d(np.arange(width), self._covariate_columns)
+        if views is None and (self.views is None or isinstance(self.views, (int, np.integer))):
+            inner = resolve_views(self.views, len(rest))
+            columns = {name: rest[inner[name]] for name in inner}
+            views = resolve_views(columns, width, names)
+        elif views is None:
+            views = resolve_views(self.views, width, names)
+        self.views_ = self._two_views(views)
+        overlap = np.intersect1d(np.concatenate([self._u, self._v]), self._covariate_columns)
+        if len(overlap):
+            raise DataError(f"{self.views_.describe(int(overlap[0]))} is also a covariate: name it once")
+        check_finite(values, self.views_)
+        used = np.concatenate([self._u, self._v])
+        self._partial = None
+        if len(self._covariate_columns):
+            low = Moments.of(values[:, used], 2, targets=values[:, self._covariate_columns], n_blocks=1)
+            self._partial = partial_out(low, range(len(self._covariate_columns)))
+        rows = self._residuals(values)
+        if n < _MIN_ROWS and self.method == "efficient":
+            warnings.warn(
+                f"{n} samples are too few for cumulants of order three and four (at least {_MIN_ROWS} are needed): only "
+                "second moments are used, and the result is that of residualising",
+                SampleSizeWarning,
+                stacklevel=3,
+            )
+        self._centre = rows.mean(axis=0)
+        rows = rows - self._centre
+        d_u, d_v = len(self._u), len(self._v)
+        u, v = Frame.identity(d_u), Frame.identity(d_v)
+        if self.method == "efficient":
+            u = reduce_view(rows[:, :d_u]) if needs_reduction(n, d_u) else u
+            v = reduce_view(rows[:, d_u:]) if needs_reduction(n, d_v) else v
+        reduced = np.hstack([rows[:, :d_u] @ u.inner.T, rows[:, d_u:] @ v.inner.T])
+        options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups}
+
+        def coordinates(matrix: Array, low: bool) -> Moments:
+            return _quiet_moments(reduced @ matrix, self._state_order(), options)
+
+        second = _quiet_moments(reduced, self._state_order() if self.method == "paper" else 2, options)
+        implicit = None
+        if groups is None and n >= 4 * self.n_blocks:
+            implicit = lambda lead: implicit_grams(  # noqa: E731
+                reduced @ lead,
+                joint_whitening(_correlations(second, len(u.inner), lead)),
+                lead.shape[1] // 2,
+                n_blocks=self.n_blocks,
+            )
+        self._solve(second, len(u.inner), u, v, coordinates, rows=rows, implicit=implicit)
+        if self.order > 4:
+            self._add_high_orders(reduced)
+        return self
+
+    def _state_order(self) -> int:
+        return 3 if self.order == 3 else 4
+
+    def _resolve_covariates(self, width: int, names: Sequence[str] | None) -> IntArray:
+        if self.covariates is None or len(self.covariates) == 0:
+            return np.zeros(0, dtype=np.int64)
+        return resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
+
+    def _residuals(self, values: Array) -> Array:
+        """Rows of (U, V), covariates partialled out."""
+        columns = np.concatenate([self._u, self._v, self._covariate_columns])
+        table = np.ascontiguousarray(values[:, columns])
+        return table if self._partial is None else self._partial.residuals(table)
+
+    def _solve(
+        self,
+        second: Moments,
+        n_u: int,
+        u: Frame,
+        v: Frame,
+        coordinates: Callable[[Array, bool], Moments],
+        *,
+        rows: Array | None = None,
+        outside: tuple[Array, Array] | None = None,
+        implicit: Callable[[Array], Array] | None = None,
+    ) -> Self:
+        """From moments to A_ and components_.
+
+        outside : covariances of the views outside the frames (wide tables), when rows do not tell.
+        """
+        d_u, d_v = len(u.outer), len(v.outer)
+        A = self._known_mixing(d_u, d_v)
+        self._frames = (u, v)
+        if self.method == "paper":
+            rank = int(self.rank) if isinstance(self.rank, (int, np.integer)) else None
+            self._shared: SharedPart | None = None
+            self._canonical: Canonical | None = None
+            self._state = second
+            self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A)
+        else:
+            k_u, k_v = len(u.inner), len(v.inner)
+            wide = not _fits(k_u + k_v, self._state_order(), self.n_blocks)
+            small = second.n < _MIN_ROWS or np.sum(second.block_sizes > 0) < _MIN_BLOCKS
+            inner_A = None if A is None else v.inner @ A @ u.outer
+            self._shared = find_shared(
+                second,
+                n_u,
+                coordinates,
+                rank=self.rank,
+                A=inner_A,
+                wide=wide,
+                implicit=implicit if wide else None,
+                second_order_only=bool(small) and A is None,
+                random_state=self.random_state,
+            )
+            self._state = self._shared.state
+            cov_u, cov_v = _view_covariances(second, n_u, u, v, rows)
+            if outside is not None:
+                cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
+            source = None if self._shared.leading else CumulantSource(self._state)
+            self._solution, self._canonical = solve_efficient(self._shared, u, v, cov_u, cov_v, source)
+        self.A_ = self._solution.A
+        self.rank_ = self._solution.rank
+        self._second, self._n_u = second, n_u
+        self._known_diagnostics: Diagnostics | None = None
+        self._name_components()
+        self._warn()
+        return self
+
+    def _known_mixing(self, d_u: int, d_v: int) -> Array | None:
+        if self.A is None:
+            return None
+        A = as_matrix(self.A)
+        if A.shape != (d_v, d_u):
+            raise DataError(
+                f"A must have one row per column of V and one column per column of U: shape ({d_v}, {d_u}), got {A.shape}"
+            )
+        if not np.isfinite(A).all():
+            raise DataError("the known A holds missing or infinite values")
+        rank = int(np.linalg.matrix_rank(A))
+        wanted = self.rank if isinstance(self.rank, (int, np.integer)) else d_u
+        if rank < wanted:
+            raise DataError(
+                f"the known A has no left inverse: its rank is {rank}, so only {rank} of {wanted} shared directions can be seen "
+                "in V. Add columns to V, drop dependent columns of U, or give rank= if the shared part has lower rank"
+            )
+        return A
+
+    def _name_components(self) -> None:
+        names = np.array(self.views_.feature_names, dtype=object)
+        self.components_: dict[str, Component] = self._solution.components(
+            self._means(), tuple(map(str, names[self._u])), tuple(map(str, names[self._v]))
+        )
+
+    def _means(self) -> dict[str, Array]:
+        """Means of the components: the shared part has mean zero unless one mean is given."""
+        d_u = len(self._u)
+        mean_u, mean_v = self._centre[:d_u], self._centre[d_u:]
+        s2 = np.zeros(d_u)
+        if self.mean is not None:
+            which, given = next(iter(self.mean.items()))
+            value = np.asarray(given, dtype=np.float64)
+            expected = mean_v.shape if which == "S3" else mean_u.shape
+            if value.shape != expected:
+                raise DataError(f"the known mean of {which} must have shape {expected}, got {value.shape}")
+            if which == "S1":
+                s2 = mean_u - value
+            elif which == "S2":
+                s2 = value
+            else:
+                s2 = np.linalg.pinv(self.A_) @ (mean_v - value)
+        return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self.A_ @ s2}
+
+    def _add_high_orders(self, reduced: Array) -> None:
+        """Cumulants of order five and six need a state of their own, in the same coordinates."""
+        if self._solution.source is None:
+            return
+        if self._shared is None:
+            high = _quiet_moments(reduced, self.order, {"n_blocks": 1})
+        else:
+            found = self._shared.canonical
+            k = found.x_from_u.shape[1]
+            z = np.hstack([reduced[:, :k] @ found.x_from_u.T, reduced[:, k:] @ found.y_from_v.T])
+            high = _quiet_moments(z, self.order, {"n_blocks": 1})
+        object.__setattr__(self._solution, "source", CumulantSource(high))
+        self._name_components()
+
+    # ---- values of the components
+
+    def transform(self, X: object, component: str = "S1", return_std: bool = False) -> Any:
+        """Best linear unbiased prediction of a component for each sample, seen or not.
+
+        The cleaned matrix: S1 under U's own column names; BLUP(S1) + BLUP(S2) = U exactly. As predictors in a linear model
+        BLUPs give the right coefficients, but their covariance is too small: no principal components, mixtures
+        or outcomes from them (use the component's own covariance and cumulants).
+
+        return_std : also the standard error of prediction, (n, d).
+        """
+        if component == "S3" and getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default":
+            raise ValueError("set_output names the columns of U; for S3 use blup(X, 'S3')")
+        return self.blup(X, component, return_std=return_std)
+
+    def blup(self, X: object, component: str = "S1", *, return_std: bool = False) -> Any:
+        """As :meth:`transform`, always as plain arrays."""
+        check_is_fitted(self)
+        if component not in ("S1", "S2", "S3"):
+            raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
+        u, v = self._centred(X)
+        s2 = self._solution.predict_s2(u, v)
+        parts = {"S1": u - s2, "S2": s2, "S3": v - s2 @ self.A_.T}
+        values = parts[component] + self._means()[component]
+        if not return_std:
+            return values
+        variance = self._solution.variance_s2
+        if component == "S3":
+            variance = self.A_ @ variance @ self.A_.T
+        std = np.sqrt(np.maximum(np.diag(variance), 0.0))
+        return values, np.tile(std, (len(values), 1))
+
+    def _centred(self, X: object) -> tuple[Array, Array]:
+        values = validate_data(self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite=False)
+        check_finite(values, self.views_)
+        rows = self._residuals(values) - self._centre
+        return rows[:, : len(self._u)], rows[:, len(self._u) :]
+
+    def get_feature_names_out(self, input_features: object = None) -> Any:
+        """U's column names."""
+        check_is_fitted(self)
+        if hasattr(self, "feature_names_in_"):
+            return np.asarray(self.feature_names_in_, dtype=object)[self._u]
+        return np.array([f"x{i}" for i in self._u], dtype=object)
+
+    # ---- learning from the fit
+
+    def coefficients(self, X: object, y: object) -> Coefficients:
+        """Least-squares coefficients of y on S1, from samples of (U, V, y).
+
+        y depends on S1 only, so Cov(V, y) = 0 and the residual of U on V may stand in for U: same expectation, far less
+        variance. The result is never far from residualising (V as covariates) when the data say little about A.
+        """
+        check_is_fitted(self)
+        u, v = self._centred(X)
+        target = self._centred_target(X, y)
+        n = len(target)
+        with_u, with_v, variance = u.T @ target / n, v.T @ target / n, float(target @ target) / n
+        if self._shared is None or self._canonical is None:
+            beta = np.linalg.pinv(self._solution.covariance("S1"), hermitian=True) @ with_u
+            return Coefficients(beta, beta, 1.0, np.eye(0))
+        fit = residualise(self._canonical, self.rank_, with_u, with_v, variance)
+        return coefficients(self._in_users_units(), fit)
+
+    def _centred_target(self, X: object, y: object) -> Array:
+        target = as_matrix(y, column=True)
+        if target.shape[1] != 1:
+            raise DataError(f"y must be one column, got {target.shape[1]}")
+        column = target[:, 0] - target[:, 0].mean()
+        if self._partial is not None:
+            values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+            known = values[:, self._covariate_columns] - values[:, self._covariate_columns].mean(axis=0)
+            column = column - known @ np.linalg.lstsq(known, column, rcond=None)[0]
+        return column
+
+    def outcome_test(self, X: object, y: object) -> TestResult:
+        """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is."""
+        check_is_fitted(self)
+        _, v = self._centred(X)
+        target = self._centred_target(X, y)
+        n = len(target)
+        return outcome_test(v.T @ v / n, v.T @ target / n, float(target @ target) / n, n)
+
+    def score(self, X: object, y: object = None) -> float:
+        """Held-out fit: Gaussian log-likelihood per sample of the views under the fitted second moments, plus the energy of
+        the held-out cross-cumulants inside the fitted row space, in nats per sample."""
+        check_is_fitted(self)
+        u, v = self._centred(X)
+        return _second_order_score(self._solution, u, v) + self._higher_order_score(u, v)
+
+    def _higher_order_score(self, u: Array, v: Array) -> float:
+        shared = self._shared
+        if shared is None or self._canonical is None or not self.rank_ or not shared.identified.order_weights.any():
+            return 0.0
+        r = self.rank_
+        z = np.hstack([u @ self._canonical.x_from_u[:r].T, v @ self._canonical.y_from_v[:r].T])
+        used = min(self.n_blocks, len(z) // 4)
+        if used < 2:
+            return 0.0
+        grams = implicit_grams(z, joint_whitening(shared.identified.correlations), r, n_blocks=used)
+        mean = np.tensordot(shared.identified.order_weights, grams.sum(axis=(1, 2)), 1) / (used * (used - 1))
+        d = shared.identified.correlations
+        rows = np.concatenate([shared.identified.t, np.diag(d / np.sqrt(1 - d**2))], axis=1)
+        projector = rows.T @ np.linalg.solve(rows @ rows.T, rows)
+        return float(np.sum(projector * mean)) / shared.canonical.n
+
+    # ---- how sure
+
+    @property
+    def diagnostics_(self) -> Diagnostics:
+        """How sure the fit is, and why; the tests are computed when first asked for."""
+        check_is_fitted(self)
+        if self._known_diagnostics is None:
+            self._known_diagnostics = self._diagnose(self._second, self._n_u)
+        return self._known_diagnostics
+
+    def _diagnose(self, second: Moments, n_u: int) -> Diagnostics:
+        d_u, d_v = len(self._u), len(self._v)
+        if self._shared is None:
+            C = second.covariance(unbiased=False)
+            found = canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n)
+            known = None
+        else:
+            found, known = self._shared.canonical, self._shared.identified
+        singular = np.linalg.svd(self.A_ @ _root(self._solution.cov_s2), compute_uv=False)[: self.rank_]
+        rank = self.rank_
+        tried = range(min(rank + 1, len(found.correlations)))
+        p_values = [remaining_p_value(found.correlations, k, found.n, found.rank_u, found.rank_v) for k in tried]
+        low, high = self._identified_set(found)
+        test = None
+        if self._shared is not None and known is not None and rank and known.order_weights.any():
+            test = overidentification_test(*self._interval_evidence())
+        return Diagnostics(
+            n=second.n,
+            d_u=d_u,
+            d_v=d_v,
+            canonical_correlations=found.correlations,
+            rank=rank,
+            rank_p_values=np.array(p_values),
+            verdict="paper" if known is None else known.verdict,
+            strength=float("nan") if known is None else known.strength,
+            gain=float("nan") if known is None else known.gain,
+            gate=1.0 if known is None else known.gate,
+            tau=float("nan") if known is None else known.tau,
+            order_weights=np.zeros(2) if known is None else known.order_weights,
+            identified_low=low,
+            identified_high=high,
+            condition_A=float(singular[0] / max(singular[-1], 1e-300)) if rank and len(singular) else 1.0,
+            overidentification=test,
+            leftover=leftover_test(found.correlations, rank, found.n, found.rank_u, found.rank_v),
+        )
+
+    def _interval_evidence(self) -> tuple[Any, Array]:
+        assert self._shared is not None
+        assert self._canonical is not None
+        return interval_evidence(self._shared, self._canonical), plain_grams(self._shared)
+
+    def _identified_set(self, found: Canonical) -> tuple[Array, Array]:
+        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank."""
+        if self._canonical is None or self._shared is None:
+            nothing = np.full_like(self._solution.cov_u, np.nan)
+            return nothing, nothing
+        r = self.rank_
+        d = found.correlations[:r]
+        lift = self._canonical.u_from_x[:, :r]
+        top = self._solution.cov_u - (lift * d**2) @ lift.T
+        return cov_s1_bounds(lift * np.sqrt(1 - d**2), top)
+
+    def _in_users_units(self) -> Any:
+        assert self._shared is not None
+        return replace(self._shared.identified, canonical=self._canonical)
+
+    def _warn(self) -> None:
+        verdict = "paper" if self._shared is None else self._shared.identified.verdict
+        if verdict in ADVICE and verdict in ("weak", "not identified"):
+            warnings.warn(ADVICE[verdict], WeakIdentificationWarning, stacklevel=4)
+
+    def confidence_interval(
+        self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False
+    ) -> Interval:
+        """Standard errors and confidence limits for "A" or for the "covariance" of a component.
+
+        For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
+        moved. For everything else: the block jackknife of :meth:`jackknife`, which refits.
+        """
+        check_is_fitted(self)
+        if what not in ("A", "covariance"):
+            raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
+        if component not in ("S1", "S2", "S3"):
+            raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
+        point = self.A_ if what == "A" else self._solution.covariance(component)
+        fast = (
+            self._shared is not None
+            and self.A is None
+            and self.rank_ > 0
+            and self._shared.identified.order_weights.any()
+        )
+        if fast and not self._shared.leading and (what == "A" or component == "S1"):  # type: ignore[union-attr]
+            found = confidence(
+                replicate(self._interval_evidence()[0]), "mixing" if what == "A" else "cov_s1", point, level
+            )
+            return Interval(point, found.se, found.lower, found.upper)
+        chosen = (lambda m: m.A_) if what == "A" else (lambda m: m.components_[component].covariance)
+        result = self.jackknife(chosen, progress=progress)
+        low, high = result.interval(level)
+        return Interval(point, result.standard_error, low, high)
+
+    def jackknife(self, function: Callable[[ContrastiveRCA], Array], *, progress: bool = False) -> JackknifeResult:
+        """Standard errors of any function of the fitted model: leave out one block at a time and refit, A included.
+
+        function : takes a fitted ContrastiveRCA, returns an array. progress : show a bar.
+        """
+        check_is_fitted(self)
+        used = np.flatnonzero(self._state.block_sizes).tolist()
+        if len(used) < 2:
+            raise DataError("the jackknife needs at least two blocks of samples")
+        replicates = []
+        for block in _progress(used, progress, "jackknife"):
+            replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
+        stacked = np.stack(replicates)
+        return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
+
+    def _without(self, block: int) -> ContrastiveRCA:
+        """The model refitted without one block, from the state alone."""
+        other = copy(self)
+        other.rank = self.rank_ if self.method == "efficient" else self.rank
+        state = self._state.without([block])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self._shared is None or self._canonical is None:
+                other._centre = state.mean
+                d_u = len(self._u)
+                return other._solve(state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), lambda m, low: state)
+            found, k = self._canonical, self._shared.rank
+            k_u, k_v = (k, k) if self._shared.leading else (found.rank_u, found.rank_v)
+            u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
+            v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
+            moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
+            other._centre = self._centre + moved
+            outside = (self._solution.cov_u - u.outer @ u.outer.T, self._solution.cov_v - v.outer @ v.outer.T)
+            return other._solve(state, k_u, u, v, lambda m, low: state.transformed(m), outside=outside)
+
+    def summary(self) -> str:
+        """A page of text: what was found, how sure it is, what to do."""
+        check_is_fitted(self)
+        return self.diagnostics_.summary()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+
+def _fits(columns: int, order: int, n_blocks: int) -> bool:
+    try:
+        Layout(columns, order, n_blocks=n_blocks).check_memory(_STATE_LIMIT)
+    except MemoryError:
+        return False
+    return True
+
+
+def _quiet_moments(rows: Array, order: int, options: dict[str, Any]) -> Moments:
+    """Moments of columns the user never sees: their warnings would name nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Moments.of(rows, order, **options)
+
+
+def _correlations(second: Moments, n_u: int, lead: Array) -> Array:
+    r = lead.shape[1] // 2
+    cross = lead[:n_u, :r].T @ second.covariance(unbiased=False)[:n_u, n_u:] @ lead[n_u:, r:]
+    return np.clip(np.diag(cross), 0.0, 0.9995)
+
+
+def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array | None) -> tuple[Array, Array]:
+    """Cov(U), Cov(V) in the user's columns, with what a reduction left out."""
+    if rows is not None:
+        d_u, n = len(u.outer), len(rows)
+        return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n
+    C = second.covariance(unbiased=False)
+    return np.asarray(u.outer @ C[:n_u, :n_u] @ u.outer.T), np.asarray(v.outer @ C[n_u:, n_u:] @ v.outer.T)
+
+
+def _second_order_score(solution: Solution, u: Array, v: Array) -> float:
+    """Mean Gaussian log-density of (u, v) with cross-covariance Cov(S2) A' of the fitted rank."""
+    cross = solution.cov_s2 @ solution.A.T
+    sigma = np.block([[solution.cov_u, cross], [cross.T, solution.cov_v]])
+    values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
+    values = np.maximum(values, 1e-9 * values[-1])
+    z = np.hstack([u, v]) @ vectors
+    return float(-0.5 * np.mean(np.sum(z**2 / values, axis=1)) - 0.5 * np.sum(np.log(2 * np.pi * values)))
+
+
+def _root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _progress(items: Sequence[int], shown: bool, label: str) -> Any:
+    if not shown:
+        return items
+    from rich.progress import track
+
+    return track(items, description=label)
