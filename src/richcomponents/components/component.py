@@ -51,9 +51,9 @@ Recipe = tuple[Term, ...]
 class CumulantSource:
     """Answers contractions of the cumulants of the observed columns z, from a state."""
 
-    def __init__(self, moments: Moments) -> None:
-        self.moments = moments
-        self._cumulants = Cumulants(moments)
+    def __init__(self, moments: Moments, *, unbiased: bool = True) -> None:
+        self.moments, self.unbiased = moments, unbiased
+        self._cumulants = Cumulants(moments, unbiased=unbiased)
 
     @property
     def max_order(self) -> int:
@@ -92,7 +92,7 @@ class CumulantSource:
         return total
 
     def without_block(self, block: int) -> CumulantSource:
-        return CumulantSource(self.moments.without([block]))
+        return CumulantSource(self.moments.without([block]), unbiased=self.unbiased)
 
     @property
     def blocks(self) -> list[int]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.bounds import cov_s1_bounds
+from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
 from richcomponents.components.contrastive.canonical import Canonical, canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics
@@ -23,6 +23,7 @@ from richcomponents.components.contrastive.fit import Frame, SharedPart, find_sh
 from richcomponents.components.contrastive.intervals import confidence, replicate
 from richcomponents.components.contrastive.rank import remaining_p_value
 from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
+from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.solution import Solution, solve_efficient, solve_paper
 from richcomponents.components.contrastive.specification import (
     TestResult,
@@ -35,6 +36,8 @@ from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning
 from richcomponents.moments import Accumulator, Layout, Moments, partial_out
 from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.moments.parallel import one_blas_thread
+from richcomponents.moments.partial import Partial
 from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, resolve_views
 
 __all__ = ["ContrastiveRCA"]
@@ -174,7 +177,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("fit_moments takes a state of order 4 without targets")
         self.n_features_in_ = lay.n_columns
         self.views_ = self._two_views(resolve_views(self.views, lay.n_columns))
-        self._partial, self._covariate_columns = None, np.zeros(0, dtype=np.int64)
+        self._partial: Partial | None = None
+        self._covariate_columns = np.zeros(0, dtype=np.int64)
         used = np.concatenate([self._u, self._v])
         state = moments.select(used)
         self._centre = state.mean
@@ -281,7 +285,9 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 lead.shape[1] // 2,
                 n_blocks=self.n_blocks,
             )
-        self._solve(second, len(u.inner), u, v, coordinates, rows=rows, implicit=implicit)
+        reduction = len(u.inner) < d_u or len(v.inner) < d_v
+        with one_blas_thread():
+            self._solve(second, len(u.inner), u, v, coordinates, rows=rows if reduction else None, implicit=implicit)
         if self.order > 4:
             self._add_high_orders(reduced)
         return self
@@ -481,7 +487,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         target = as_matrix(y, column=True)
         if target.shape[1] != 1:
             raise DataError(f"y must be one column, got {target.shape[1]}")
-        column = target[:, 0] - target[:, 0].mean()
+        column: Array = target[:, 0] - target[:, 0].mean()
         if self._partial is not None:
             values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
             known = values[:, self._covariate_columns] - values[:, self._covariate_columns].mean(axis=0)
@@ -541,7 +547,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rank = self.rank_
         tried = range(min(rank + 1, len(found.correlations)))
         p_values = [remaining_p_value(found.correlations, k, found.n, found.rank_u, found.rank_v) for k in tried]
-        low, high = self._identified_set(found)
+        low, high = self._identified_set()
         test = None
         if self._shared is not None and known is not None and rank and known.order_weights.any():
             test = overidentification_test(*self._interval_evidence())
@@ -570,19 +576,19 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         assert self._canonical is not None
         return interval_evidence(self._shared, self._canonical), plain_grams(self._shared)
 
-    def _identified_set(self, found: Canonical) -> tuple[Array, Array]:
+    def _identified_set(self) -> tuple[Array, Array]:
         """Ends of Cov(S1), entry by entry, over all admissible T, given the rank."""
         if self._canonical is None or self._shared is None:
             nothing = np.full_like(self._solution.cov_u, np.nan)
             return nothing, nothing
         r = self.rank_
-        d = found.correlations[:r]
+        d = self._canonical.correlations[:r]
         lift = self._canonical.u_from_x[:, :r]
-        top = self._solution.cov_u - (lift * d**2) @ lift.T
-        return cov_s1_bounds(lift * np.sqrt(1 - d**2), top)
+        return cov_s1_ends(lift * np.sqrt(1 - d**2), self._solution.cov_u - (lift * d**2) @ lift.T)
 
     def _in_users_units(self) -> Any:
         assert self._shared is not None
+        assert self._canonical is not None
         return replace(self._shared.identified, canonical=self._canonical)
 
     def _warn(self) -> None:
@@ -596,7 +602,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
-        moved. For everything else: the block jackknife of :meth:`jackknife`, which refits.
+        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. For
+        everything else: the block jackknife of :meth:`jackknife`, which refits.
         """
         check_is_fitted(self)
         if what not in ("A", "covariance"):
@@ -619,6 +626,14 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
+
+    def _identified_interval(self, what: str, point: Array, level: float) -> Interval:
+        """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004)."""
+        assert self._shared is not None
+        assert self._canonical is not None
+        target = "mixing" if what == "A" else "cov_s1"
+        found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
+        return Interval(point, np.full_like(point, np.nan), found.lower, found.upper)
 
     def jackknife(self, function: Callable[[ContrastiveRCA], Array], *, progress: bool = False) -> JackknifeResult:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit, A included.
@@ -688,7 +703,7 @@ def _correlations(second: Moments, n_u: int, lead: Array) -> Array:
 
 
 def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array | None) -> tuple[Array, Array]:
-    """Cov(U), Cov(V) in the user's columns, with what a reduction left out."""
+    """Cov(U), Cov(V) in the user's columns, with what a reduction left out (rows are given only then)."""
     if rows is not None:
         d_u, n = len(u.outer), len(rows)
         return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n

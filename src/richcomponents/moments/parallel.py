@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["available_cores", "run_all"]
+__all__ = ["available_cores", "one_blas_thread", "run_all"]
 
 _T = TypeVar("_T")
 
@@ -32,6 +33,12 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # looks through all loaded libraries: once is enough
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Inside: BLAS on one thread. For long chains of small matrix products, which threads only slow down."""
+    limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limited
+
+
 def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> None:
     """Call `work` on every piece; an error is raised after the other threads have stopped."""
     queue = iter(list(pieces))  # shared: a thread takes the next piece when it has finished its last one
@@ -40,7 +47,7 @@ def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> N
         for piece in queue:
             work(piece)
 
-    with _controller().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if threads == 1:
             worker()
             return

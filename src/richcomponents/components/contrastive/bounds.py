@@ -1,4 +1,4 @@
-"""What second moments alone say about Cov(S1), for any distribution.
+"""What second moments alone say: the identified interval of every entry of Cov(S1) and of A, for any distribution.
 
 Cov(S1) >= 0 and Cov(S3) >= 0 leave S = D^2 + h T h with any 0 <= T <= I on the r shared directions. With L = (u_from_x) h
 (d_u x r, rows l_a; the user's units) and C0 = Cov(U) - Cov(S2) at T = 0 (residualising),
@@ -7,19 +7,94 @@ Cov(S1) >= 0 and Cov(S3) >= 0 leave S = D^2 + h T h with any 0 <= T <= I on the 
 
 l_a' T l_b = tr(T (l_a l_b' + l_b l_a') / 2), and that symmetric matrix has the eigenvalues (l_a'l_b -+ |l_a||l_b|) / 2: over
 0 <= T <= I it fills exactly the interval between them, each end reached by the projector on one eigenvector.
+
+The inverse is monotone in the Loewner order: S^-1 = I + k T~ k with k = (D^-2 - I)^(1/2) and again any 0 <= T~ <= I, so the
+entries of A = v_from_y D S^-1 x_from_u follow the same formula (A on the range of S2 when r < d_u).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from scipy import stats
 
 from richcomponents.algebra import Array
+from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.intervals import jackknife_variance
+from richcomponents.components.contrastive.replicates import (
+    Basis,
+    BlockCovariances,
+    delete_one,
+    matrix_power,
+    near_basis,
+)
 
-__all__ = ["cov_s1_bounds"]
+
+@dataclass(frozen=True)
+class Bounds:
+    """Entrywise lower and upper end."""
+
+    lower: Array
+    upper: Array
 
 
-def cov_s1_bounds(rows: Array, top: Array) -> tuple[Array, Array]:
-    """Lower and upper end of every entry of Cov(S1); rows L (d, r), top C0 (d, d)."""
-    inner = rows @ rows.T
-    size = np.sqrt(np.outer(np.diag(inner), np.diag(inner)))
-    return np.asarray(top - (inner + size) / 2), np.asarray(top - (inner - size) / 2)
+def _range(left: Array, right: Array) -> tuple[Array, Array]:
+    """Ends of ``left_a' T right_b`` over 0 <= T <= I; ``left`` (..., m, r), ``right`` (..., n, r): (..., m, n) each."""
+    dot = left @ np.swapaxes(right, -1, -2)
+    size = np.sqrt((left**2).sum(-1))[..., :, None] * np.sqrt((right**2).sum(-1))[..., None, :]
+    return (dot - size) / 2, (dot + size) / 2
+
+
+def cov_s1_ends(rows: Array, top: Array) -> tuple[Array, Array]:
+    """Lower and upper end of every entry of Cov(S1): rows L (..., d, r), top C0 (..., d, d)."""
+    low, high = _range(rows, rows)
+    return top - high, top - low
+
+
+def cov_s1_bounds(basis: Basis) -> Bounds:
+    """Identified interval of every entry of Cov(S1), for any rank (stacks allowed)."""
+    r = basis.cross.shape[-1]
+    return Bounds(*cov_s1_ends(basis.from_x @ basis.slack, basis.cov_s1(np.zeros((r, r)))))
+
+
+def mixing_bounds(basis: Basis) -> Bounds:
+    """Identified interval of every entry of A (on the range of S2), in original units, for any rank (stacks allowed)."""
+    ct = np.swapaxes(basis.cross, -1, -2)
+    square = basis.cross @ ct
+    inv = matrix_power(square, -1.0, 1e-12)
+    root = matrix_power(inv - np.eye(square.shape[-1]), 0.5, 0.0)
+    left = basis.from_y @ ct @ root
+    right = np.swapaxes(root @ basis.to_x, -1, -2)
+    low, high = _range(left, right)
+    mid = basis.from_y @ ct @ basis.to_x
+    return Bounds(mid + low, mid + high)
+
+
+def bounds_with_noise(
+    canonical: Canonical, rank: int, moments: BlockCovariances, what: str, level: float = 0.95
+) -> Bounds:
+    """Identified interval widened for sampling noise: covers the true entry with probability ``level`` (Imbens, Manski).
+
+    Block jackknife errors of the two ends; one-sided quantile where the interval is wide, two-sided where it is a point.
+    """
+    find = mixing_bounds if what == "mixing" else cov_s1_bounds
+    blocks = len(moments.count)
+    full = find(near_basis(canonical, rank, moments.covariance(np.ones(blocks))))
+    reps = find(near_basis(canonical, rank, moments.covariance(delete_one(blocks))))
+    se_low, se_high = np.sqrt(jackknife_variance(reps.lower)), np.sqrt(jackknife_variance(reps.upper))
+    width = (full.upper - full.lower) / np.maximum(np.maximum(se_low, se_high), 1e-300)
+    q = _imbens_manski(width, blocks - 1, level)
+    return Bounds(full.lower - q * se_low, full.upper + q * se_high)
+
+
+def _imbens_manski(width: Array, df: int, level: float) -> Array:
+    """q with F(q + width) - F(-q) = level, F the t distribution (bisection: q lies between the one- and two-sided ones)."""
+    low = np.full_like(width, float(stats.t.ppf(level, df)))
+    high = np.full_like(width, float(stats.t.ppf((1 + level) / 2, df)))
+    for _ in range(40):
+        mid = (low + high) / 2
+        enough = stats.t.cdf(mid + width, df) - stats.t.cdf(-mid, df) >= level
+        high, low = np.where(enough, mid, high), np.where(enough, low, mid)
+    out: Array = high
+    return out

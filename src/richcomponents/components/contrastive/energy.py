@@ -10,10 +10,11 @@ alike and never regresses one noisy matrix on another.
 
 T is the logistic function of a free symmetric matrix,
 
-    logit T = diag(c + b0 + b1 (l - mean l)) + E,      l = log max(D, n^-1/2),    c = -1 + l/2,
+    logit T = diag(-1 + b0 + 4 b1 (D^2 - mean D^2)) + E,
 
 so that 0 <= T <= I always holds.  Few numbers first, the full matrix last: b0 ~ N(0, 1.5^2),
-b1 ~ N(0, 1), E_ii ~ N(0, tau^2), E_ij ~ N(0, tau^2/2), tau chosen by cross-validation.
+b1 ~ N(0, 1), E_ii ~ N(0, tau^2), E_ij ~ N(0, tau^2/2), tau chosen by cross-validation.  The slope is on D^2, which
+is bounded: a slope on log D extrapolates wildly to canonical correlations near zero.
 
 All functions accept leading batch dimensions ("...").
 """
@@ -25,6 +26,7 @@ from scipy.optimize import minimize
 
 from richcomponents.algebra import Array
 
+PRIOR_CENTRE = -1.0
 PRIOR_SD_LEVEL = 1.5
 PRIOR_SD_SLOPE = 1.0
 MAX_LOGIT = 15.0
@@ -40,12 +42,12 @@ class SharedEnergy:
     Parameters theta are vectors of length ``size`` = r (r + 1)/2 + 2: the lower triangle of E, then (b0, b1).
     """
 
-    def __init__(self, correlations: Array, n: int) -> None:
+    def __init__(self, correlations: Array) -> None:
         self.r = r = len(correlations)
         self.delta = np.diag(correlations / np.sqrt(1 - correlations**2))
-        log_d = np.log(np.maximum(correlations, n**-0.5))
-        self.centre = -1 + 0.5 * log_d
-        self.trend = np.stack([np.ones(r), log_d - log_d.mean()], axis=1)  # (r, 2)
+        squares = 4 * correlations**2
+        self.centre = np.full(r, PRIOR_CENTRE)
+        self.trend = np.stack([np.ones(r), squares - squares.mean()], axis=1)  # (r, 2)
         self.rows, self.cols = np.tril_indices(r)
         self.multiplicity = np.where(self.rows == self.cols, 1.0, 2.0)
         self.n_matrix = len(self.rows)

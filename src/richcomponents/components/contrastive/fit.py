@@ -21,6 +21,7 @@ from richcomponents.components.contrastive.rank import choose_rank
 from richcomponents.cumulants import block_grams
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
+from richcomponents.moments.parallel import one_blas_thread
 
 __all__ = ["Frame", "SharedPart", "block_sums", "find_shared", "resolve_rank"]
 
@@ -129,7 +130,9 @@ def find_shared(
         evidence = grams(block_sums(state.select(columns)), found.correlations[:r])
         if state.layout.order < 4:
             evidence[1] = 0.0
-    return SharedPart(found, identify(found, r, evidence, random_state), state, wide, evidence)
+    with one_blas_thread():
+        identified = identify(found, r, evidence, random_state)
+    return SharedPart(found, identified, state, wide, evidence)
 
 
 def block_sums(state: Moments) -> BlockMoments:

@@ -80,27 +80,14 @@ class Identified:
         g = np.eye(self.rank) - self.t_draws
         return np.tensordot(self.draw_weights, g @ g, 1)
 
-    def shared_covariance(self, t: Array | None = None) -> Array:
-        """S = Cov(S2) in the shared canonical coordinates: D^2 + h T h, (r, r)."""
-        t = self.t if t is None else t
-        return np.diag(self.correlations**2) + self.h[:, None] * t * self.h
+    @property
+    def t_trusted(self) -> Array:
+        """T times the gate, for covariances: without evidence Cov(S1) is the covariance of U given V.
 
-    def mixing(self) -> Array:
-        """A (d_v, d_u): A = D S^-1 in canonical coordinates, zero outside the shared directions."""
-        r, c = self.rank, self.canonical
-        inner = np.linalg.solve(self.shared_covariance(), c.x_from_u[:r]) if r else c.x_from_u[:0]
-        return np.asarray(c.v_from_y[:, :r] @ (self.correlations[:, None] * inner))
-
-    def cov_s2(self) -> Array:
-        """Cov(S2) (d_u, d_u)."""
-        shared = self.canonical.u_from_x[:, : self.rank]
-        return np.asarray(shared @ self.shared_covariance() @ shared.T)
-
-    def cov_s1(self) -> Array:
-        """Cov(S1) (d_u, d_u), positive semi-definite: h (I - T) h on the shared part, I elsewhere."""
-        r, c = self.rank, self.canonical
-        shared, own = c.u_from_x[:, :r] * self.h, c.u_from_x[:, r:]
-        return np.asarray(shared @ (np.eye(r) - self.t) @ shared.T + own @ own.T)
+        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. A is not gated:
+        without evidence the prior's T is a better guess of A than either end of the identified set.
+        """
+        return self.gate * self.t
 
 
 def _jackknife_means(gram: Array) -> Array:
@@ -219,7 +206,7 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
     if rank == 0:
         return _nothing_shared(canonical, n_blocks)
     rng = np.random.default_rng(random_state)
-    energy = SharedEnergy(canonical.correlations[:rank], canonical.n)
+    energy = SharedEnergy(canonical.correlations[:rank])
     weights, order_z = order_weights(energy, gram, canonical.n)
     nats = np.tensordot(weights, gram, 1)  # (B, B, 2r, 2r)
     mean = pair_mean(nats, np.ones(n_blocks), np.ones(n_blocks))

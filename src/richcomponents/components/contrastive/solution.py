@@ -73,24 +73,28 @@ def solve_efficient(
     inverse: only the first r coordinates of y carry S2, with noise I - D S^-1 D), and
 
         BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
+
+    Covariances and predictions use T times the gate (Identified.t_trusted), A and the cumulants T itself.
     """
     found, known, r = in_users_units(shared.canonical, u, v), shared.identified, shared.identified.rank
     d, h, t = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2), known.t
     S = np.diag(d**2) + h[:, None] * t * h
+    trusted = known.t_trusted
     lift_u, lift_v = found.u_from_x[:, :r], found.v_from_y[:, :r]
     inner = np.linalg.solve(S, found.x_from_u[:r]) if r else found.x_from_u[:0]
-    own = h[:, None] * (np.eye(r) - t) / h  # BLUP of S1 from x - D y
+    own = h[:, None] * (np.eye(r) - trusted) / h  # BLUP of S1 from x - D y
     d_u, d_v = lift_u.shape[0], lift_v.shape[0]
     read = np.zeros((d_u + d_v, 2 * r))
     read[:d_u, :r], read[d_u:, r:] = found.x_from_u[:r].T, found.y_from_v[:r].T
     write = np.vstack([(np.eye(r) - own).T, (own * d).T]) @ lift_u.T
-    variance = lift_u @ (h[:, None] * (t @ (np.eye(r) - t)) * h) @ lift_u.T
+    variance = lift_u @ (h[:, None] * (trusted @ (np.eye(r) - trusted)) * h) @ lift_u.T
+    covered = np.diag(d**2) + h[:, None] * trusted * h
     recipes = _canonical_recipes(found, r, S, shared.leading)
     solution = Solution(
         A=np.asarray(lift_v @ (d[:, None] * inner)),
         cov_u=cov_u,
         cov_v=cov_v,
-        cov_s2=np.asarray(lift_u @ S @ lift_u.T),
+        cov_s2=np.asarray(lift_u @ covered @ lift_u.T),
         variance_s2=variance,
         read=read,
         write=write,

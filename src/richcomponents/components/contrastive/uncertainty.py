@@ -38,7 +38,7 @@ def interval_evidence(shared: SharedPart, canonical: Canonical) -> Evidence:
             y_from_v=canonical.y_from_v[:r],
             v_from_y=canonical.v_from_y[:, :r],
         )
-    energy = SharedEnergy(known.correlations, canonical.n)
+    energy = SharedEnergy(known.correlations)
     tau = mixture_tau(np.array(TAUS), known.tau_weights)
     return Evidence(
         canonical=canonical,

@@ -1,0 +1,183 @@
+"""The pieces of the contrastive estimator, each against its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+from richcomponents.components.contrastive.canonical import canonical
+from richcomponents.components.contrastive.coefficients import coefficients, residualise
+from richcomponents.components.contrastive.energy import SharedEnergy
+from richcomponents.components.contrastive.evidence import block_cumulants, grams, joint_whitening, pair_mean
+from richcomponents.components.contrastive.fit import block_sums, find_shared, implicit_grams
+from richcomponents.components.contrastive.identify import sign_flip_z
+from richcomponents.components.contrastive.known import identify_known
+from richcomponents.components.contrastive.rank import choose_rank
+from richcomponents.components.contrastive.replicates import Link, logit
+from richcomponents.components.contrastive.specification import flip_test, outcome_test
+from richcomponents.datasets import make_contrastive
+from richcomponents.moments import Moments
+
+
+def covariances(data):
+    C = np.cov(data.X.T, bias=True)
+    d = data.U.shape[1]
+    return C[:d, :d], C[:d, d:], C[d:, d:]
+
+
+@pytest.mark.parametrize(("d", "d_v"), [(3, 3), (2, 4), (4, 2)])
+def test_canonical_coordinates_are_canonical(d, d_v):
+    data = make_contrastive(500, d=d, d_v=d_v, random_state=0)
+    found = canonical(*covariances(data), 500)
+    x = (data.U - data.U.mean(axis=0)) @ found.x_from_u.T
+    y = (data.V - data.V.mean(axis=0)) @ found.y_from_v.T
+    D = np.zeros((d, d_v))
+    np.fill_diagonal(D, found.correlations)
+    np.testing.assert_allclose(x.T @ x / 500, np.eye(d), atol=1e-10)
+    np.testing.assert_allclose(y.T @ y / 500, np.eye(d_v), atol=1e-10)
+    np.testing.assert_allclose(x.T @ y / 500, D, atol=1e-10)
+    np.testing.assert_allclose(found.u_from_x @ found.x_from_u, np.eye(d), atol=1e-10)
+
+
+def test_population_canonical_coordinates_contain_the_truth():
+    """S = D^2 + h T h with 0 <= T <= I and A = D S^-1, exactly, from population covariances."""
+    rng = np.random.default_rng(0)
+    d = 4
+    L1, L2, L3, A = (rng.normal(size=(d, d)) for _ in range(4))
+    s1, s2, s3 = L1 @ L1.T, L2 @ L2.T, L3 @ L3.T
+    found = canonical(s1 + s2, s2 @ A.T, A @ s2 @ A.T + s3, 10**9)
+    h = np.sqrt(1 - found.correlations**2)
+    S = found.x_from_u @ s2 @ found.x_from_u.T
+    T = (S - np.diag(found.correlations**2)) / np.outer(h, h)
+    values = np.linalg.eigvalsh(T)
+    assert values.min() > -1e-9
+    assert values.max() < 1 + 1e-9
+    mixing = found.v_from_y @ (found.correlations[:, None] * np.linalg.solve(S, found.x_from_u))
+    np.testing.assert_allclose(mixing, A, atol=1e-8)
+    known = identify_known(found, d, A)
+    np.testing.assert_allclose(known.t, T, atol=1e-4)  # the prior has the weight of a few samples in a billion
+
+
+def test_energy_gradient_is_the_derivative():
+    rng = np.random.default_rng(1)
+    energy = SharedEnergy(np.array([0.9, 0.6, 0.3]))
+    gram = rng.normal(size=(6, 6))
+    gram = gram + gram.T
+    theta = rng.normal(size=energy.size)
+    _, gradient = energy.value_and_gradient(theta, gram)
+    for i, unit in enumerate(np.eye(energy.size)):
+        up, down = (energy.value_and_gradient(theta + s * 1e-5 * unit, gram)[0] for s in (1, -1))
+        assert (up - down) / 2e-5 == pytest.approx(gradient[i], rel=1e-5, abs=1e-6)
+    curvature = energy.curvature(theta, gram)
+    numeric = -(energy.value_and_gradient(theta + 1e-5 * np.eye(energy.size)[0], gram)[1] - gradient) / 1e-5
+    np.testing.assert_allclose(curvature[0], numeric, rtol=1e-2, atol=1e-3)
+
+
+def test_energy_is_maximal_at_the_truth():
+    """With exact cumulants the row space of the truth holds all of the energy."""
+    rng = np.random.default_rng(2)
+    energy = SharedEnergy(np.array([0.8, 0.5]))
+    q, _ = np.linalg.qr(rng.normal(size=(2, 2)))
+    truth = (q * [0.3, 0.7]) @ q.T
+    rows = rng.normal(size=(50, 2)) @ np.concatenate([truth, energy.delta], axis=1)
+    gram = rows.T @ rows
+    assert np.sum(energy.projector(truth) * gram) == pytest.approx(np.trace(gram), rel=1e-12)
+    found = energy.matrix(energy.mode(1e4 * gram, 2.0))
+    np.testing.assert_allclose(found, truth, atol=0.01)
+
+
+def leading_state(data, n_blocks=20):
+    d = data.U.shape[1]
+    found = canonical(*covariances(data), len(data.X))
+    z = (data.X - data.X.mean(axis=0)) @ found.leading(d).T
+    return found, z, Moments.of(z, 4, n_blocks=n_blocks)
+
+
+def test_block_cumulants_average_to_the_global_ones():
+    data = make_contrastive(700, d=3, S2="skewed", random_state=3)
+    found, z, state = leading_state(data)
+    whiten = joint_whitening(found.correlations)
+    w = z @ whiten.T
+    x, y = z[:, :3], z[:, 3:]
+    blocks = list(block_cumulants(block_sums(state), whiten))
+    sizes = state.block_sizes
+    for position, slots in ((0, (w, x, y)), (1, (w, w, x, y))):
+        mean = np.average([b[position] for b in blocks], axis=0, weights=sizes)
+        joined = rc.cross_cumulant(*slots, unbiased=False)
+        np.testing.assert_allclose(mean, joined.reshape(6, -1), atol=1e-10)
+
+
+def test_explicit_and_implicit_evidence_agree():
+    """One linearises about the global mean, the other uses k-statistics of each block: close, and equally unbiased."""
+    data = make_contrastive(6000, d=3, S2="skewed", random_state=4)
+    found, z, state = leading_state(data)
+    explicit = grams(block_sums(state), found.correlations)
+    implicit = implicit_grams(z, joint_whitening(found.correlations), 3, n_blocks=20)
+    ones = np.ones(20)
+    for order in range(2):
+        one, two = pair_mean(explicit[order], ones, ones), pair_mean(implicit[order], ones, ones)
+        np.testing.assert_allclose(one, two, atol=0.03 * np.abs(one).max())
+
+
+def test_sign_flips_know_the_null_distribution():
+    rng = np.random.default_rng(5)
+    z = []
+    for _ in range(300):
+        blocks = rng.normal(size=(20, 40, 4))
+        gram = np.einsum("air,bis->abrs", blocks, blocks)
+        z.append(sign_flip_z(gram, np.diag([1.0, 1.0, -1.0, 0.0])))
+    assert abs(np.mean(z)) < 0.25
+    assert 0.8 < np.std(z) < 1.2
+    inner = np.stack([rng.normal(size=(20, 20)) for _ in range(2)])
+    inner = (inner + inner.swapaxes(1, 2)) * (1 - np.eye(20))
+    assert 0 < flip_test(inner).p_value <= 1
+
+
+def test_link_is_the_logistic_function_of_a_matrix():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(3, 3))
+    X = X + X.T
+    link = Link.at(X)
+    np.testing.assert_allclose(logit(link.t), X, atol=1e-6)
+    direction = rng.normal(size=(3, 3))
+    direction = direction + direction.T
+    numeric = (Link.at(X + 1e-6 * direction).t - Link.at(X - 1e-6 * direction).t) / 2e-6
+    np.testing.assert_allclose(link.derivative(direction), numeric, atol=1e-7)
+
+
+def test_rank_of_labs():
+    right = 0
+    for seed in range(20):
+        data = make_contrastive(1500, S2="labs(3)", random_state=seed)
+        right += choose_rank(canonical(*covariances(data), 1500).correlations, 1500, 10, 10) == 2
+    assert right >= 18
+
+
+def test_residualising_is_least_squares_on_both_views():
+    data = make_contrastive(400, d=3, random_state=7)
+    found = canonical(*covariances(data), 400)
+    X, y = data.X - data.X.mean(axis=0), data.y - data.y.mean()
+    fit = residualise(found, 3, X[:, :3].T @ y / 400, X[:, 3:].T @ y / 400, float(y @ y / 400))
+    beta = np.linalg.lstsq(X, y, rcond=None)[0]
+    np.testing.assert_allclose(found.x_from_u.T @ fit.b, beta[:3], atol=1e-10)
+    assert fit.noise * 400 == pytest.approx(np.sum((y - X @ beta) ** 2) / (400 - 7), rel=1e-10)
+
+
+def test_without_evidence_nothing_is_corrected():
+    data = make_contrastive(400, d=3, S2="gaussian", random_state=8)
+    second = Moments.of(data.X, 2)
+    shared = find_shared(second, 3, lambda m, low: Moments.of(data.X @ m, 4), second_order_only=True)
+    assert shared.identified.gate == 0
+    fit = residualise(shared.canonical, shared.rank, np.ones(3), np.zeros(3), 10.0)
+    result = coefficients(shared.identified, fit)
+    np.testing.assert_array_equal(result.beta, result.residualised)
+
+
+def test_outcome_test_is_the_classical_f_test():
+    rng = np.random.default_rng(9)
+    V, y = rng.normal(size=(100, 3)), rng.normal(size=100)
+    v, t = V - V.mean(axis=0), y - y.mean()
+    result = outcome_test(v.T @ v / 100, v.T @ t / 100, float(t @ t / 100), 100)
+    rss = np.sum((t - v @ np.linalg.lstsq(v, t, rcond=None)[0]) ** 2)
+    assert result.statistic == pytest.approx((t @ t - rss) / 3 / (rss / 96), rel=1e-9)
