@@ -22,10 +22,10 @@ from typing import Any
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")  # one process per core instead
 
-import numpy as np
+import numpy as np  # noqa: E402
 
-import richcomponents as rc
-from richcomponents.datasets import Contrastive, make_contrastive
+import richcomponents as rc  # noqa: E402
+from richcomponents.datasets import Contrastive, make_contrastive  # noqa: E402
 
 Job = tuple[str, dict[str, Any], int]
 
@@ -137,23 +137,18 @@ def measure(job: Job) -> dict[str, Any]:
         row["true"] = mse(ols(data.S1, y), data.beta)
     if section == "accuracy":
         row["A"] = mse(model.A_, data.A)
-        paper = rc.ContrastiveRCA(views=d, method="paper").fit(X) if d <= 10 or settings["n"] > 0 else None
-        row["A paper"] = mse(paper.A_, data.A) if paper is not None else None
+        row["A paper"] = mse(rc.ContrastiveRCA(views=d, method="paper").fit(X).A_, data.A)
         if data.direction is not None:
             row["top"] = direction_error(model.components_["S1"].covariance, data.direction)
             known = rc.ContrastiveRCA(views=d, method="paper", A=data.A).fit(X)
             row["top known A"] = direction_error(known.components_["S1"].covariance, data.direction)
             row["top naive"] = direction_error(np.cov(data.U.T), data.direction)
-            low = model.diagnostics_
             resid = model._solution.cov_u - _lower_end(model)
             row["top residualised"] = direction_error(resid, data.direction)
-            del low
     if section == "coverage":
         A = data.A
         if model.rank_ < d:  # A is known on the range of S2 only: compare A P, P the projector the estimate uses
-            S = model.components_["S2"].covariance
             A = A @ _range_projector(data, model)
-            del S
         for what, truth in (("A", A), ("covariance", data.cov_S1)):
             interval = model.confidence_interval(what)
             row[f"{what} covered"] = float(np.mean((interval.low <= truth) & (truth <= interval.high)))
@@ -204,26 +199,34 @@ def groups(rows: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, A
     return dict(sorted(out.items()))
 
 
+def median(rows: list[dict[str, Any]], key: str) -> float:
+    return float(np.median([row[key] for row in rows]))
+
+
+def rejected(p_values: list[float]) -> str:
+    return f"{np.mean(np.array(p_values) < 0.05):.3f}" if p_values else "  -  "
+
+
 def show(out: Path) -> None:
     accuracy = groups(read(out / "accuracy.jsonl"))
     if accuracy:
         print("\nACCURACY: ratios of medians")
         print(
-            f"{'design':>14} {'n':>6} {'draws':>5} {'A/paper':>8} {'beta/best':>9} {'beta/true':>9} {'top/known A':>11} {'top':>7}"
+            f"{'design':>14} {'n':>6} {'draws':>5} {'A/paper':>8} {'beta/best':>9} {'beta/true':>9} {'top/known A':>11}"
+            f" {'top':>7}"
         )
         for (label, n), rows in accuracy.items():
-            med = lambda k, rows=rows: float(np.median([r[k] for r in rows]))  # noqa: E731
-            cells = [f"{med('A') / med('A paper'):8.3f}"]
+            cells = [f"{median(rows, 'A') / median(rows, 'A paper'):8.3f}"]
             if "beta" in rows[0]:
-                best = min(med(k) for k in ("naive", "cca", "covariates"))
-                cells += [f"{med('beta') / best:9.2f}", f"{med('beta') / med('true'):9.2f}"]
+                best = min(median(rows, k) for k in ("naive", "cca", "covariates"))
+                cells += [f"{median(rows, 'beta') / best:9.2f}", f"{median(rows, 'beta') / median(rows, 'true'):9.2f}"]
             else:
                 cells += [" " * 9, " " * 9]
             if "top" in rows[0]:
                 cells += [
-                    f"{med('top') / med('top known A'):11.2f}",
-                    f"{med('top'):7.4f}",
-                    f"(residualised {med('top residualised'):.4f}, naive {med('top naive'):.3f})",
+                    f"{median(rows, 'top') / median(rows, 'top known A'):11.2f}",
+                    f"{median(rows, 'top'):7.4f}",
+                    f"(residualised {median(rows, 'top residualised'):.4f}, naive {median(rows, 'top naive'):.3f})",
                 ]
             print(f"{label:>14} {n:>6} {len(rows):>5} " + " ".join(cells))
     hard = groups(read(out / "protection.jsonl"))
@@ -253,8 +256,7 @@ def show(out: Path) -> None:
     for (label, n), rows in groups(read(out / "tests.jsonl")).items():
         j = [r["J"] for r in rows if r["J"] is not None]
         o = [r["outcome"] for r in rows if r["outcome"] is not None]
-        share = lambda p: f"{np.mean(np.array(p) < 0.05):.3f}" if p else "  -  "  # noqa: E731
-        print(f"TESTS {label:>20} n={n:>5}: rejected at 5%: J {share(j)}, outcome {share(o)} ({len(rows)} draws)")
+        print(f"TESTS {label:>20} n={n:>5}: rejected at 5%: J {rejected(j)}, outcome {rejected(o)} ({len(rows)} draws)")
 
 
 def main() -> None:

@@ -15,22 +15,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
-from richcomponents.components.contrastive.canonical import Canonical, canonical
+from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
-from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics
+from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
 from richcomponents.components.contrastive.evidence import joint_whitening
-from richcomponents.components.contrastive.fit import Frame, SharedPart, find_shared, implicit_grams
+from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared, implicit_grams
 from richcomponents.components.contrastive.intervals import confidence, replicate
-from richcomponents.components.contrastive.rank import remaining_p_value
 from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
 from richcomponents.components.contrastive.replicates import BlockCovariances
-from richcomponents.components.contrastive.solution import Solution, solve_efficient, solve_paper
-from richcomponents.components.contrastive.specification import (
-    TestResult,
-    leftover_test,
-    outcome_test,
-    overidentification_test,
-)
+from richcomponents.components.contrastive.score import higher_order_score, second_order_score
+from richcomponents.components.contrastive.solution import solve_efficient, solve_paper
+from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning
@@ -375,8 +370,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         wanted = self.rank if isinstance(self.rank, (int, np.integer)) else d_u
         if rank < wanted:
             raise DataError(
-                f"the known A has no left inverse: its rank is {rank}, so only {rank} of {wanted} shared directions can be seen "
-                "in V. Add columns to V, drop dependent columns of U, or give rank= if the shared part has lower rank"
+                f"the known A has no left inverse: its rank is {rank}, so only {rank} of {wanted} shared directions can be "
+                "seen in V. Add columns to V, drop dependent columns of U, or give rank= if the shared part has lower rank"
             )
         return A
 
@@ -507,23 +502,10 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         the held-out cross-cumulants inside the fitted row space, in nats per sample."""
         check_is_fitted(self)
         u, v = self._centred(X)
-        return _second_order_score(self._solution, u, v) + self._higher_order_score(u, v)
-
-    def _higher_order_score(self, u: Array, v: Array) -> float:
-        shared = self._shared
-        if shared is None or self._canonical is None or not self.rank_ or not shared.identified.order_weights.any():
-            return 0.0
-        r = self.rank_
-        z = np.hstack([u @ self._canonical.x_from_u[:r].T, v @ self._canonical.y_from_v[:r].T])
-        used = min(self.n_blocks, len(z) // 4)
-        if used < 2:
-            return 0.0
-        grams = implicit_grams(z, joint_whitening(shared.identified.correlations), r, n_blocks=used)
-        mean = np.tensordot(shared.identified.order_weights, grams.sum(axis=(1, 2)), 1) / (used * (used - 1))
-        d = shared.identified.correlations
-        rows = np.concatenate([shared.identified.t, np.diag(d / np.sqrt(1 - d**2))], axis=1)
-        projector = rows.T @ np.linalg.solve(rows @ rows.T, rows)
-        return float(np.sum(projector * mean)) / shared.canonical.n
+        total = second_order_score(self._solution, u, v)
+        if self._shared is not None and self._canonical is not None:
+            total += higher_order_score(self._shared, self._canonical, u, v, self.n_blocks)
+        return total
 
     # ---- how sure
 
@@ -532,44 +514,13 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """How sure the fit is, and why; the tests are computed when first asked for."""
         check_is_fitted(self)
         if self._known_diagnostics is None:
-            self._known_diagnostics = self._diagnose(self._second, self._n_u)
+            evidence = None
+            if self._shared is not None and self.rank_ and self._shared.identified.order_weights.any():
+                evidence = self._interval_evidence()
+            found = self._shared.canonical if self._shared is not None else canonical_of(self._second, self._n_u)
+            identified = None if self._shared is None else self._shared.identified
+            self._known_diagnostics = diagnose(self._solution, found, identified, self._identified_set(), evidence)
         return self._known_diagnostics
-
-    def _diagnose(self, second: Moments, n_u: int) -> Diagnostics:
-        d_u, d_v = len(self._u), len(self._v)
-        if self._shared is None:
-            C = second.covariance(unbiased=False)
-            found = canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n)
-            known = None
-        else:
-            found, known = self._shared.canonical, self._shared.identified
-        singular = np.linalg.svd(self.A_ @ _root(self._solution.cov_s2), compute_uv=False)[: self.rank_]
-        rank = self.rank_
-        tried = range(min(rank + 1, len(found.correlations)))
-        p_values = [remaining_p_value(found.correlations, k, found.n, found.rank_u, found.rank_v) for k in tried]
-        low, high = self._identified_set()
-        test = None
-        if self._shared is not None and known is not None and rank and known.order_weights.any():
-            test = overidentification_test(*self._interval_evidence())
-        return Diagnostics(
-            n=second.n,
-            d_u=d_u,
-            d_v=d_v,
-            canonical_correlations=found.correlations,
-            rank=rank,
-            rank_p_values=np.array(p_values),
-            verdict="paper" if known is None else known.verdict,
-            strength=float("nan") if known is None else known.strength,
-            gain=float("nan") if known is None else known.gain,
-            gate=1.0 if known is None else known.gate,
-            tau=float("nan") if known is None else known.tau,
-            order_weights=np.zeros(2) if known is None else known.order_weights,
-            identified_low=low,
-            identified_high=high,
-            condition_A=float(singular[0] / max(singular[-1], 1e-300)) if rank and len(singular) else 1.0,
-            overidentification=test,
-            leftover=leftover_test(found.correlations, rank, found.n, found.rank_u, found.rank_v),
-        )
 
     def _interval_evidence(self) -> tuple[Any, Array]:
         assert self._shared is not None
@@ -709,21 +660,6 @@ def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array
         return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n
     C = second.covariance(unbiased=False)
     return np.asarray(u.outer @ C[:n_u, :n_u] @ u.outer.T), np.asarray(v.outer @ C[n_u:, n_u:] @ v.outer.T)
-
-
-def _second_order_score(solution: Solution, u: Array, v: Array) -> float:
-    """Mean Gaussian log-density of (u, v) with cross-covariance Cov(S2) A' of the fitted rank."""
-    cross = solution.cov_s2 @ solution.A.T
-    sigma = np.block([[solution.cov_u, cross], [cross.T, solution.cov_v]])
-    values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
-    values = np.maximum(values, 1e-9 * values[-1])
-    z = np.hstack([u, v]) @ vectors
-    return float(-0.5 * np.mean(np.sum(z**2 / values, axis=1)) - 0.5 * np.sum(np.log(2 * np.pi * values)))
-
-
-def _root(matrix: Array) -> Array:
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _progress(items: Sequence[int], shown: bool, label: str) -> Any:

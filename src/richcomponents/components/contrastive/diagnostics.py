@@ -7,9 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.specification import TestResult
+from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.identify import Identified
+from richcomponents.components.contrastive.intervals import Evidence
+from richcomponents.components.contrastive.rank import remaining_p_value
+from richcomponents.components.contrastive.solution import Solution
+from richcomponents.components.contrastive.specification import TestResult, leftover_test, overidentification_test
 
-__all__ = ["ADVICE", "Diagnostics"]
+__all__ = ["ADVICE", "Diagnostics", "diagnose"]
 
 _MUCH_LEFT = 0.7
 
@@ -115,3 +120,42 @@ class Diagnostics:
                 f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, p = {self.leftover.p_value:.3f}"
             )
         return "\n".join([*lines, *(f"  > {sentence}" for sentence in self.advice())])
+
+
+def diagnose(
+    solution: Solution,
+    found: Canonical,
+    known: Identified | None,
+    identified_set: tuple[Array, Array],
+    evidence: tuple[Evidence, Array] | None,
+) -> Diagnostics:
+    """Gather what a fit says about itself.
+
+    known : None for the paper's method. evidence : what the over-identification test reads, when there is any.
+    """
+    rank = solution.rank
+    values, vectors = np.linalg.eigh(solution.cov_s2)
+    seen = np.linalg.svd(solution.A @ (vectors * np.sqrt(np.maximum(values, 0.0))), compute_uv=False)[:rank]
+    tried = range(min(rank + 1, len(found.correlations)))
+    nan = float("nan")
+    return Diagnostics(
+        n=found.n,
+        d_u=len(solution.cov_u),
+        d_v=len(solution.cov_v),
+        canonical_correlations=found.correlations,
+        rank=rank,
+        rank_p_values=np.array(
+            [remaining_p_value(found.correlations, k, found.n, found.rank_u, found.rank_v) for k in tried]
+        ),
+        verdict="paper" if known is None else known.verdict,
+        strength=nan if known is None else known.strength,
+        gain=nan if known is None else known.gain,
+        gate=1.0 if known is None else known.gate,
+        tau=nan if known is None else known.tau,
+        order_weights=np.zeros(2) if known is None else known.order_weights,
+        identified_low=identified_set[0],
+        identified_high=identified_set[1],
+        condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
+        overidentification=None if evidence is None else overidentification_test(*evidence),
+        leftover=leftover_test(found.correlations, rank, found.n, found.rank_u, found.rank_v),
+    )

@@ -23,7 +23,7 @@ from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
 
-__all__ = ["Frame", "SharedPart", "block_sums", "find_shared", "resolve_rank"]
+__all__ = ["Frame", "SharedPart", "block_sums", "canonical_of", "find_shared", "resolve_rank"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,12 @@ def resolve_rank(rank: object, found: Canonical) -> int:
     return int(rank)
 
 
+def canonical_of(second: Moments, n_u: int) -> Canonical:
+    """Canonical coordinates of a state whose first n_u columns are U and the others V."""
+    C = second.covariance(unbiased=False)
+    return canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n)
+
+
 def find_shared(
     second: Moments,
     n_u: int,
@@ -110,11 +116,10 @@ def find_shared(
     second_order_only : bool
         Too few rows for more: T = 0.
     """
-    covariance = second.covariance(unbiased=False)
-    found = canonical(covariance[:n_u, :n_u], covariance[:n_u, n_u:], covariance[n_u:, n_u:], second.n)
+    found = canonical_of(second, n_u)
     r = resolve_rank(rank, found)
     lead = found.leading(r).T
-    everything = np.zeros((len(covariance), found.rank_u + found.rank_v))
+    everything = np.zeros((len(lead), found.rank_u + found.rank_v))
     everything[:n_u, : found.rank_u] = found.x_from_u.T
     everything[n_u:, found.rank_u :] = found.y_from_v.T
     state = coordinates(lead if wide else everything, wide)

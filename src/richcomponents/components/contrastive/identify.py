@@ -239,10 +239,8 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
     reference = energy.projector(energy.matrix(fits[1].mode)) - energy.projector(np.zeros((rank, rank)))
     strength = sign_flip_z(nats, reference) if informative else 0.0
     gate = float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
-    if gate == 0:
-        verdict = "not identified"
-    else:
-        verdict = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
+    sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
+    verdict = sure if gate > 0 else "not identified"
     return Identified(
         canonical, rank, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
