@@ -13,7 +13,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.views import Table, as_table
 
-__all__ = ["Contrastive", "load_biomarkers", "make_contrastive"]
+__all__ = ["Contrastive", "add_hidden_labs", "load_biomarkers", "make_contrastive"]
 
 
 @dataclass(frozen=True)
@@ -203,3 +203,20 @@ def load_biomarkers() -> tuple[Table, list[int]]:
     chosen = (chosen - chosen.mean()) / chosen.std()
     views = {"mean": list(chosen.columns[:10]), "variation": list(chosen.columns[10:])}
     return as_table(chosen, views), [int(1 - label) for label in diagnosis]
+
+
+def add_hidden_labs(
+    tests: Array, controls: Array, *, n_labs: int = 2, scale: float = 1.0, random_state: int | None = 0
+) -> tuple[Array, Array]:
+    """Measurements (n, d) as if samples had gone to several labs, each with its own bias, and nobody wrote down which.
+
+    tests, controls : standardised columns. The rows of the controls are permuted first: controls must share nothing with
+    the tests but the labs, and real columns of one sample usually do. Returns the perturbed (tests, controls).
+    """
+    rng = np.random.default_rng(random_state)
+    n = len(tests)
+    lab = rng.integers(n_labs, size=n)
+    shuffled = controls[rng.permutation(n)]
+    bias_tests = scale * rng.normal(size=(n_labs, tests.shape[1]))
+    bias_controls = scale * rng.normal(size=(n_labs, controls.shape[1]))
+    return tests + bias_tests[lab], shuffled + bias_controls[lab]
