@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import richcomponents as rc
+from richcomponents.algebra import multilinear, unfold, unpack
 from richcomponents.components.contrastive.canonical import canonical
 from richcomponents.components.contrastive.coefficients import coefficients, residualise
 from richcomponents.components.contrastive.energy import SharedEnergy
-from richcomponents.components.contrastive.evidence import block_cumulants, grams, joint_whitening, pair_mean
-from richcomponents.components.contrastive.fit import block_sums, find_shared, implicit_grams
+from richcomponents.components.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
+from richcomponents.components.contrastive.fit import find_shared
 from richcomponents.components.contrastive.identify import sign_flip_z
 from richcomponents.components.contrastive.known import identify_known
 from richcomponents.components.contrastive.rank import choose_rank
 from richcomponents.components.contrastive.replicates import Link, logit
 from richcomponents.components.contrastive.specification import flip_test, outcome_test
+from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.moments import Moments
 
@@ -94,26 +95,28 @@ def leading_state(data, n_blocks=20):
     return found, z, Moments.of(z, 4, n_blocks=n_blocks)
 
 
-def test_block_cumulants_average_to_the_global_ones():
+def test_evidence_is_the_product_of_block_cumulants():
     data = make_contrastive(700, d=3, S2="skewed", random_state=3)
-    found, z, state = leading_state(data)
+    found, _, state = leading_state(data)
     whiten = joint_whitening(found.correlations)
-    w = z @ whiten.T
-    x, y = z[:, :3], z[:, 3:]
-    blocks = list(block_cumulants(block_sums(state), whiten))
-    sizes = state.block_sizes
-    for position, slots in ((0, (w, x, y)), (1, (w, w, x, y))):
-        mean = np.average([b[position] for b in blocks], axis=0, weights=sizes)
-        joined = rc.cross_cumulant(*slots, unbiased=False)
-        np.testing.assert_allclose(mean, joined.reshape(6, -1), atol=1e-10)
+    result = grams(state, found.correlations)
+    sizes = state.block_sizes / state.block_sizes.mean()
+    for order in (3, 4):
+        matrices = []
+        for b, packed in enumerate(linearised_block_cumulants(state, order)):
+            dense = unpack(packed, 6, order) * sizes[b]
+            slots = (np.eye(6)[:, :3], np.eye(6)[:, 3:], *[whiten.T] * (order - 2))
+            matrices.append(unfold(multilinear(dense, *slots)))
+        for a, b in ((0, 1), (4, 17), (9, 2)):
+            np.testing.assert_allclose(result[order - 3, a, b], matrices[a].T @ matrices[b], atol=1e-9)
 
 
 def test_explicit_and_implicit_evidence_agree():
     """One linearises about the global mean, the other uses k-statistics of each block: close, and equally unbiased."""
     data = make_contrastive(6000, d=3, S2="skewed", random_state=4)
     found, z, state = leading_state(data)
-    explicit = grams(block_sums(state), found.correlations)
-    implicit = implicit_grams(z, joint_whitening(found.correlations), 3, n_blocks=20)
+    explicit = grams(state, found.correlations)
+    implicit = implicit_grams(z, joint_whitening(found.correlations), n_blocks=20)
     ones = np.ones(20)
     for order in range(2):
         one, two = pair_mean(explicit[order], ones, ones), pair_mean(implicit[order], ones, ones)

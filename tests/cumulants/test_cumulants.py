@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 import richcomponents as rc
 from richcomponents.algebra import unfold
-from richcomponents.cumulants import Cumulants, block_grams, block_jackknife, projected_cumulant
+from richcomponents.cumulants import (
+    Cumulants,
+    block_grams,
+    block_jackknife,
+    linearised_block_cumulants,
+    projected_cumulant,
+)
 from richcomponents.cumulants.gram import mean_over_pairs
 from richcomponents.moments import Moments
 
@@ -111,6 +117,16 @@ def test_gram_form_checks_its_input(rng):
         block_grams([U], U)
     with pytest.raises(rc.DataError, match="same rows"):
         block_grams([U, U[:20]], U)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_linearised_block_cumulants_average_to_the_global_one(table, order):
+    state = Moments.of(table[:391], 4, n_blocks=7)
+    blocks = linearised_block_cumulants(state, order)
+    mean = np.average(blocks, axis=0, weights=state.block_sizes)
+    np.testing.assert_allclose(mean, Cumulants(state, unbiased=False).packed(order), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="order 3 or 4"):
+        linearised_block_cumulants(state, 2)
 
 
 def test_jackknife_of_a_mean_is_the_classical_error(rng):

@@ -1,5 +1,6 @@
 """Moments -> unbiased cumulants: tensors, cross blocks, projections, Gram forms, block jackknife."""
 
+from richcomponents.cumulants.blocks import linearised_block_cumulants
 from richcomponents.cumulants.gram import block_grams
 from richcomponents.cumulants.jackknife import JackknifeResult, block_jackknife
 from richcomponents.cumulants.kstatistics import Cumulants, cross_cumulant, cumulant
@@ -12,5 +13,6 @@ __all__ = [
     "block_jackknife",
     "cross_cumulant",
     "cumulant",
+    "linearised_block_cumulants",
     "projected_cumulant",
 ]

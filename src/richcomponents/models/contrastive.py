@@ -18,8 +18,8 @@ from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
-from richcomponents.components.contrastive.evidence import joint_whitening
-from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared, implicit_grams
+from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening
+from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
 from richcomponents.components.contrastive.intervals import confidence, replicate
 from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
 from richcomponents.components.contrastive.replicates import BlockCovariances
@@ -272,14 +272,13 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return _quiet_moments(reduced @ matrix, self._state_order(), options)
 
         second = _quiet_moments(reduced, self._state_order() if self.method == "paper" else 2, options)
-        implicit = None
+        implicit: Callable[[Array], Array] | None = None
         if groups is None and n >= 4 * self.n_blocks:
-            implicit = lambda lead: implicit_grams(  # noqa: E731
-                reduced @ lead,
-                joint_whitening(_correlations(second, len(u.inner), lead)),
-                lead.shape[1] // 2,
-                n_blocks=self.n_blocks,
-            )
+
+            def implicit(lead: Array) -> Array:
+                whiten = joint_whitening(_correlations(second, len(u.inner), lead))
+                return implicit_grams(reduced @ lead, whiten, n_blocks=self.n_blocks)
+
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         with one_blas_thread():
             self._solve(second, len(u.inner), u, v, coordinates, rows=rows if reduction else None, implicit=implicit)

@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from richcomponents.algebra import Array, packed_rank, unpack
+from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical, canonical
-from richcomponents.components.contrastive.evidence import BlockMoments, grams
+from richcomponents.components.contrastive.evidence import grams
 from richcomponents.components.contrastive.identify import Identified, identify
 from richcomponents.components.contrastive.known import identify_known
 from richcomponents.components.contrastive.rank import choose_rank
-from richcomponents.cumulants import block_grams
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
 
-__all__ = ["Frame", "SharedPart", "block_sums", "canonical_of", "find_shared", "resolve_rank"]
+__all__ = ["Frame", "SharedPart", "canonical_of", "find_shared", "resolve_rank"]
 
 
 @dataclass(frozen=True)
@@ -132,39 +131,10 @@ def find_shared(
         evidence = implicit(lead)
     else:
         columns = np.arange(2 * r) if wide else np.concatenate([np.arange(r), found.rank_u + np.arange(r)])
-        evidence = grams(block_sums(state.select(columns)), found.correlations[:r])
-        if state.layout.order < 4:
-            evidence[1] = 0.0
+        evidence = grams(state.select(columns), found.correlations[:r])
     with one_blas_thread():
         identified = identify(found, r, evidence, random_state)
     return SharedPart(found, identified, state, wide, evidence)
-
-
-def block_sums(state: Moments) -> BlockMoments:
-    """Dense sums per block of the leading coordinates z = (x, y), about the global mean; empty blocks are left out.
-
-    The fourth order is read only where it is used: one x, one y, two of either.
-    """
-    lay = state.layout
-    m, r = lay.n_columns, lay.n_columns // 2
-    grid = np.stack(np.meshgrid(np.arange(r), np.arange(r, m), np.arange(m), np.arange(m), indexing="ij"), axis=-1)
-    where = packed_rank(np.sort(grid, axis=-1), m)
-    used = np.flatnonzero(state.block_sizes)
-    blocks = state.central_blocks()[used]
-    return BlockMoments(
-        counts=blocks[:, 0],
-        first=blocks[:, lay.orders[1]],
-        second=np.stack([unpack(b[lay.orders[2]], m, 2) for b in blocks]),
-        third=np.stack([unpack(b[lay.orders[3]], m, 3) for b in blocks]),
-        fourth=[b[lay.orders[4]][where] if lay.order >= 4 else np.zeros(where.shape) for b in blocks],
-    )
-
-
-def implicit_grams(rows: Array, whiten: Array, r: int, *, n_blocks: int) -> Array:
-    """The same Gram matrices from rows z (n, 2r), without fourth moments: O(n^2 r)."""
-    z = rows - rows.mean(axis=0)
-    x, y, w = z[:, :r], z[:, r:], z @ whiten.T
-    return np.stack([block_grams([x, y], w, n_blocks=n_blocks), block_grams([w, x, y], w, n_blocks=n_blocks)])
 
 
 def in_users_units(found: Canonical, u: Frame, v: Frame) -> Canonical:

@@ -7,8 +7,8 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.energy import SharedEnergy
-from richcomponents.components.contrastive.evidence import joint_whitening, pair_mean
-from richcomponents.components.contrastive.fit import SharedPart, implicit_grams
+from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening, pair_mean
+from richcomponents.components.contrastive.fit import SharedPart
 from richcomponents.components.contrastive.solution import Solution
 
 __all__ = ["higher_order_score", "second_order_score"]
@@ -31,6 +31,6 @@ def higher_order_score(shared: SharedPart, canonical: Canonical, u: Array, v: Ar
     blocks = min(n_blocks, len(z) // 4)
     if not r or blocks < 2 or not known.order_weights.any():
         return 0.0
-    grams = implicit_grams(z, joint_whitening(known.correlations), r, n_blocks=blocks)
+    grams = implicit_grams(z, joint_whitening(known.correlations), n_blocks=blocks)
     mean = pair_mean(np.tensordot(known.order_weights, grams, 1), np.ones(blocks), np.ones(blocks))
     return float(np.sum(SharedEnergy(known.correlations).projector(known.t) * mean)) / canonical.n
