@@ -9,14 +9,19 @@ __all__ = ["main"]
 app = typer.Typer(help="Rich Component Analysis.", no_args_is_help=True, add_completion=False)
 
 
-@app.callback()
-def version_or_command(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
-    """Rich Component Analysis: models of one hidden component of several views."""
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         from richcomponents import __version__
 
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=_show_version),
+) -> None:
+    """Rich Component Analysis: models of one hidden component of several views."""
 
 
 @app.command()

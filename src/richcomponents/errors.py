@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
 __all__ = [
     "CapacityError",
     "ConstantColumnWarning",
@@ -10,6 +14,7 @@ __all__ = [
     "SampleSizeWarning",
     "StateFileError",
     "WeakIdentificationWarning",
+    "warn_user",
 ]
 
 
@@ -39,3 +44,12 @@ class WeakIdentificationWarning(UserWarning):
 
 class SampleSizeWarning(UserWarning):
     """Too few rows for cumulants of higher order: only second moments are used."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the caller outside this library, however deep the check was made."""
+    here = str(Path(__file__).parent)
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -7,7 +7,6 @@ through :func:`join_views`, which checks that the samples line up.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,9 +18,19 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, warn_user
 
-__all__ = ["Table", "Views", "as_matrix", "as_table", "column_names", "join_views", "resolve_views"]
+__all__ = [
+    "Table",
+    "Views",
+    "as_matrix",
+    "as_table",
+    "check_finite",
+    "column_names",
+    "join_views",
+    "refuse_dask",
+    "resolve_views",
+]
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class Table:
     values: Array
     views: Views
     index: tuple[object, ...] | None = None
+    named: bool = False  # whether the column names are the user's
 
 
 # ---- values and names, whatever the container
@@ -77,9 +87,10 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
 
     column : a one-dimensional input is one column (targets); otherwise it is an error.
     """
+    refuse_dask(X)
     if sparse.issparse(X):
         X = X.toarray()  # type: ignore[attr-defined]
-    frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
+    frame = _as_frame(X)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         _numeric_columns(frame)
         X = frame.to_numpy()
@@ -106,6 +117,24 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     return matrix
 
 
+def _as_frame(X: object) -> Any:
+    """A narwhals frame or series for what is one, anything else as it is."""
+    try:
+        frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
+        _ = frame.columns if isinstance(frame, nw.DataFrame) else None
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
+    return frame
+
+
+def refuse_dask(X: object) -> None:
+    """Dask collections would be materialised silently by whatever touches them next."""
+    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        raise DataError(
+            "dask collections are not read directly: compute() them, or feed their blocks to an Accumulator"
+        )
+
+
 def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
     parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
     for part in parts:
@@ -117,24 +146,29 @@ def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Column names of a data frame or series, None for arrays."""
-    frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
-    if isinstance(frame, nw.DataFrame):
-        return tuple(map(str, frame.columns))
+    frame = _as_frame(X)
+    columns = frame.columns if isinstance(frame, nw.DataFrame) else None
+    if columns is not None:
+        return tuple(map(str, columns))
     if isinstance(frame, nw.Series):
         return (str(frame.name),) if frame.name is not None else None
     return None
 
 
 def _sample_index(X: object) -> tuple[object, ...] | None:
-    """Sample labels: an AnnData-like obs_names or a pandas index that is not just 0, 1, 2, ..."""
+    """Sample labels: an AnnData-like obs_names or a pandas index; None for what has none."""
     labels = getattr(X, "obs_names", None)
     if labels is None:
-        frame = nw.from_native(X, pass_through=True, eager_only=True)
+        frame = _as_frame(X)
         labels = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
     if labels is None:
         return None
-    listed = tuple(labels)
-    return None if listed == tuple(range(len(listed))) else listed
+    return tuple(labels)
+
+
+def _only_numbered(index: tuple[object, ...]) -> bool:
+    """Labels 0, 1, 2, ... say nothing by themselves."""
+    return index == tuple(range(len(index)))
 
 
 # ---- column groups
@@ -170,6 +204,8 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
     columns: dict[str, IntArray] = {}
     owner: dict[int, str] = {}
     for view, wanted in views.items():
+        if str(view) in columns:
+            raise DataError(f"two views are called {str(view)!r}: rename one")
         chosen = _resolve_columns(str(view), wanted, n_columns, names, named=feature_names is not None)
         if not len(chosen):
             raise DataError(f"view {view!r} is empty: give it at least one column, or leave it out")
@@ -188,6 +224,8 @@ def _resolve_columns(view: str, wanted: Any, n_columns: int, names: tuple[str, .
     if isinstance(wanted, slice) and not any(isinstance(end, str) for end in (wanted.start, wanted.stop)):
         return np.arange(n_columns, dtype=np.int64)[wanted]
     if isinstance(wanted, slice):
+        if wanted.step is not None or any(isinstance(end, Integral) for end in (wanted.start, wanted.stop)):
+            raise DataError(f"view {view!r}: a slice by names goes from name to name, without numbers or steps")
         low = 0 if wanted.start is None else _one_column(view, wanted.start, n_columns, names, named=named)
         high = n_columns - 1 if wanted.stop is None else _one_column(view, wanted.stop, n_columns, names, named=named)
         return np.arange(low, high + 1, dtype=np.int64)  # by name, both ends included, as in pandas
@@ -227,14 +265,16 @@ def as_table(X: object, views: object = None) -> Table:
     values, names = as_matrix(X), column_names(X)
     resolved = resolve_views(views, values.shape[1], names)
     check_finite(values, resolved)
-    return Table(values, resolved, _sample_index(X))
+    return Table(values, resolved, _sample_index(X), names is not None)
 
 
 def check_finite(values: Array, views: Views) -> None:
     """Raise with the view, the column and the remedy when a value is missing or infinite."""
+    used = np.sort(np.concatenate(list(views.columns.values())))
     if np.isfinite(values.sum()):
         return
-    bad = ~np.isfinite(values)
+    bad = np.zeros(values.shape, dtype=bool)
+    bad[:, used] = ~np.isfinite(values[:, used])
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         kind = "a missing value (NaN)" if np.isnan(values[row, column]) else "an infinite value"
@@ -283,7 +323,9 @@ def join_views(views: object) -> Table:
         flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
     ends = np.cumsum([0, *(matrix.shape[1] for matrix in matrices.values())])
     columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
-    table = Table(np.hstack(list(matrices.values())), resolve_views(columns, int(ends[-1]), flat), index)
+    named_by_user = any(column_names(p) is not None or hasattr(p, "var_names") for p in named.values())
+    joined = np.hstack(list(matrices.values()))
+    table = Table(joined, resolve_views(columns, int(ends[-1]), flat), index, named_by_user)
     check_finite(table.values, table.views)
     return table
 
@@ -292,6 +334,8 @@ def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[o
     """The common sample index; an error when samples do not line up."""
     labels = {view: _sample_index(part) for view, part in named.items()}
     known = {view: index for view, index in labels.items() if index is not None}
+    if all(map(_only_numbered, known.values())):
+        known = {}
     first = next(iter(known), None)
     for view, index in known.items():
         assert first is not None
@@ -300,8 +344,9 @@ def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[o
             raise DataError(f"view {view!r} has repeated sample labels: make them unique")
         if index == reference:
             continue
-        missing = [label for label in reference if label not in set(index)]
-        extra = [label for label in index if label not in set(reference)]
+        here, there = set(index), set(reference)
+        missing = [label for label in reference if label not in here]
+        extra = [label for label in index if label not in there]
         if missing or extra:
             raise DataError(
                 f"views {first!r} and {view!r} hold different samples ({len(missing)} only in {first!r}, "
@@ -317,9 +362,7 @@ def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[o
         raise DataError(f"all views must have the same samples: {counts}")
     if known and len(known) < len(named):
         bare = next(view for view in named if view not in known)
-        warnings.warn(
-            f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}",
-            UserWarning,
-            stacklevel=3,
+        warn_user(
+            f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}", UserWarning
         )
     return known[first] if first is not None else None

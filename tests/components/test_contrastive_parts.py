@@ -14,7 +14,8 @@ from richcomponents.components.contrastive.fit import find_shared
 from richcomponents.components.contrastive.identify import sign_flip_z
 from richcomponents.components.contrastive.known import identify_known
 from richcomponents.components.contrastive.rank import choose_rank
-from richcomponents.components.contrastive.replicates import Link, logit
+from richcomponents.components.contrastive.replicates import Link, logit, near_basis, score
+from richcomponents.components.contrastive.specification import energy as energy_in
 from richcomponents.components.contrastive.specification import flip_test, outcome_test
 from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
@@ -149,6 +150,23 @@ def test_link_is_the_logistic_function_of_a_matrix():
     np.testing.assert_allclose(link.derivative(direction), numeric, atol=1e-7)
 
 
+def test_both_forms_of_the_score_agree():
+    """The estimator works with R = [T | D/h], the replicates with any whitened basis: one energy, one gradient."""
+    data = make_contrastive(2000, d=3, S2="skewed", random_state=4)
+    found, _, state = leading_state(data)
+    gram = grams(state, found.correlations)[0]
+    mean = pair_mean(gram, np.ones(20), np.ones(20))
+    back = np.linalg.inv(joint_whitening(found.correlations))
+    basis = near_basis(found, 3, np.cov(((data.X - data.X.mean(axis=0)) @ found.leading(3).T).T, bias=True))
+    energy = SharedEnergy(found.correlations)
+    theta = np.random.default_rng(0).normal(size=energy.size) * 0.5
+    value, gradient = energy.value_and_gradient(theta, mean)
+    X = logit(energy.matrix(theta))
+    other = score(basis, back @ mean @ back.T, Link.at(X))
+    np.testing.assert_allclose(other, gradient[: energy.n_matrix], rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
+    assert float(value) == pytest.approx(energy_in(basis, back @ mean @ back.T, energy.matrix(theta)), rel=1e-8)
+
+
 def test_rank_of_labs():
     right = 0
     for seed in range(20):
@@ -170,7 +188,7 @@ def test_residualising_is_least_squares_on_both_views():
 def test_without_evidence_nothing_is_corrected():
     data = make_contrastive(400, d=3, S2="gaussian", random_state=8)
     second = Moments.of(data.X, 2)
-    shared = find_shared(second, 3, lambda m, low: Moments.of(data.X @ m, 4), second_order_only=True)
+    shared = find_shared(second, 3, lambda m: Moments.of(data.X @ m, 4), second_order_only=True)
     assert shared.identified.gate == 0
     fit = residualise(shared.canonical, shared.rank, np.ones(3), np.zeros(3), 10.0)
     result = coefficients(shared.identified, fit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from itertools import pairwise
 
@@ -266,6 +267,78 @@ def test_rows_given_twice_are_refused(rng):
             acc.update(np.zeros((high - low, 2)), start=low)
     acc.update(X[50:60], start=50)
     assert acc.moments() == Moments.of(X, 4, np.zeros(2))
+
+
+def test_a_refused_update_changes_nothing(rng):
+    X = rng.normal(size=(60, 2))
+    acc = Accumulator(4, np.zeros(2))
+    acc.update(X[:40])
+    for bad, start, message in (
+        (X[:10] * 1e200, 40, "rescale"),
+        (X[:10], 35, "overlap"),
+        (X[:, :1], 40, "expected rows"),
+    ):
+        with pytest.raises(rc.DataError, match=message):
+            acc.update(bad, start=start)
+    acc.update(np.zeros((0, 2)), start=7)
+    acc.update(X[40:])
+    assert acc.moments() == Moments.of(X, 4, np.zeros(2))
+    with pytest.raises(ValueError, match="numpy, numba"):
+        Accumulator(executor="gpu")
+
+
+def test_grouped_rows_come_whole(rng):
+    X = rng.normal(size=(50, 2))
+    acc = Accumulator(2, np.zeros(2))
+    acc.update_grouped(X, ["a", None] * 25)
+    with pytest.raises(rc.DataError, match="accumulator of their own"):
+        acc.update(X)
+    other = Accumulator(2, np.zeros(2))
+    other.update(X)
+    with pytest.raises(rc.DataError, match="seen no others"):
+        other.update_grouped(X, np.zeros(50))
+    with pytest.raises(ValueError, match="start must be 0"):
+        Moments.of(X, 2, groups=np.zeros(50), start=3)
+
+
+def test_copies_of_an_accumulator_are_independent(rng):
+    X = rng.normal(size=(100, 2))
+    acc = Accumulator(4, np.zeros(2))
+    acc.update(X[:70])
+    twin = acc.copy()
+    twin.update(X[70:])
+    assert acc.moments() == Moments.of(X[:70], 4, np.zeros(2))
+    assert twin.moments() == Moments.of(X, 4, np.zeros(2))
+    assert pickle.loads(pickle.dumps(twin)).moments() == twin.moments()
+
+
+def test_a_state_cannot_be_changed_from_outside(rng):
+    m = Moments.of(rng.normal(size=(30, 2)))
+    for array in (m.mean, m.total, m.blocks, m.central_total, m.shift, m.variances):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+def test_columns_are_chosen_by_number_mask_or_slice(rng):
+    X = rng.normal(size=(40, 3))
+    m = Moments.of(X, 2)
+    for columns, same in (([-1], [2]), (np.array([True, False, True]), [0, 2]), (slice(1, None), [1, 2])):
+        np.testing.assert_array_equal(m.select(columns).covariance(), m.select(same).covariance())
+    for columns, error in (([3], IndexError), ([0.5], ValueError), ([True, False], ValueError)):
+        with pytest.raises(error):
+            m.select(columns)
+
+
+def test_from_source_reads_targets_among_the_columns(rng, tmp_path):
+    X, y = rng.normal(size=(90, 3)), rng.normal(size=90)
+    table = np.column_stack([X[:, 0], y, X[:, 1:]])
+    np.save(tmp_path / "t.npy", table)
+    shift = np.zeros(4)
+    reference = Moments.of(X, 4, shift, targets=y)
+    blocks = [table[i : i + 13] for i in range(0, 90, 13)]
+    for source in (tmp_path / "t.npy", blocks, iter(blocks)):
+        assert Moments.from_source(source, 4, targets=[1], shift=shift) == reference
+    assert Moments.from_source(blocks, 4).n == 90
 
 
 def test_constant_columns_warn_and_have_zero_cumulants(rng):

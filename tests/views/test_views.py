@@ -47,6 +47,9 @@ def test_ways_to_name_columns(views, expected):
         ({"a": ["t11"]}, "did you mean 't1'"),
         ({"a": ["zzz"]}, "the first are"),
         ({"a": [True, False]}, "a mask needs 5 entries"),
+        ({"a": slice("t1", "c2", 2)}, "without numbers or steps"),
+        ({"a": slice("t1", 3)}, "without numbers or steps"),
+        ({1: ["t1"], "1": ["t2"]}, "two views are called '1'"),
     ],
 )
 def test_mistakes_are_named(views, message):
@@ -144,7 +147,21 @@ def test_samples_must_line_up():
     doubled = protein.set_axis(["s0", "s0", "s1", "s2"])
     with pytest.raises(rc.DataError, match="repeated sample labels"):
         join_views({"rna": rna, "protein": doubled})
+    shuffled = protein.reset_index(drop=True).sample(frac=1, random_state=0)
+    with pytest.raises(rc.DataError, match="different order"):
+        join_views({"rna": rna.reset_index(drop=True), "protein": shuffled})
     with pytest.warns(UserWarning, match="'protein' carries no sample labels"):
         join_views({"rna": rna, "protein": protein.to_numpy()})
     with pytest.raises(rc.DataError, match="view 'protein': column 'z' is not numeric"):
         join_views({"rna": rna, "protein": protein.assign(z="no")})
+
+
+def test_repeated_column_names_are_an_error():
+    with pytest.raises(rc.DataError, match="unique"):
+        as_table(pd.DataFrame(np.zeros((3, 2)), columns=["a", "a"]))
+
+
+def test_columns_of_no_view_may_hold_anything():
+    X = np.ones((4, 3))
+    X[1, 2] = np.nan
+    assert as_table(X, {"a": [0], "b": [1]}).values.shape == (4, 3)

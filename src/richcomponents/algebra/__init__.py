@@ -2,7 +2,15 @@
 
 from richcomponents.algebra.arrays import Array, IntArray
 from richcomponents.algebra.cumulants import cumulants_to_moments, moments_to_cumulants
-from richcomponents.algebra.packing import contract, pack, packed_indices, packed_rank, packed_size, unpack
+from richcomponents.algebra.packing import (
+    column_numbers,
+    contract,
+    pack,
+    packed_indices,
+    packed_rank,
+    packed_size,
+    unpack,
+)
 from richcomponents.algebra.partitions import (
     Partition,
     kstatistic_coefficient,
@@ -16,6 +24,7 @@ __all__ = [
     "Array",
     "IntArray",
     "Partition",
+    "column_numbers",
     "contract",
     "cumulants_to_moments",
     "fold",

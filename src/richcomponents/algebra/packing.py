@@ -18,7 +18,38 @@ import numpy as np
 
 from richcomponents.algebra.arrays import Array, IntArray
 
-__all__ = ["contract", "pack", "packed_indices", "packed_rank", "packed_size", "segments", "translate", "unpack"]
+__all__ = [
+    "column_numbers",
+    "contract",
+    "pack",
+    "packed_indices",
+    "packed_rank",
+    "packed_size",
+    "segments",
+    "translate",
+    "unpack",
+]
+
+
+def column_numbers(columns: object, p: int) -> IntArray:
+    """Column numbers 0..p-1 from a slice, a mask, or numbers (negative ones from the end).
+
+    >>> column_numbers([-1, 0], 3).tolist()
+    [2, 0]
+    """
+    if isinstance(columns, slice):
+        return np.arange(p, dtype=np.int64)[columns]
+    array = np.atleast_1d(np.asarray(columns))
+    if array.dtype == bool:
+        if array.shape != (p,):
+            raise ValueError(f"a mask of columns needs {p} entries, got shape {array.shape}")
+        return np.flatnonzero(array)
+    numbers = array.astype(np.int64)
+    if array.ndim != 1 or (array.size and not np.array_equal(numbers, array)):
+        raise ValueError(f"columns must be whole numbers in one dimension, got {columns!r}")
+    if numbers.size and not (-p <= numbers.min() and numbers.max() < p):
+        raise IndexError(f"there are columns 0..{p - 1}, got {numbers.tolist()}")
+    return np.where(numbers < 0, numbers + p, numbers)
 
 
 def packed_size(p: int, t: int) -> int:

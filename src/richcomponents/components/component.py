@@ -49,27 +49,39 @@ Recipe = tuple[Term, ...]
 
 
 class CumulantSource:
-    """Answers contractions of the cumulants of the observed columns z, from a state."""
+    """Answers contractions of the cumulants of the observed columns z, from a state.
 
-    def __init__(self, moments: Moments, *, unbiased: bool = True) -> None:
+    moments : kept by block, orders up to four; high : the same columns to a higher order, in total only.
+    """
+
+    def __init__(self, moments: Moments, *, high: Moments | None = None, unbiased: bool = True) -> None:
         self.moments, self.unbiased = moments, unbiased
-        self._cumulants = Cumulants(moments, unbiased=unbiased)
+        self._low = Cumulants(moments, unbiased=unbiased)
+        self._high = self._low if high is None else Cumulants(high, unbiased=unbiased)
 
     @property
     def max_order(self) -> int:
-        return self.moments.layout.order
+        return self._high.moments.layout.order
+
+    def _packed(self, order: int) -> Array:
+        if order > self.max_order:
+            raise ValueError(
+                f"cumulants of order {order} are not kept here (order <= {self.max_order}): fit with order={order}; "
+                "orders above four are kept for the whole sample only, not for jackknife replicates"
+            )
+        return (self._low if order <= self.moments.layout.order else self._high).packed(order)
 
     def tensor(self, recipe: Recipe) -> Array:
         """The dense tensor of a recipe, symmetrised, shape (m,) * t."""
         order = len(recipe[0].slots)
-        self._check(order)
+        packed = self._packed(order)
         p = self.moments.layout.n_columns
-        if 8.0 * 3 * float(p) ** order > MEMORY_LIMIT:
+        if 8.0 * 12 * float(p) ** order > MEMORY_LIMIT:
             raise CapacityError(
                 f"a dense cumulant of order {order} over {p} columns needs too much memory: use projected_moment, "
                 "or fewer columns"
             )
-        dense = unpack(self._cumulants.packed(order), p, order)
+        dense = unpack(packed, p, order)
         return symmetrise(np.sum([t.coefficient * multilinear(dense, *t.slots) for t in recipe], axis=0))
 
     def projected(self, recipe: Recipe, theta: Array) -> Array:
@@ -78,9 +90,8 @@ class CumulantSource:
         Each slot in turn keeps its vector, since the recipe's tensor counts symmetrised.
         """
         order = len(recipe[0].slots)
-        self._check(order)
+        packed = self._packed(order)
         p = self.moments.layout.n_columns
-        packed = self._cumulants.packed(order)
         total: Array = np.zeros(recipe[0].slots[0].shape[1])
         for term in recipe:
             for free in range(order):
@@ -97,12 +108,6 @@ class CumulantSource:
     @property
     def blocks(self) -> list[int]:
         return np.flatnonzero(self.moments.block_sizes).tolist()
-
-    def _check(self, order: int) -> None:
-        if order > self.max_order:
-            raise ValueError(
-                f"cumulants of order {order} were not kept (order <= {self.max_order}): fit with order={order}"
-            )
 
 
 @dataclass(frozen=True)
@@ -128,12 +133,17 @@ class Component:
     recipes: Callable[[int], Sequence[Recipe]] = field(repr=False)
     _known: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        for array in (self.mean, self.covariance):
+            array.setflags(write=False)
+
     def cumulant(self, order: int) -> Array:
         """The cumulant tensor, shape (d,) * order, symmetric. Order 1 is the mean, order 2 the covariance."""
         return self._remember("cumulant", order, self._compute_cumulant)
 
     def moment(self, order: int) -> Array:
-        """The raw moment E[S x ... x S], shape (d,) * order."""
+        """The raw moment E[S x ... x S], shape (d,) * order, order >= 1."""
+        _positive(order)
         return cumulants_to_moments([self.cumulant(t) for t in range(1, order + 1)])[-1]
 
     def projected_cumulant(self, theta: Array, order: int) -> Array:
@@ -157,6 +167,7 @@ class Component:
         With w = theta'S: E[S w^n] = sum_k C(n, k) k(S, w, ..., w) E[w^(n-k)], k slots w, and the same
         for E[w^n], one slot taken out.
         """
+        _positive(order)
         theta = np.asarray(theta, dtype=np.float64)
         vectors = [self.projected_cumulant(theta, t) for t in range(1, order + 1)]
         powers = [1.0]  # E[w^n]
@@ -177,12 +188,11 @@ class Component:
         return self._remember("weights", order, self._compute_weights)
 
     def _compute_cumulant(self, order: int) -> Array:
+        _positive(order)
         if order == 1:
             return self.mean
         if order == 2:
             return self.covariance
-        if order < 1:
-            raise ValueError(f"the order must be at least 1, got {order}")
         source = self._need_source()
         weights = self._weights(order)
         parts = [w * source.tensor(r) for w, r in zip(weights, self.recipes(order), strict=True) if w]
@@ -194,7 +204,9 @@ class Component:
         source, recipes = self._need_source(), self.recipes(order)
         first = np.eye(len(recipes))[0]
         layout = source.moments.layout
-        small = packed_size(layout.n_columns, order) <= _MAX_WEIGHED and order <= layout.blocked_order
+        small = packed_size(layout.n_columns, order) <= _MAX_WEIGHED and order <= min(
+            layout.order, layout.blocked_order
+        )
         if len(recipes) == 1 or not small or layout.pooled_size or len(source.blocks) < 5:
             return np.asarray(first)
         probes = np.random.default_rng(0).normal(size=(8, len(self.mean)))
@@ -206,6 +218,8 @@ class Component:
         )  # (blocks, recipes, probes x d)
         centred = values - values.mean(axis=0)
         noise = np.einsum("bie,bje->ij", centred, centred)
+        if not np.trace(noise) > 0:
+            return np.asarray(first)
         noise += 0.05 * np.trace(noise) / len(noise) * np.eye(len(noise))
         weights = np.maximum(np.linalg.solve(noise, np.ones(len(noise))), 0.0)
         total = weights.sum()
@@ -228,3 +242,8 @@ class Component:
                 "of higher order. Reduce the columns first (for example to principal components)"
             )
         return self.source
+
+
+def _positive(order: int) -> None:
+    if order < 1:
+        raise ValueError(f"the order must be at least 1, got {order}")

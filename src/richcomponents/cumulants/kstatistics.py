@@ -15,6 +15,7 @@ import numpy as np
 from richcomponents.algebra import (
     Array,
     IntArray,
+    column_numbers,
     kstatistic_coefficient,
     packed_indices,
     packed_rank,
@@ -23,7 +24,7 @@ from richcomponents.algebra import (
     plugin_coefficient,
 )
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments import Moments
+from richcomponents.moments import Moments, Rows
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.views import as_matrix, column_names
 
@@ -55,7 +56,7 @@ class Cumulants:
     def tensor(self, *slots: Sequence[int] | IntArray | slice) -> Array:
         """The dense cross-cumulant with one group of columns per slot; shape (len(slot) ...)."""
         p = self.moments.layout.n_columns
-        groups = [np.arange(p)[slot] if isinstance(slot, slice) else np.asarray(slot, np.int64) for slot in slots]
+        groups = [column_numbers(slot, p) for slot in slots]
         size = float(np.prod([float(len(g)) for g in groups]))
         if 8 * size * (len(groups) + 2) > MEMORY_LIMIT:
             raise CapacityError(
@@ -151,10 +152,11 @@ def cross_cumulant(*slots: object, unbiased: bool = True) -> Array:
 
 
 def _named(joined: Array, tables: Sequence[tuple[object, Array]]) -> object:
-    """Rows that know their column names, when the user's table does."""
-    from richcomponents.moments import Rows
-
-    names = column_names(tables[0][0]) if len(tables) == 1 else None
+    """Rows that know their columns by the names (or numbers) they have in the user's tables."""
+    names: list[str] = []
+    for i, (original, matrix) in enumerate(tables):
+        own = column_names(original) or [str(j) for j in range(matrix.shape[1])]
+        names += own if len(tables) == 1 else [f"{name} of table {i + 1}" for name in own]
     return Rows(joined, names=names)
 
 

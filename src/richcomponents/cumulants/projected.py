@@ -43,10 +43,14 @@ def projected_cumulant(X: object, projection: object, order: int, *, unbiased: b
     """
     if order < 1:
         raise ValueError(f"the order must be at least 1, got {order}")
-    rows = Rows.of(X)
     direction = np.asarray(projection, dtype=np.float64)
     if direction.ndim == 2:  # samples of w: they ride along as one more column
-        rows = Rows(np.hstack([as_matrix(rows.source), as_matrix(direction)]))
+        table = as_matrix(X)
+        if direction.shape != (len(table), 1):
+            raise DataError(f"samples of w must be one column of {len(table)} rows, got shape {direction.shape}")
+        rows = Rows(np.hstack([table, direction]))
+    else:
+        rows = Rows.of(X)
     means = rows.means()
     if means is None:
         raise DataError("projected cumulants read the rows twice: pass an array or a file, not an iterator")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from richcomponents.components.contrastive.coefficients import Coefficients, coe
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
 from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening
 from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
-from richcomponents.components.contrastive.intervals import confidence, replicate
+from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
 from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
@@ -28,28 +28,18 @@ from richcomponents.components.contrastive.solution import solve_efficient, solv
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
-from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning
+from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
 from richcomponents.moments import Accumulator, Layout, Moments, partial_out
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.moments.partial import Partial
-from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, resolve_views
+from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, refuse_dask, resolve_views
 
 __all__ = ["ContrastiveRCA"]
 
 _MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 _MIN_BLOCKS = 10
 _STATE_LIMIT = MEMORY_LIMIT // 2
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its standard error and confidence limits, entry by entry."""
-
-    estimate: Array
-    standard_error: Array
-    low: Array
-    high: Array
 
 
 class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,15 +53,16 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     views : None, int or dict
         Which columns are U and which are V: two halves, the first k columns and the rest, or
         ``{"tests": [...], "controls": [...]}`` (names, numbers or slices; the first view is U).
-    method : {"efficient", "paper"}
+    method : {"efficient", "paper", "polarised"}
         "efficient": canonical coordinates, cross-block Gram matrices, shrinkage chosen from the data; never far from
-        residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference.
+        residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference; its covariances need
+        not be positive. "polarised": the same with the cumulants of their appendix.
     A : array of shape (d_v, d_u), optional
-        The mixing matrix, when it is known.
+        The mixing matrix, when it is known. A_ is then this matrix; covariances still use the data and stay admissible.
     rank : "auto", "full" or int
         Dimension of the shared part. "auto": sequential Bartlett-Lawley test.
     order : int
-        Highest order of the cumulants that are kept (3..6). Order 3 ignores fourth cumulants altogether.
+        Highest order of the cumulants that are kept (3..6). With 3, fourth cumulants do not enter the estimate of A.
     mean : dict, optional
         One known mean, e.g. ``{"S1": np.zeros(d_u)}``. By default the shared part has mean zero: only differences
         of means are identified.
@@ -85,7 +76,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     A_ : array (d_v, d_u)
-        On the range of the shared part; zero on its complement.
+        On the range of the shared part; zero on its complement. Where the data say little, A_ leans on the prior and the
+        covariances on residualising: then Cov(S2) A' is not Cov(U, V).
     components_ : dict of Component
         "S1", "S2" (in U's columns) and "S3" (in V's columns).
     rank_ : int
@@ -133,26 +125,26 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
         """
+        self._forget()
+        refuse_dask(X)
         names = column_names(X)
         values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
         return self._fit_table(values, names, groups)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
-        """Fit to separate tables: a list [U, V], a dict, or a MuData-like object; samples must line up.
-
-        With a dict of more than two tables, `views=` must name the two to use, by their keys.
-        """
+        """Fit to separate tables: a list [U, V], a dict of two, or a MuData-like object; samples must line up."""
+        self._forget()
         table = join_views(views)
-        chosen = table.views
-        if len(chosen) != 2:
+        if len(table.views) != 2:
             raise DataError(
-                f"contrastive RCA takes two views, got {len(chosen)}: {', '.join(chosen)}; pass the two to compare"
+                f"contrastive RCA takes two views, got {len(table.views)} ({', '.join(table.views)}): pass the two to compare"
             )
-        self.n_features_in_ = table.values.shape[1]
-        self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
         if self.covariates:
             raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
-        return self._fit_table(table.values, table.views.feature_names, groups, chosen)
+        self.n_features_in_ = table.values.shape[1]
+        if table.named:
+            self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
+        return self._fit_table(table.values, table.views.feature_names, groups, table.views)
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
@@ -160,52 +152,62 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The state's columns are the table's; `views=` is None, an int, or a dict of column numbers. Canonical coordinates
         are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks.
         """
+        self._forget()
+        self.n_features_in_ = moments.layout.n_columns
+        return self._fit_state(moments, None)
+
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments.
+
+        For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper. A call that
+        fails leaves the rows seen so far as they were.
+        """
+        refuse_dask(X)
+        stream = getattr(self, "_stream", None)
+        if stream is None:
+            self._forget()
+        names = column_names(X)
+        values = validate_data(self, X, dtype=np.float64, order="C", reset=stream is None, ensure_all_finite=False)
+        check_finite(values, resolve_views(self.views, values.shape[1], names))
+        stream = Accumulator(4, n_blocks=self.n_blocks, names=names) if stream is None else stream.copy()
+        stream.update(values)
+        self._fit_state(stream.moments(), names)
+        self._stream = stream
+        return self
+
+    def _forget(self) -> None:
+        """A new fit starts from nothing."""
+        for name in ("_stream", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
         self._check_parameters()
         lay = moments.layout
         if self.covariates:
             raise DataError(
                 "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
             )
-        if lay.order < min(self.order, 4):
-            raise DataError(f"the state holds orders up to {lay.order}, the model needs {min(self.order, 4)}")
-        if lay.order > 4 or lay.n_targets:
-            raise DataError("fit_moments takes a state of order 4 without targets")
-        self.n_features_in_ = lay.n_columns
-        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns))
+        if self.order > 4:
+            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        if lay.order != 4 or lay.n_targets:
+            raise DataError(
+                f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
+                "make it with Moments.of(X, order=4)"
+            )
+        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns, names))
         self._partial: Partial | None = None
         self._covariate_columns = np.zeros(0, dtype=np.int64)
-        used = np.concatenate([self._u, self._v])
-        state = moments.select(used)
-        self._centre = state.mean
-        d_u = len(self._u)
-        return self._solve(
-            state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), lambda m, low: state.transformed(m)
-        )
-
-    def partial_fit(self, X: object, y: object = None) -> Self:
-        """Add a block of rows to those seen so far, and refit from their moments.
-
-        For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper.
-        """
-        first = not hasattr(self, "_stream")
-        values = validate_data(self, X, dtype=np.float64, order="C", reset=first, ensure_all_finite=False)
-        if first:
-            self._stream = Accumulator(4, n_blocks=self.n_blocks)
-        self._stream.update(values)
-        stream, names = self._stream, getattr(self, "feature_names_in_", None)
-        self.fit_moments(stream.moments())
-        self._stream = stream
-        if names is not None:
-            self.feature_names_in_ = names
-            self.views_ = self._two_views(resolve_views(self.views, self.n_features_in_, list(names)))
-            self._name_components()
-        return self
+        state = moments.select(np.concatenate([self._u, self._v]))
+        self._centre = np.array(state.mean)
+        d_u, d_v = len(self._u), len(self._v)
+        return self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
 
     # ---- fitting
 
     def _check_parameters(self) -> None:
-        if self.method not in ("efficient", "paper"):
-            raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
+        if self.method not in ("efficient", "paper", "polarised"):
+            raise ValueError(f"method must be 'efficient', 'paper' or 'polarised', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
             raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
         if not isinstance(self.n_blocks, (int, np.integer)) or self.n_blocks < _MIN_BLOCKS:
@@ -251,43 +253,39 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             low = Moments.of(values[:, used], 2, targets=values[:, self._covariate_columns], n_blocks=1)
             self._partial = partial_out(low, range(len(self._covariate_columns)))
         rows = self._residuals(values)
-        if n < _MIN_ROWS and self.method == "efficient":
-            warnings.warn(
-                f"{n} samples are too few for cumulants of order three and four (at least {_MIN_ROWS} are needed): only "
-                "second moments are used, and the result is that of residualising",
-                SampleSizeWarning,
-                stacklevel=3,
-            )
         self._centre = rows.mean(axis=0)
         rows = rows - self._centre
         d_u, d_v = len(self._u), len(self._v)
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         if self.method == "efficient":
-            u = reduce_view(rows[:, :d_u]) if needs_reduction(n, d_u) else u
-            v = reduce_view(rows[:, d_u:]) if needs_reduction(n, d_v) else v
+            asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
+            u = reduce_view(rows[:, :d_u], asked) if needs_reduction(n, d_u) else u
+            v = reduce_view(rows[:, d_u:], asked) if needs_reduction(n, d_v) else v
         reduced = np.hstack([rows[:, :d_u] @ u.inner.T, rows[:, d_u:] @ v.inner.T])
         options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups}
 
-        def coordinates(matrix: Array, low: bool) -> Moments:
-            return _quiet_moments(reduced @ matrix, self._state_order(), options)
+        def coordinates(matrix: Array) -> Moments:
+            return _quiet_moments(reduced @ matrix, 4, options)
 
-        second = _quiet_moments(reduced, self._state_order() if self.method == "paper" else 2, options)
-        implicit: Callable[[Array], Array] | None = None
-        if groups is None and n >= 4 * self.n_blocks:
+        def implicit(lead: Array, correlations: Array) -> Array:
+            return implicit_grams(reduced @ lead, joint_whitening(correlations), n_blocks=self.n_blocks)
 
-            def implicit(lead: Array) -> Array:
-                whiten = joint_whitening(_correlations(second, len(u.inner), lead))
-                return implicit_grams(reduced @ lead, whiten, n_blocks=self.n_blocks)
-
+        second = _quiet_moments(reduced, 2 if self.method == "efficient" else 4, options)
+        by_rows = groups is None and n >= 4 * self.n_blocks
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         with one_blas_thread():
-            self._solve(second, len(u.inner), u, v, coordinates, rows=rows if reduction else None, implicit=implicit)
+            self._solve(
+                second,
+                len(u.inner),
+                u,
+                v,
+                coordinates,
+                rows=rows if reduction else None,
+                implicit=implicit if by_rows else None,
+            )
         if self.order > 4:
             self._add_high_orders(reduced)
         return self
-
-    def _state_order(self) -> int:
-        return 3 if self.order == 3 else 4
 
     def _resolve_covariates(self, width: int, names: Sequence[str] | None) -> IntArray:
         if self.covariates is None or len(self.covariates) == 0:
@@ -306,39 +304,45 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_u: int,
         u: Frame,
         v: Frame,
-        coordinates: Callable[[Array, bool], Moments],
+        coordinates: Callable[[Array], Moments],
         *,
         rows: Array | None = None,
         outside: tuple[Array, Array] | None = None,
-        implicit: Callable[[Array], Array] | None = None,
+        implicit: Callable[[Array, Array], Array] | None = None,
+        second_order_only: bool | None = None,
     ) -> Self:
         """From moments to A_ and components_.
 
-        outside : covariances of the views outside the frames (wide tables), when rows do not tell.
+        outside : covariances of the views outside the frames (wide tables), when rows do not tell. second_order_only :
+        decided here when None; replicates follow the full fit.
         """
         d_u, d_v = len(u.outer), len(v.outer)
         A = self._known_mixing(d_u, d_v)
-        self._frames = (u, v)
-        if self.method == "paper":
-            rank = int(self.rank) if isinstance(self.rank, (int, np.integer)) else None
+        if self.method != "efficient":
+            rank = self._paper_rank(d_u, d_v)
             self._shared: SharedPart | None = None
             self._canonical: Canonical | None = None
             self._state = second
-            self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A)
+            self._second_order_only = False
+            polarised = self.method == "polarised"
+            self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A, polarised=polarised)
         else:
             k_u, k_v = len(u.inner), len(v.inner)
-            wide = not _fits(k_u + k_v, self._state_order(), self.n_blocks)
-            small = second.n < _MIN_ROWS or np.sum(second.block_sizes > 0) < _MIN_BLOCKS
+            wide = not _fits(k_u + k_v, self.n_blocks)
+            if second_order_only is None:
+                second_order_only = A is None and self._too_small(second)
+            self._second_order_only = second_order_only
             inner_A = None if A is None else v.inner @ A @ u.outer
             self._shared = find_shared(
                 second,
                 n_u,
                 coordinates,
                 rank=self.rank,
+                order=min(self.order, 4),
                 A=inner_A,
                 wide=wide,
-                implicit=implicit if wide else None,
-                second_order_only=bool(small) and A is None,
+                implicit=implicit,
+                second_order_only=second_order_only,
                 random_state=self.random_state,
             )
             self._state = self._shared.state
@@ -346,7 +350,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if outside is not None:
                 cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
             source = None if self._shared.leading else CumulantSource(self._state)
-            self._solution, self._canonical = solve_efficient(self._shared, u, v, cov_u, cov_v, source)
+            self._solution, self._canonical = solve_efficient(self._shared, u, v, cov_u, cov_v, source, A)
         self.A_ = self._solution.A
         self.rank_ = self._solution.rank
         self._second, self._n_u = second, n_u
@@ -354,6 +358,30 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._name_components()
         self._warn()
         return self
+
+    def _too_small(self, second: Moments) -> bool:
+        """Whether there are too few rows, or blocks of them, for cumulants of higher order; says so."""
+        blocks = int(np.sum(second.block_sizes > 0))
+        if second.n >= _MIN_ROWS and blocks >= _MIN_BLOCKS:
+            return False
+        short = f"{second.n} samples are" if second.n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
+        warn_user(
+            f"{short} too few for cumulants of order three and four (at least {_MIN_ROWS} samples in {_MIN_BLOCKS} blocks are "
+            "needed): only second moments are used, and coefficients are those of residualising",
+            SampleSizeWarning,
+        )
+        return True
+
+    def _paper_rank(self, d_u: int, d_v: int) -> int | None:
+        if self.rank in ("auto", "full"):
+            return None
+        if (
+            isinstance(self.rank, bool)
+            or not isinstance(self.rank, (int, np.integer))
+            or not 1 <= self.rank <= min(d_u, d_v)
+        ):
+            raise ValueError(f"rank must be 'auto', 'full' or an integer from 1 to {min(d_u, d_v)}, got {self.rank!r}")
+        return int(self.rank)
 
     def _known_mixing(self, d_u: int, d_v: int) -> Array | None:
         if self.A is None:
@@ -400,17 +428,16 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self.A_ @ s2}
 
     def _add_high_orders(self, reduced: Array) -> None:
-        """Cumulants of order five and six need a state of their own, in the same coordinates."""
-        if self._solution.source is None:
+        """Cumulants of order five and six: a state of their own, in the same coordinates, not kept by block."""
+        low = self._solution.source
+        if low is None:
             return
-        if self._shared is None:
-            high = _quiet_moments(reduced, self.order, {"n_blocks": 1})
-        else:
-            found = self._shared.canonical
-            k = found.x_from_u.shape[1]
+        z = reduced
+        if self._shared is not None:
+            found, k = self._shared.canonical, self._shared.canonical.x_from_u.shape[1]
             z = np.hstack([reduced[:, :k] @ found.x_from_u.T, reduced[:, k:] @ found.y_from_v.T])
-            high = _quiet_moments(z, self.order, {"n_blocks": 1})
-        object.__setattr__(self._solution, "source", CumulantSource(high))
+        high = _quiet_moments(z, self.order, {"n_blocks": 1})
+        self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
         self._name_components()
 
     # ---- values of the components
@@ -479,8 +506,11 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _centred_target(self, X: object, y: object) -> Array:
         target = as_matrix(y, column=True)
-        if target.shape[1] != 1:
-            raise DataError(f"y must be one column, got {target.shape[1]}")
+        rows = len(X)  # type: ignore[arg-type]
+        if target.shape != (rows, 1):
+            raise DataError(f"y must be one column of {rows} values, got shape {target.shape}")
+        if not np.isfinite(target).all():
+            raise DataError(f"y holds {int(np.sum(~np.isfinite(target)))} missing or infinite values: drop those rows")
         column: Array = target[:, 0] - target[:, 0].mean()
         if self._partial is not None:
             values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
@@ -494,7 +524,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _, v = self._centred(X)
         target = self._centred_target(X, y)
         n = len(target)
-        return outcome_test(v.T @ v / n, v.T @ target / n, float(target @ target) / n, n)
+        free = n - len(self._covariate_columns)
+        return outcome_test(v.T @ v / n, v.T @ target / n, float(target @ target) / n, free)
 
     def score(self, X: object, y: object = None) -> float:
         """Held-out fit: Gaussian log-likelihood per sample of the views under the fitted second moments, plus the energy of
@@ -543,8 +574,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _warn(self) -> None:
         verdict = "paper" if self._shared is None else self._shared.identified.verdict
-        if verdict in ADVICE and verdict in ("weak", "not identified"):
-            warnings.warn(ADVICE[verdict], WeakIdentificationWarning, stacklevel=4)
+        if verdict in ("weak", "not identified") and not self._second_order_only:  # fewer rows were warned of already
+            warn_user(ADVICE[verdict], WeakIdentificationWarning)
 
     def confidence_interval(
         self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False
@@ -560,30 +591,39 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
         if component not in ("S1", "S2", "S3"):
             raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         point = self.A_ if what == "A" else self._solution.covariance(component)
-        fast = (
-            self._shared is not None
-            and self.A is None
-            and self.rank_ > 0
-            and self._shared.identified.order_weights.any()
-        )
-        if fast and not self._shared.leading and (what == "A" or component == "S1"):  # type: ignore[union-attr]
-            found = confidence(
-                replicate(self._interval_evidence()[0]), "mixing" if what == "A" else "cov_s1", point, level
-            )
-            return Interval(point, found.se, found.lower, found.upper)
+        shared = self._shared
+        if shared is not None and self.A is None and self.rank_ > 0 and (what == "A" or component == "S1"):
+            target: Target = "mixing" if what == "A" else "cov_s1"
+            if shared.identified.gate == 0:
+                return self._identified_interval(shared, target, point, level)
+            if not shared.leading:
+                return self._fast_interval(shared, target, point, level)
         chosen = (lambda m: m.A_) if what == "A" else (lambda m: m.components_[component].covariance)
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
 
-    def _identified_interval(self, what: str, point: Array, level: float) -> Interval:
+    def _identified_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004)."""
-        assert self._shared is not None
         assert self._canonical is not None
-        target = "mixing" if what == "A" else "cov_s1"
+        unknown = np.full_like(point, np.nan)
+        if shared.leading:  # the part outside the leading directions has no block statistics: its noise is left out
+            if target == "mixing":
+                return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
+            return Interval(point, unknown, *self._identified_set())
         found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
-        return Interval(point, np.full_like(point, np.nan), found.lower, found.upper)
+        return Interval(point, unknown, found.lower, found.upper)
+
+    def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
+        """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
+        from there over those of the estimate without the gate."""
+        replicates = replicate(self._interval_evidence()[0])
+        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t)
+        found = confidence(replicates, target, centre, level)
+        return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
 
     def jackknife(self, function: Callable[[ContrastiveRCA], Array], *, progress: bool = False) -> JackknifeResult:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit, A included.
@@ -610,7 +650,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if self._shared is None or self._canonical is None:
                 other._centre = state.mean
                 d_u = len(self._u)
-                return other._solve(state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), lambda m, low: state)
+                return other._solve(state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), state.transformed)
             found, k = self._canonical, self._shared.rank
             k_u, k_v = (k, k) if self._shared.leading else (found.rank_u, found.rank_v)
             u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
@@ -618,7 +658,15 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
             other._centre = self._centre + moved
             outside = (self._solution.cov_u - u.outer @ u.outer.T, self._solution.cov_v - v.outer @ v.outer.T)
-            return other._solve(state, k_u, u, v, lambda m, low: state.transformed(m), outside=outside)
+            return other._solve(
+                state,
+                k_u,
+                u,
+                v,
+                state.transformed,
+                outside=outside,
+                second_order_only=self._second_order_only,
+            )
 
     def summary(self) -> str:
         """A page of text: what was found, how sure it is, what to do."""
@@ -631,9 +679,9 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _fits(columns: int, order: int, n_blocks: int) -> bool:
+def _fits(columns: int, n_blocks: int) -> bool:
     try:
-        Layout(columns, order, n_blocks=n_blocks).check_memory(_STATE_LIMIT)
+        Layout(columns, 4, n_blocks=n_blocks).check_memory(_STATE_LIMIT)
     except MemoryError:
         return False
     return True
@@ -644,12 +692,6 @@ def _quiet_moments(rows: Array, order: int, options: dict[str, Any]) -> Moments:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Moments.of(rows, order, **options)
-
-
-def _correlations(second: Moments, n_u: int, lead: Array) -> Array:
-    r = lead.shape[1] // 2
-    cross = lead[:n_u, :r].T @ second.covariance(unbiased=False)[:n_u, n_u:] @ lead[n_u:, r:]
-    return np.clip(np.diag(cross), 0.0, 0.9995)
 
 
 def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array | None) -> tuple[Array, Array]:

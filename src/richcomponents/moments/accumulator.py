@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue
@@ -11,18 +10,19 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from richcomponents.algebra import Array, pack
-from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning
-from richcomponents.moments.columns import column_range
+from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, warn_user
+from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
-from richcomponents.moments.kernel import Workspace, default_executor, homogeneous_sums
+from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import MEMORY_LIMIT, Layout
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
+from richcomponents.views import as_matrix
 
 __all__ = ["Accumulator"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
-_LARGEST, _SMALLEST = 1e290, 1e-290  # powers of a column must stay inside the range of float64
+_LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
 _PRECISION = 1e-10  # relative error of a cumulant above which the user is told
 
 
@@ -79,10 +79,13 @@ class Accumulator:
         self._memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
         self._threads = available_cores() if threads is None else max(1, int(threads))
         self._executor = default_executor() if executor is None else executor
+        if self._executor not in EXECUTORS:
+            raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
         self._names = names
         self._layout: Layout | None = None
         self._next = 0
         self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
+        self._grouped = self._broken = False
         self._blocked, self._pooled = Forest(), Forest()
         self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
         self._lock = threading.Lock()
@@ -99,7 +102,7 @@ class Accumulator:
         layout = Layout(len(shift) - n_targets, order, n_targets, target_order, n_blocks, block_length)
         layout.check_memory(self._memory_limit)
         self._layout, self._shift = layout, shift.copy()
-        self._reach = np.zeros(len(shift))  # the largest distance from the shift, per column
+        self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
         return layout
 
     # ---- rows in
@@ -109,61 +112,66 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block = np.asarray(rows, dtype=np.float64)
-        if block.ndim != 2:
-            raise DataError(f"a block of rows must be two-dimensional, got shape {block.shape}")
+        block = as_matrix(rows)
         start = self._next if start is None else int(start)
         if start < 0:
             raise ValueError(f"start must not be negative, got {start}")
-        layout = self._check(block)
-        self._mark(start, start + len(block))
+        if self._grouped:
+            raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
+        if not len(block):
+            return
+        layout, reached = self._check(block)
+        seen = self._marked(start, start + len(block))
         pieces = []
         for b in range(layout.n_blocks):
             selector, position, count = layout.stripe(start, len(block), b)
             if count:
                 pieces.append((b, position, block[selector]))
-        self._take(pieces)
+        self._commit(pieces, seen, reached)
         self._next = start + len(block)
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block (groups are dealt out in turn,
         in order of first appearance)."""
-        block = np.asarray(rows, dtype=np.float64)
+        block = as_matrix(rows)
         labels = np.asarray(groups)
         if labels.shape != (len(block),):
             raise DataError(f"groups must have one label per row ({len(block)}), got shape {labels.shape}")
-        layout = self._check(block)
-        self._mark(0, len(block))
-        _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
-        turn = np.empty(len(first), dtype=np.int64)
-        turn[np.argsort(first)] = np.arange(len(first))
-        chosen = turn[codes] % layout.n_blocks
-        self._take([(b, 0, block[chosen == b]) for b in range(layout.n_blocks) if np.any(chosen == b)])
-        self._next += len(block)
+        if self._seen:
+            raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
+        layout, reached = self._check(block)
+        turn: dict[object, int] = {}
+        codes = np.array([turn.setdefault(label, len(turn)) for label in labels.tolist()], dtype=np.int64)
+        chosen = codes % layout.n_blocks
+        pieces = [(b, 0, block[chosen == b]) for b in range(layout.n_blocks) if np.any(chosen == b)]
+        self._commit(pieces, self._marked(0, len(block)), reached)
+        self._next, self._grouped = len(block), True
 
-    def _check(self, block: Array) -> Layout:
-        """Shape and finite values; all before anything is changed."""
-        if self._layout is None and len(block):
-            bad = ~np.isfinite(block)
-            if bad.any():
-                raise self._not_finite(bad)
-            self._begin(block.mean(axis=0))
-        layout = self._layout
-        if layout is None:
-            raise DataError("the first block of rows is empty and no shift was given: the columns are unknown")
+    def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
+        """The layout, and the columns' ranges with this block; refuses before anything is changed."""
+        if self._broken:
+            raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
+        if not len(block):
+            raise DataError("there are no rows")
+        low, high = column_range(block)
+        if not (np.isfinite(low) & np.isfinite(high)).all():
+            raise self._not_finite(~np.isfinite(block))
+        layout = self._layout if self._layout is not None else self._begin(column_sum(block) / len(block))
         layout.check_columns(block.shape[1])
-        if len(block):
-            low, high = column_range(block)
-            reach = np.maximum(high - self._shift, self._shift - low)
-            if not np.isfinite(reach).all():
-                raise self._not_finite(~np.isfinite(block))
-            self._reach = np.maximum(self._reach, reach)
-        return layout
+        low, high = np.minimum(self._low, low), np.maximum(self._high, high)
+        far = np.maximum(high - self._shift, self._shift - low)
+        for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
+            raise self._out_of_range(column, far[column])
+        return layout, (low, high)
 
-    def _mark(self, start: int, stop: int) -> None:
-        """Remember that these absolute rows have come; refuse rows that come twice."""
-        if start == stop:
-            return
+    def _out_of_range(self, column: int, reach: float) -> DataError:
+        return DataError(
+            f"column {self._name(column)} varies by {reach:.1e}, and its power {self._need_layout().order} leaves the "
+            "range of floating point: rescale the column (for example to unit variance)"
+        )
+
+    def _marked(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The rows seen, with these absolute rows; refuses rows that come twice."""
         at = bisect_left(self._seen, (start, start))
         before, after = self._seen[:at], self._seen[at:]
         if (before and before[-1][1] > start) or (after and after[0][0] < stop):
@@ -175,7 +183,7 @@ class Accumulator:
             start = before.pop()[0]
         if after and after[0][0] == stop:
             stop = after.pop(0)[1]
-        self._seen = [*before, (start, stop), *after]
+        return [*before, (start, stop), *after]
 
     def _not_finite(self, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> DataError:
         row, column = (int(i) for i in np.argwhere(bad)[0])
@@ -186,6 +194,18 @@ class Accumulator:
 
     def _name(self, column: int) -> str:
         return repr(self._names[column]) if self._names is not None else str(column)
+
+    def _commit(
+        self,
+        pieces: Sequence[tuple[int, int, Array]],
+        seen: list[tuple[int, int]],
+        reached: tuple[Array, Array],
+    ) -> None:
+        """Everything was checked: take the rows in. What can still fail (memory, Ctrl-C) leaves a mark."""
+        self._broken = True
+        self._take(pieces)
+        self._seen, (self._low, self._high) = seen, reached
+        self._broken = False
 
     def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
         """Split the rows of each block into leaves; sum the complete ones, keep the rest."""
@@ -241,21 +261,16 @@ class Accumulator:
     def _say(self, moments: Moments) -> None:
         """Refuse powers that leave the range of float64; warn of constants and of lost digits."""
         layout = self._need_layout()
-        reach = self._reach[: layout.n_columns]
-        high = (_LARGEST / max(moments.n, 1)) ** (1 / layout.order)
-        low = _SMALLEST ** (1 / layout.order)
-        for bad in np.flatnonzero((reach > high) | ((reach > 0) & (reach < low))).tolist():
-            raise DataError(
-                f"column {self._name(bad)} varies by {reach[bad]:.1e}, and its power {layout.order} "
-                "leaves the range of floating point: rescale the column (for example to unit variance)"
-            )
-        constant = np.flatnonzero(self._reach == 0)
+        reach = np.maximum(self._high - self._shift, self._shift - self._low)[: layout.n_columns]
+        smallest = _SMALLEST ** (1 / layout.order)
+        for column in np.flatnonzero((reach > 0) & (reach < smallest)).tolist():
+            raise self._out_of_range(column, reach[column])
+        constant = np.flatnonzero(self._low == self._high)
         if len(constant) and moments.n > 1:
             shown = ", ".join(self._name(int(c)) for c in constant[:5]) + (", ..." if len(constant) > 5 else "")
-            warnings.warn(
+            warn_user(
                 f"constant column(s) {shown}: their cumulants of order two and above are zero; drop them",
                 ConstantColumnWarning,
-                stacklevel=4,
             )
         if moments.n < 2:
             return
@@ -265,12 +280,19 @@ class Accumulator:
             loss = np.finfo(float).eps * np.nan_to_num(away / spread, nan=0.0, posinf=0.0) ** layout.order
         if (loss > _PRECISION).any():
             column = int(np.argmax(loss))
-            warnings.warn(
+            warn_user(
                 f"column {self._name(column)} has its mean {away[column] / spread[column]:.0f} standard deviations "
                 f"from the shift, which costs digits at order {layout.order}: pass shift= near the column means",
                 PrecisionWarning,
-                stacklevel=4,
             )
+
+    def copy(self) -> Accumulator:
+        """An independent accumulator in the same state (sums are shared until either changes)."""
+        other = Accumulator.__new__(Accumulator)
+        other.__setstate__(self.__getstate__())
+        other._blocked, other._pooled = self._blocked.copy(), self._pooled.copy()
+        other._fragments = {key: dict(held) for key, held in self._fragments.items()}
+        return other
 
     def __getstate__(self) -> dict[str, object]:
         """A copy continues the stream; locks and scratch memory stay behind."""

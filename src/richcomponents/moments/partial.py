@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.moments.state import Moments
@@ -25,12 +26,14 @@ class Partial:
     """The regression of the kept columns (views, then remaining targets) on the covariates.
 
     kept, covariates : column numbers in the table; coefficients : (kept, covariates);
-    mean : means of all columns; moments : the state it was computed from.
+    explained : kept columns that are linear functions of the covariates: their residuals are exactly zero, not rounding
+    noise; mean : means of all columns; moments : the state it was computed from.
     """
 
     kept: IntArray
     covariates: IntArray
     coefficients: Array
+    explained: npt.NDArray[np.bool_]
     mean: Array
     moments: Moments
 
@@ -42,7 +45,9 @@ class Partial:
     def residuals(self, rows: Array) -> Array:
         """Rows of all columns -> rows of the kept columns, with the covariates' share removed."""
         known = rows[:, self.covariates] - self.mean[self.covariates]
-        return rows[:, self.kept] - known @ self.coefficients.T
+        left: Array = rows[:, self.kept] - known @ self.coefficients.T
+        left[:, self.explained] = self.mean[self.kept][self.explained]
+        return left
 
     def covariance(self) -> Array:
         """Covariance of the residuals; the divisor allows for the fitted covariates."""
@@ -61,24 +66,27 @@ class Partial:
         """R second R', R = [I | -B]."""
         one, two, B = self.kept, self.covariates, self.coefficients
         cross = second[np.ix_(one, two)] @ B.T
-        return second[np.ix_(one, one)] - cross - cross.T + B @ second[np.ix_(two, two)] @ B.T
+        left: Array = second[np.ix_(one, one)] - cross - cross.T + B @ second[np.ix_(two, two)] @ B.T
+        left[self.explained], left[:, self.explained] = 0.0, 0.0
+        return left
 
 
 def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
     """Regress everything on some of the target columns of a state.
 
-    covariates : numbers of the targets (0 is the first target) that are covariates. Collinear ones are
-    harmless: the least-norm regression is used.
+        covariates : numbers of the targets (0 is the first target) that are covariates. Collinear ones are
+        harmless: the least-norm regression is used.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> age = rng.normal(size=(300, 1))
-    >>> X = rng.normal(size=(300, 2)) + 3 * age
-    >>> partial = partial_out(Moments.of(X, order=2, targets=age), [0])
-    >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
-    True
+        Examples
+        --------
+        >>> import numpy as np
+    import numpy.typing as npt
+        >>> rng = np.random.default_rng(0)
+        >>> age = rng.normal(size=(300, 1))
+        >>> X = rng.normal(size=(300, 2)) + 3 * age
+        >>> partial = partial_out(Moments.of(X, order=2, targets=age), [0])
+        >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
+        True
     """
     p, q = moments.layout.n_columns, moments.layout.n_targets
     chosen = np.asarray(covariates, dtype=np.int64)
@@ -91,4 +99,6 @@ def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
     scale[scale == 0] = 1.0  # a constant covariate explains nothing
     standard = C[np.ix_(known, known)] / np.outer(scale, scale)
     B = C[np.ix_(kept, known)] / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
-    return Partial(kept, known, B, moments.mean, moments)
+    before = np.diag(C)[kept]
+    after = before - np.einsum("ij,ij->i", B, C[np.ix_(kept, known)])
+    return Partial(kept, known, B, after <= 1e-13 * before, moments.mean, moments)

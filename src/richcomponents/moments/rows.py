@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, column_numbers
 from richcomponents.errors import DataError
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.views import as_matrix, column_names
@@ -62,6 +63,8 @@ class Rows:
     def of(cls, X: object, *, targets: object | None = None) -> Rows:
         """Rows of an array, a data frame, an .npy file, or an iterable of blocks; targets come last."""
         if isinstance(X, Rows):
+            if targets is not None:
+                raise DataError("these rows hold their targets already: use Rows.with_targets for columns among them")
             return X
         names: Sequence[str] | None = None
         source: Array | Iterable[object]
@@ -69,6 +72,8 @@ class Rows:
             source = _open_npy(Path(X))
         elif isinstance(X, Iterator) or (isinstance(X, Iterable) and not hasattr(X, "__len__")):
             source = X
+        elif isinstance(X, (list, tuple)) and len(X) and all(getattr(block, "ndim", 0) == 2 for block in X):
+            source = X  # blocks of rows
         else:
             names = column_names(X)
             source = as_matrix(X)
@@ -76,7 +81,9 @@ class Rows:
             return cls(source, names=names)
         y = as_matrix(targets, column=True)
         if not isinstance(source, np.ndarray):
-            raise DataError("targets go with a table in memory; an iterator yields them as its last columns")
+            raise DataError(
+                "targets go with a table in memory; for blocks of rows use Moments.from_source(targets=columns)"
+            )
         if len(y) != len(source):
             raise DataError(f"the targets have {len(y)} rows, the table has {len(source)}")
         if names is not None:
@@ -93,6 +100,18 @@ class Rows:
         first = self.transform
         then = transform if first is None else lambda block: transform(first(block))
         return Rows(self.source, n_targets=self.n_targets if n_targets is None else n_targets, transform=then)
+
+    def with_targets(self, columns: object) -> Rows:
+        """The same rows with some of their columns put last, as targets."""
+
+        def reorder(block: Array) -> Array:
+            chosen = column_numbers(columns, block.shape[1])
+            rest = np.setdiff1d(np.arange(block.shape[1]), chosen)
+            return np.ascontiguousarray(block[:, np.concatenate([rest, chosen])])
+
+        probe, source = _first_width(self.source)
+        n_targets = len(column_numbers(columns, probe))
+        return Rows(source, n_targets=n_targets, transform=self.transform).mapped(reorder, n_targets=n_targets)
 
     def chunks(self) -> Iterator[Array]:
         """Blocks of rows in order."""
@@ -111,6 +130,8 @@ class Rows:
     def reduce(self, statistic: Statistic[_T], *, start: int = 0, groups: object | None = None) -> _T:
         """Feed all rows to the statistic and return its result."""
         if groups is not None:
+            if start:
+                raise ValueError("rows with groups are read whole: start must be 0")
             grouped = getattr(statistic, "update_grouped", None)
             if grouped is None:
                 raise DataError(f"{type(statistic).__name__} does not know groups of rows")
@@ -156,6 +177,18 @@ class _Means:
         # between the extremes even where the sum overflows or rounds
         mean: Array = np.clip(self.total / self.n, self.low, self.high)
         return mean
+
+
+def _first_width(source: Array | Iterable[object]) -> tuple[int, Array | Iterable[object]]:
+    """How many columns the rows have, and a source that still yields all of them."""
+    if isinstance(source, np.ndarray):
+        return source.shape[1], source
+    if not isinstance(source, Iterator):
+        return as_matrix(next(iter(source))).shape[1], source
+    first = next(source, None)
+    if first is None:
+        raise DataError("there are no rows")
+    return as_matrix(first).shape[1], chain([first], source)
 
 
 def _open_npy(path: Path) -> Array:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_rank, unpack
+from richcomponents.algebra import (
+    Array,
+    IntArray,
+    column_numbers,
+    multilinear,
+    pack,
+    packed_indices,
+    packed_rank,
+    unpack,
+)
 from richcomponents.algebra.packing import segments, translate
-from richcomponents.errors import DataError
+from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import Layout
+from richcomponents.moments.layout import MEMORY_LIMIT, Layout
 
 __all__ = ["Moments"]
 
@@ -146,20 +156,18 @@ class Moments:
         """The sums of each statistical block, shape (n_blocks, size of the blocked vector)."""
         size = self.layout.blocked_size
         out = self._blocked.fold(self.layout.n_blocks, slice(0, size), size)
-        out.setflags(write=False)
-        return out
+        return _locked(out)
 
     @cached_property
     def total(self) -> Array:
         """The sums over all rows (orders up to four, and targets)."""
-        return _sum_in_order(self.blocks)
+        return _locked(_sum_in_order(self.blocks))
 
     @cached_property
     def pooled(self) -> Array:
         """The sums of orders five and six over all rows."""
         size = self.layout.pooled_size
-        total: Array = self._pooled.fold(1, slice(0, size), size)[0]
-        return total
+        return _locked(self._pooled.fold(1, slice(0, size), size)[0])
 
     @cached_property
     def _low(self) -> Array:
@@ -182,29 +190,30 @@ class Moments:
         """mean - shift, with digits that their difference would have lost."""
         self._need_rows()
         sums, lay = _sum_in_order(self._low), self.layout
-        return np.concatenate([sums[lay.orders[1]], sums[lay.orders[2].stop :]]) / self.n
+        return _locked(np.concatenate([sums[lay.orders[1]], sums[lay.orders[2].stop :]]) / self.n)
 
     @cached_property
     def mean(self) -> Array:
         """Column means, targets last."""
-        return self.shift + self.offset
+        return _locked(self.shift + self.offset)
 
     @cached_property
     def variances(self) -> Array:
         """Variances (over n) of the view columns, shape (n_columns,)."""
         p, sums = self.layout.n_columns, _sum_in_order(self._low)
         diagonal = packed_rank(np.repeat(np.arange(p)[:, None], 2, axis=1), p)
-        return sums[self.layout.orders[2]][diagonal] / self.n - (sums[self.layout.orders[1]] / self.n) ** 2
+        raw = sums[self.layout.orders[2]][diagonal] / self.n
+        return _locked(raw - (sums[self.layout.orders[1]] / self.n) ** 2)
 
     @cached_property
     def central_total(self) -> Array:
         """The blocked vector of all rows about their mean."""
-        return self._translated(self.total, self.offset)
+        return _locked(self._translated(self.total, self.offset))
 
     @cached_property
     def central_pooled(self) -> Array:
         """Orders five and six of all rows about their mean."""
-        return self._translated_pooled(self.offset) if self.layout.pooled_size else np.zeros(0)
+        return _locked(self._translated_pooled(self.offset) if self.layout.pooled_size else np.zeros(0))
 
     def central_blocks(self) -> Array:
         """The vectors of the blocks about the GLOBAL mean, shape (n_blocks, blocked_size)."""
@@ -268,10 +277,10 @@ class Moments:
                 kept.add(node, value)
         return Moments(self.layout, self.shift, kept, Forest())
 
-    def select(self, columns: Sequence[int] | IntArray) -> Moments:
-        """The state of some of the view columns, in the given order; targets stay."""
-        cols = np.asarray(columns, dtype=np.int64)
+    def select(self, columns: object) -> Moments:
+        """The state of some of the view columns (numbers, a mask or a slice), in the given order; targets stay."""
         lay = self.layout
+        cols = column_numbers(columns, lay.n_columns)
         small = Layout(len(cols), lay.order, lay.n_targets, lay.target_order, lay.n_blocks, lay.block_length, lay.leaf)
 
         def positions(order: int) -> IntArray:
@@ -303,6 +312,12 @@ class Moments:
         lay = self.layout
         if lay.order > lay.blocked_order or lay.n_targets:
             raise ValueError("only states of order <= 4 without targets can be transformed")
+        need = 8.0 * 8 * float(max(lay.n_columns, matrix.shape[1])) ** lay.order
+        if need > MEMORY_LIMIT:
+            raise CapacityError(
+                f"transforming a state of order {lay.order} of {lay.n_columns} columns needs about {need / 2**30:,.0f} GiB: "
+                "select fewer columns, or fit from the rows, which are mapped before they are summed"
+            )
         new = Layout(matrix.shape[1], lay.order, 0, 2, lay.n_blocks, lay.block_length, lay.leaf)
         blocked = Forest()
         for b, vector in enumerate(self.central_blocks()):
@@ -363,7 +378,7 @@ class Moments:
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            An array, a data frame, a path to an .npy file (memory-mapped), or an iterable of blocks of rows.
+            An array, a data frame, a path to an .npy file (memory-mapped), or an iterator or list of blocks of rows.
         order : int
             All joint moments up to this order (2..6).
         shift : array of shape (n_columns + n_targets,), optional
@@ -405,6 +420,28 @@ class Moments:
         )
         return rows.reduce(accumulator, start=start, groups=groups)
 
+    @classmethod
+    def from_source(
+        cls,
+        source: object,
+        order: int = 4,
+        *,
+        targets: object | None = None,
+        shift: Array | None = None,
+        start: int = 0,
+        **options: Any,
+    ) -> Moments:
+        """Moments of a table that need not be in memory: an .npy file, or an iterator (or list) of blocks of rows.
+
+        targets : columns of the source (numbers, a mask or a slice) that are outcomes, not view columns; they are put last.
+        shift : in the order (view columns, targets); the means by default, or the mean of the first block when the rows can
+        be read only once. Other options as in :meth:`of`.
+        """
+        from richcomponents.moments.rows import Rows
+
+        rows = Rows.of(source)
+        return cls.of(rows if targets is None else rows.with_targets(targets), order, shift, start, **options)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sums (never rows) to one file, all or nothing; see :meth:`load`."""
         from richcomponents.moments.files import save_moments
@@ -425,3 +462,9 @@ def _sum_in_order(blocks: Array) -> Array:
     for block in blocks:
         out += block
     return out
+
+
+def _locked(array: Array) -> Array:
+    """A state is a value: what it hands out cannot change it."""
+    array.setflags(write=False)
+    return array

@@ -21,7 +21,6 @@ from scipy import stats
 
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.intervals import jackknife_variance
 from richcomponents.components.contrastive.replicates import (
     Basis,
     BlockCovariances,
@@ -29,6 +28,7 @@ from richcomponents.components.contrastive.replicates import (
     matrix_power,
     near_basis,
 )
+from richcomponents.cumulants.jackknife import jackknife_error
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def bounds_with_noise(
     blocks = len(moments.count)
     full = find(near_basis(canonical, rank, moments.covariance(np.ones(blocks))))
     reps = find(near_basis(canonical, rank, moments.covariance(delete_one(blocks))))
-    se_low, se_high = np.sqrt(jackknife_variance(reps.lower)), np.sqrt(jackknife_variance(reps.upper))
+    se_low, se_high = jackknife_error(reps.lower), jackknife_error(reps.upper)
     width = (full.upper - full.lower) / np.maximum(np.maximum(se_low, se_high), 1e-300)
     q = _imbens_manski(width, blocks - 1, level)
     return Bounds(full.lower - q * se_low, full.upper + q * se_high)

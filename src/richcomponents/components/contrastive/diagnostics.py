@@ -25,7 +25,7 @@ ADVICE = {
         "The higher orders say nothing reliable about A (a Gaussian shared part looks like this): coefficients equal "
         "those of residualising (V as covariates). The identified interval of Cov(S1) still holds."
     ),
-    "nothing shared": "No correlation between the views was found: U is taken to be S1.",
+    "nothing shared": "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
 }
 """What each verdict means, in words."""
 
@@ -157,5 +157,5 @@ def diagnose(
         identified_high=identified_set[1],
         condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
         overidentification=None if evidence is None else overidentification_test(*evidence),
-        leftover=leftover_test(found.correlations, rank, found.n, found.rank_u, found.rank_v),
+        leftover=leftover_test(found, rank),
     )

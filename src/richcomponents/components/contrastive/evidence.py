@@ -35,21 +35,21 @@ def joint_whitening(correlations: Array) -> Array:
     return out
 
 
-def grams(state: Moments, correlations: Array) -> Array:
+def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
     """Gram matrices M_a'M_b of all pairs of non-empty blocks: (2 orders, B, B, 2r, 2r), last slot w.
 
     state : moments of the leading coordinates z = (x_1..x_r, y_1..y_r). Each block is scaled by its rows over the mean
-    number of rows, so that plain means over (pairs of) blocks give every row the same weight. A state of order three
-    leaves the second matrix zero. Memory: 4 B r^4 doubles (100 MB for r = 20, B = 20).
+    number of rows, so that plain means over (pairs of) blocks give every row the same weight. order=3 leaves the
+    second matrix zero. Memory: 4 B r^4 doubles (100 MB for r = 20, B = 20).
     """
     sizes = state.block_sizes[state.block_sizes > 0]
     share = sizes / sizes.mean()
     m = 2 * len(correlations)
     out = np.zeros((2, len(sizes), len(sizes), m, m))
     whiten = joint_whitening(correlations)
-    for order in range(3, min(state.layout.order, 4) + 1):
-        packed = linearised_block_cumulants(state, order) * share[:, None]
-        out[order - 3] = _pair_products(packed, whiten, order)
+    for t in range(3, order + 1):
+        packed = linearised_block_cumulants(state, t) * share[:, None]
+        out[t - 3] = _pair_products(packed, whiten, t)
     return out
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical, canonical
 from richcomponents.components.contrastive.evidence import grams
-from richcomponents.components.contrastive.identify import Identified, identify
+from richcomponents.components.contrastive.identify import Identified, identify, lower_end
 from richcomponents.components.contrastive.known import identify_known
 from richcomponents.components.contrastive.rank import choose_rank
 from richcomponents.errors import DataError
@@ -87,12 +87,13 @@ def canonical_of(second: Moments, n_u: int) -> Canonical:
 def find_shared(
     second: Moments,
     n_u: int,
-    coordinates: Callable[[Array, bool], Moments],
+    coordinates: Callable[[Array], Moments],
     *,
     rank: object = "auto",
+    order: int = 4,
     A: Array | None = None,
     wide: bool = False,
-    implicit: Callable[[Array], Array] | None = None,
+    implicit: Callable[[Array, Array], Array] | None = None,
     second_order_only: bool = False,
     random_state: int | None = 0,
 ) -> SharedPart:
@@ -105,13 +106,15 @@ def find_shared(
     n_u : int
         How many of them are U.
     coordinates : callable
-        coordinates(matrix (p, m), low): the state of the columns (z - mean) @ matrix.
+        coordinates(matrix (p, m)): the state of the columns (z - mean) @ matrix.
     rank, A, random_state
         As in ContrastiveRCA; A in the coordinates of `second`.
+    order : 3 or 4
+        Highest order of the evidence.
     wide : bool
         Take only the leading coordinates.
     implicit : callable, optional
-        implicit(matrix (p, 2r)): the Gram matrices from rows, without moments of order four.
+        implicit(matrix (p, 2r), D): the Gram matrices from rows, without moments of order four. Used when it is cheaper.
     second_order_only : bool
         Too few rows for more: T = 0.
     """
@@ -121,17 +124,27 @@ def find_shared(
     everything = np.zeros((len(lead), found.rank_u + found.rank_v))
     everything[:n_u, : found.rank_u] = found.x_from_u.T
     everything[n_u:, found.rank_u :] = found.y_from_v.T
-    state = coordinates(lead if wide else everything, wide)
+    for which, independent in (("first", found.rank_u), ("second", found.rank_v)):
+        if not independent:
+            raise DataError(f"no column of the {which} view varies: there is nothing to compare")
+    if wide and r == 0:
+        lead = everything[:, :1]  # a state needs a column; nothing is read from it
+    state = coordinates(lead if wide else everything)
+    n_blocks = int(np.sum(second.block_sizes > 0))
+    nothing = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     if A is not None:
-        evidence = np.zeros((2, second.layout.n_blocks, second.layout.n_blocks, 2 * r, 2 * r))
-        return SharedPart(found, identify_known(found, r, A, random_state), state, wide, evidence)
-    if r == 0 or second_order_only:
-        evidence = np.zeros((2, second.layout.n_blocks, second.layout.n_blocks, 2 * r, 2 * r))
-    elif implicit is not None:
-        evidence = implicit(lead)
+        return SharedPart(found, identify_known(found, r, A, random_state), state, wide, nothing)
+    if second_order_only and r:
+        return SharedPart(found, lower_end(found, r, n_blocks, "not identified"), state, wide, nothing)
+    D = found.correlations[:r]
+    if r == 0:
+        evidence = nothing
+    elif implicit is not None and (wide or second.n < r**3 / 10):
+        evidence = implicit(lead, D)
+        evidence[1] *= order >= 4
     else:
         columns = np.arange(2 * r) if wide else np.concatenate([np.arange(r), found.rank_u + np.arange(r)])
-        evidence = grams(state.select(columns), found.correlations[:r])
+        evidence = grams(state.select(columns), D, order=order)
     with one_blas_thread():
         identified = identify(found, r, evidence, random_state)
     return SharedPart(found, identified, state, wide, evidence)

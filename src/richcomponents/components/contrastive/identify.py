@@ -170,15 +170,16 @@ def _laplace(energy: SharedEnergy, gram: Array, tau: float, start: Array | None)
 
 
 def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Laplace]) -> Array:
-    """Held-out energy above T = 0, in nats: (FOLDS, len(TAUS)).
+    """Held-out energy above T = 0, in nats: (folds, len(TAUS)).
 
     Train on pairs within the training blocks, score on the pairs that involve a held-out block.
     """
     n_blocks = len(gram)
     lower = energy.projector(np.zeros((energy.r, energy.r)))
-    scores = np.zeros((FOLDS, len(TAUS)))
-    for fold in range(FOLDS):
-        held = (np.arange(n_blocks) % FOLDS == fold).astype(float)
+    folds = min(FOLDS, n_blocks)
+    scores = np.zeros((folds, len(TAUS)))
+    for fold in range(folds):
+        held = (np.arange(n_blocks) % folds == fold).astype(float)
         train = pair_mean(gram, 1 - held, 1 - held) * (1 - held.mean())
         test = pair_mean(gram, held, np.ones(n_blocks))
         for i, (tau, fit) in enumerate(zip(TAUS, fits, strict=True)):
@@ -187,12 +188,25 @@ def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Laplace]) -> Array:
     return scores
 
 
-def _nothing_shared(canonical: Canonical, n_blocks: int) -> Identified:
-    empty = np.zeros((1, 0, 0))
+def lower_end(canonical: Canonical, rank: int, n_blocks: int, verdict: str) -> Identified:
+    """T = 0 and no evidence: residualising."""
+    zero = np.zeros((1, rank, rank))
     return Identified(
-        canonical, 0, empty[0], empty, np.ones(1), np.zeros((n_blocks, 0, 0)), 0.0, np.zeros(len(TAUS)),
-        np.zeros(2), np.zeros(2), 0.0, 0.0, 0.0, "nothing shared",
-    )  # fmt: skip
+        canonical=canonical,
+        rank=rank,
+        t=zero[0],
+        t_draws=np.concatenate([zero, np.eye(rank)[None]]),  # anything between the ends is possible
+        draw_weights=np.full(2, 0.5),
+        t_shifts=np.zeros((n_blocks, rank, rank)),
+        tau=0.0,
+        tau_weights=np.zeros(len(TAUS)),
+        order_weights=np.zeros(2),
+        order_z=np.zeros(2),
+        gain=0.0,
+        strength=0.0,
+        gate=0.0,
+        verdict=verdict,
+    )
 
 
 def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | None = 0) -> Identified:
@@ -204,7 +218,7 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
     """
     n_blocks = gram.shape[1]
     if rank == 0:
-        return _nothing_shared(canonical, n_blocks)
+        return lower_end(canonical, 0, n_blocks, "nothing shared")
     rng = np.random.default_rng(random_state)
     energy = SharedEnergy(canonical.correlations[:rank])
     weights, order_z = order_weights(energy, gram, canonical.n)
@@ -215,7 +229,7 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
     for tau in TAUS:
         fits.append(_laplace(energy, mean, tau, fits[-1].mode if fits else None))
     informative = bool(weights.any())
-    scores = _held_out(energy, nats, fits) if informative else np.zeros((FOLDS, len(TAUS)))
+    scores = _held_out(energy, nats, fits) if informative else np.zeros((1, len(TAUS)))
     gains = scores.mean(0)
     best = int(np.argmax(gains))
     tau_weights = np.exp(gains - gains[best])

@@ -34,15 +34,14 @@ from richcomponents.components.contrastive.replicates import (
     score,
     units,
 )
+from richcomponents.cumulants.jackknife import jackknife_error
 
-Target = Literal["mixing", "mixing_range", "cov_s1"]
+Target = Literal["mixing", "cov_s1"]
 
 
 def evaluate(basis: Basis, what: Target, t: Array) -> Array:
-    """A (``"mixing"``; ``"mixing_range"`` when the rank is low, see ``Basis``) or Cov(S1) for a given T."""
-    if what == "mixing":
-        return basis.mixing(t)
-    return basis.mixing_range(t) if what == "mixing_range" else basis.cov_s1(t)
+    """A or Cov(S1) for a given T."""
+    return basis.mixing(t) if what == "mixing" else basis.cov_s1(t)
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Replicates:
         b = self.basis
         ds = b.slack @ dt @ b.slack
         if what != "cov_s1":
-            right = np.linalg.solve(b.shared(link.t), b.to_x if what == "mixing" else np.linalg.pinv(b.from_x))
+            right = np.linalg.solve(b.shared(link.t), b.to_x)
             left = np.linalg.solve(b.shared(link.t), b.cross).T
             d: Array = b.from_y @ left @ ds @ right
         else:
@@ -102,49 +101,42 @@ class Replicates:
         return out
 
 
-def replicate(ev: Evidence, relax: float = 1.0) -> Replicates:
-    """One-step delete-one-block replicates; ``relax`` multiplies the prior precision in the Newton step."""
+def replicate(ev: Evidence) -> Replicates:
+    """One-step delete-one-block replicates."""
     blocks = len(ev.gram)
     ones = np.ones(blocks)
     basis = near_basis(ev.canonical, len(ev.t), ev.moments.covariance(ones))
     bases = near_basis(ev.canonical, len(ev.t), ev.moments.covariance(delete_one(blocks)))
     x = logit(ev.t)
     link = Link.at(x)
-    inverse = sandwich_inverse(curvature(basis, pair_mean(ev.gram, ones), x), relax * ev.precision)
+    inverse = sandwich_inverse(curvature(basis, pair_mean(ev.gram, ones), x), ev.precision)
     s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link)
     step = (s - s.mean(0)) @ inverse
     pull = inverse @ score(basis, pair_mean(ev.gram, ones), link)
     e = units(len(x))
     return Replicates(
-        basis, bases, x, x + np.tensordot(step, e, 1), x + np.tensordot(pull, e, 1), inverse, relax * ev.precision
+        basis, bases, x, x + np.tensordot(step, e, 1), x + np.tensordot(pull, e, 1), inverse, ev.precision
     )
-
-
-def jackknife_variance(values: Array) -> Array:
-    """Delete-one-block jackknife variance over the first axis."""
-    b = len(values)
-    out: Array = (b - 1) / b * ((values - values.mean(0)) ** 2).sum(0)
-    return out
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Point, standard error and confidence limits, entry by entry."""
+    """An estimate with its standard error and confidence limits, entry by entry."""
 
-    point: Array
-    se: Array
-    lower: Array
-    upper: Array
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
 
 
-def interval(point: Array, variance: Array, blocks: int, level: float = 0.95) -> Interval:
-    """``point -+ t(B - 1) se``."""
-    se = np.sqrt(variance)
+def interval(estimate: Array, variance: Array, blocks: int, level: float = 0.95) -> Interval:
+    """``estimate -+ t(B - 1) standard errors``."""
+    error = np.sqrt(variance)
     q = float(stats.t.ppf((1 + level) / 2, blocks - 1))
-    return Interval(point, se, point - q * se, point + q * se)
+    return Interval(estimate, error, estimate - q * error, estimate + q * error)
 
 
 def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Interval:
     """Interval for every entry of A or Cov(S1) around the given point estimate."""
-    v = jackknife_variance(rep.values(what)) + rep.shrinkage_variance(what) + rep.squared_pull(what)
+    v = jackknife_error(rep.values(what)) ** 2 + rep.shrinkage_variance(what) + rep.squared_pull(what)
     return interval(point, v, len(rep.xs), level)

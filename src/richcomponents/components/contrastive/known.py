@@ -6,7 +6,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.identify import Identified
+from richcomponents.components.contrastive.identify import Identified, lower_end
 
 PRIOR_SD = 0.5
 """Prior standard deviation of the entries of T around 0, the lower end."""
@@ -29,6 +29,8 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     r (r + 1)/2 entries of T, whose posterior also says how sure we are; draws are projected on 0 <= T <= I.
     """
     r, n = rank, canonical.n
+    if r == 0:
+        return lower_end(canonical, 0, 1, "nothing shared")
     d = canonical.correlations[:r]
     h = np.sqrt(1 - d**2)
     inner = canonical.y_from_v @ mixing @ canonical.u_from_x[:, :r]  # A_c, (rank_v, r)
@@ -50,6 +52,6 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     t_draws = _project(np.tensordot(np.vstack([point, draws]), basis, 1))
     return Identified(
         canonical, r, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
-        0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0 if r else 0.0,
-        "known mixing" if r else "nothing shared",
+        0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
+        "known mixing",
     )  # fmt: skip

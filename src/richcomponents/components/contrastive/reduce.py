@@ -21,11 +21,11 @@ def needs_reduction(n: int, d: int) -> bool:
     return d > max(n // _ROWS_PER_COLUMN, 2)
 
 
-def reduce_view(view: Array) -> Frame:
+def reduce_view(view: Array, at_least: int = 1) -> Frame:
     """Leading principal components of a centred view (n, d), columns scaled to unit variance first.
 
     How many: singular values above the optimal hard threshold for unknown noise (Gavish and Donoho 2014,
-    2.858 medians for square matrices), at least one, at most one per six samples.
+    2.858 medians for square matrices), at least `at_least` (the rank that was asked for), at most one per six samples.
     """
     n, d = view.shape
     scale = view.std(axis=0)
@@ -36,4 +36,5 @@ def reduce_view(view: Array) -> Frame:
     noise = float(np.median(values[values > 1e-9 * values[0]])) if values[0] > 0 else 0.0
     threshold = (0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43) * noise
     k = int(np.clip(np.sum(values > threshold), 1, max(n // _ROWS_PER_COLUMN, 1)))
+    k = min(max(k, at_least), len(values))
     return Frame(inner=right[:k] / scale, outer=(right[:k] * scale).T)

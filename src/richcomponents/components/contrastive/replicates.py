@@ -115,12 +115,6 @@ class Basis:
         out: Array = self.from_y @ np.swapaxes(self.cross, -1, -2) @ inner
         return out
 
-    def mixing_range(self, t: Array) -> Array:
-        """A in original units: ``A`` on the range of ``S2``, zero on its orthogonal complement (``A Cov(S2) Cov(S2)^+``)."""
-        inner = np.linalg.solve(self.shared(t), np.linalg.pinv(self.from_x))
-        out: Array = self.from_y @ np.swapaxes(self.cross, -1, -2) @ inner
-        return out
-
 
 def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
     """Whitened basis for the covariance ``cov`` of z = (x, y) (stacks allowed) nearest to the full sample's basis."""

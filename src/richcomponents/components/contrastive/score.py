@@ -15,9 +15,8 @@ __all__ = ["higher_order_score", "second_order_score"]
 
 
 def second_order_score(solution: Solution, u: Array, v: Array) -> float:
-    """Mean Gaussian log-density of centred rows (u, v), with the cross-covariance Cov(S2) A' of the fitted rank."""
-    cross = solution.cov_s2 @ solution.A.T
-    sigma = np.block([[solution.cov_u, cross], [cross.T, solution.cov_v]])
+    """Mean Gaussian log-density of centred rows (u, v), with a cross-covariance of the fitted rank."""
+    sigma = np.block([[solution.cov_u, solution.cross], [solution.cross.T, solution.cov_v]])
     values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
     values = np.maximum(values, 1e-9 * values[-1])
     z = np.hstack([u, v]) @ vectors

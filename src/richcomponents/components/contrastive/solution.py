@@ -25,7 +25,8 @@ __all__ = ["Solution", "solve_efficient", "solve_paper"]
 class Solution:
     """In the user's units, for centred views u (n, d_u), v (n, d_v).
 
-    A : (d_v, d_u); cov_u, cov_v, cov_s2 : covariances; variance_s2 : (d_u, d_u), Var(S2 | u, v);
+    A : (d_v, d_u); cov_u, cov_v, cov_s2, cov_s3, cross (d_u, d_v) : covariances of U, V, S2, S3 and between U and V;
+    variance_s2 : (d_u, d_u), expected squared error of BLUP(S2), what is not known about T included;
     read, write : BLUP(S2) = [u v] @ read @ write, with read (d_u + d_v, k) and write (k, d_u);
     recipes : {"S1" | "S2" | "S3": recipe of its cumulants in the coordinates of `source`}.
     """
@@ -34,6 +35,8 @@ class Solution:
     cov_u: Array
     cov_v: Array
     cov_s2: Array
+    cov_s3: Array
+    cross: Array
     variance_s2: Array
     read: Array
     write: Array
@@ -42,11 +45,8 @@ class Solution:
     rank: int
 
     def covariance(self, component: str) -> Array:
-        """Cov(S1) = Cov(U) - Cov(S2), Cov(S3) = Cov(V) - A Cov(S2) A'."""
-        if component == "S2":
-            return self.cov_s2
-        whole = self.cov_u - self.cov_s2 if component == "S1" else self.cov_v - self.A @ self.cov_s2 @ self.A.T
-        return np.asarray((whole + whole.T) / 2)
+        """Cov(S1) = Cov(U) - Cov(S2), Cov(S2) or Cov(S3)."""
+        return {"S1": self.cov_u - self.cov_s2, "S2": self.cov_s2, "S3": self.cov_s3}[component]
 
     def predict_s2(self, u: Array, v: Array) -> Array:
         """The best linear unbiased predictor of S2 for each row, centred, (n, d_u)."""
@@ -65,7 +65,13 @@ class Solution:
 
 
 def solve_efficient(
-    shared: SharedPart, u: Frame, v: Frame, cov_u: Array, cov_v: Array, source: CumulantSource | None
+    shared: SharedPart,
+    u: Frame,
+    v: Frame,
+    cov_u: Array,
+    cov_v: Array,
+    source: CumulantSource | None,
+    A: Array | None = None,
 ) -> tuple[Solution, Canonical]:
     """From T in canonical coordinates to the user's units.
 
@@ -74,7 +80,9 @@ def solve_efficient(
 
         BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-    Covariances and predictions use T times the gate (Identified.t_trusted), A and the cumulants T itself.
+    Covariances and predictions use T times the gate (Identified.t_trusted), A and the cumulants T itself. If the
+    truth is T* and T is used, the squared error of the prediction is h [T* (I - T*) + (T* - T)^2] h; its mean over the
+    posterior draws of T* is reported.
     """
     found, known, r = in_users_units(shared.canonical, u, v), shared.identified, shared.identified.rank
     d, h, t = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2), known.t
@@ -87,15 +95,20 @@ def solve_efficient(
     read = np.zeros((d_u + d_v, 2 * r))
     read[:d_u, :r], read[d_u:, r:] = found.x_from_u[:r].T, found.y_from_v[:r].T
     write = np.vstack([(np.eye(r) - own).T, (own * d).T]) @ lift_u.T
-    variance = lift_u @ (h[:, None] * (trusted @ (np.eye(r) - trusted)) * h) @ lift_u.T
     covered = np.diag(d**2) + h[:, None] * trusted * h
+    draws = known.t_draws
+    error = np.tensordot(known.draw_weights, draws @ (np.eye(r) - draws) + (draws - trusted) @ (draws - trusted), 1)
+    back = d[:, None] * np.linalg.inv(S) if r else np.zeros((0, 0))  # A in canonical coordinates
+    cov_s3 = cov_v - lift_v @ back @ covered @ back.T @ lift_v.T
     recipes = _canonical_recipes(found, r, S, shared.leading)
     solution = Solution(
-        A=np.asarray(lift_v @ (d[:, None] * inner)),
+        A=np.asarray(lift_v @ (d[:, None] * inner)) if A is None else A,
         cov_u=cov_u,
         cov_v=cov_v,
-        cov_s2=np.asarray(lift_u @ covered @ lift_u.T),
-        variance_s2=variance,
+        cov_s2=_symmetric(lift_u @ covered @ lift_u.T),
+        cov_s3=_symmetric(cov_s3),
+        cross=np.asarray((lift_u * d) @ lift_v.T),
+        variance_s2=np.asarray((lift_u * h) @ error @ (lift_u * h).T),
         read=read,
         write=write,
         source=source,
@@ -103,6 +116,10 @@ def solve_efficient(
         rank=r,
     )
     return solution, found
+
+
+def _symmetric(matrix: Array) -> Array:
+    return np.asarray((matrix + matrix.T) / 2)
 
 
 def _canonical_recipes(
@@ -160,6 +177,8 @@ def solve_paper(
         cov_u=C[:n_u, :n_u],
         cov_v=C[n_u:, n_u:],
         cov_s2=cov_s2,
+        cov_s3=_symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T),  # k2(V) - k2(A U, V), equation (5) at t = 2
+        cross=C[:n_u, n_u:],
         variance_s2=cov_s2 - with_s2.T @ read,
         read=read,
         write=np.eye(n_u),

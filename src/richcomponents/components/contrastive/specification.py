@@ -13,7 +13,9 @@ import numpy as np
 from scipy import optimize, stats
 
 from richcomponents.algebra import Array
+from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.intervals import Evidence, replicate
+from richcomponents.components.contrastive.rank import remaining_p_value
 from richcomponents.components.contrastive.replicates import (
     Basis,
     Link,
@@ -45,23 +47,21 @@ def outcome_test(cov_v: Array, cov_vy: Array, var_y: float, n: int) -> TestResul
     keep = values > 1e-10 * values[-1]
     proj = (vectors[:, keep].T @ cov_vy) / np.sqrt(values[keep])
     k = int(keep.sum())
-    share = min(float(proj @ proj) / var_y, 1 - 1e-12)
+    share = min(float(proj @ proj) / var_y, 1 - 1e-12) if var_y > 0 else 0.0
     df2 = n - k - 1
-    if df2 <= 0:
+    if df2 <= 0 or not k:
         return TestResult(float("nan"), (k, df2), 1.0)
     f = share / (1 - share) * df2 / k
     return TestResult(f, (k, df2), float(stats.f.sf(f, k, df2)))
 
 
-def leftover_test(corr: Array, rank: int, n: int, d_u: int, d_v: int) -> TestResult:
+def leftover_test(found: Canonical, rank: int) -> TestResult:
     """Bartlett-Lawley test that the canonical correlations after the first ``rank`` are zero."""
-    rest, lead = corr[rank:], corr[:rank]
-    df = (d_u - rank) * (d_v - rank)
-    if df == 0 or len(rest) == 0:
+    df = (found.rank_u - rank) * (found.rank_v - rank)
+    if df == 0:
         return TestResult(0.0, (0,), 1.0)
-    scale = n - 1 - rank - (d_u + d_v + 1) / 2 + float(np.sum(1 / np.maximum(lead**2, 1e-9)))
-    stat = -scale * float(np.log1p(-np.minimum(rest**2, 1 - 1e-12)).sum())
-    return TestResult(stat, (df,), float(stats.chi2.sf(stat, df)))
+    p_value = remaining_p_value(found.correlations, rank, found.n, found.rank_u, found.rank_v)
+    return TestResult(float(stats.chi2.isf(p_value, df)), (df,), p_value)
 
 
 def relaxed(ev: Evidence, tau: float = 3.0) -> Evidence:
