@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from richcomponents.algebra import Array, packed_indices, packed_rank
+from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank
 from richcomponents.moments import Moments
 
 __all__ = ["linearised_block_cumulants"]
@@ -29,18 +29,29 @@ def linearised_block_cumulants(moments: Moments, order: int) -> Array:
     lay = moments.layout
     p = lay.n_columns
     used = np.flatnonzero(moments.block_sizes)
-    blocks = moments.central_blocks()[used] / moments.block_sizes[used, None]
-    mean, second = blocks[:, lay.orders[1]], blocks[:, lay.orders[2]]
+    blocks, sizes = moments.central_blocks(), moments.block_sizes[used, None]
+    mean, second = blocks[used, lay.orders[1]] / sizes, blocks[used, lay.orders[2]] / sizes
     sigma = moments.central_sums(2) / moments.n
-    out = blocks[:, lay.orders[order]].copy()
+    out = blocks[used, lay.orders[order]] / sizes
     index = packed_indices(p, order)
     rest = [[m for m in range(order) if m != slot] for slot in range(order)]
     around = sigma if order == 3 else moments.central_sums(3) / moments.n
     lower = [around[packed_rank(index[:, kept], p)] for kept in rest]
     pairs = [(packed_rank(index[:, a], p), packed_rank(index[:, b], p)) for a, b in _PAIRINGS] if order == 4 else []
+    slots = [np.ascontiguousarray(index[:, slot]) for slot in range(order)]
+    around_pairs = [(sigma[left], sigma[right]) for left, right in pairs]
+    work = np.empty(out.shape[1])
+
+    def subtract(values: Array, where: IntArray, factor: Array, b: int) -> None:
+        np.take(values, where, out=work, mode="clip")
+        np.multiply(work, factor, out=work)
+        np.subtract(out[b], work, out=out[b])
+
     for b in range(len(out)):  # one block at a time: its entries stay in the cache
-        for slot in range(order):
-            out[b] -= mean[b][index[:, slot]] * lower[slot]
-        for left, right in pairs:
-            out[b] -= second[b][left] * sigma[right] + sigma[left] * (second[b] - sigma)[right]
+        for slot, factor in zip(slots, lower, strict=True):
+            subtract(mean[b], slot, factor, b)
+        excess = second[b] - sigma
+        for (left, right), (sigma_left, sigma_right) in zip(pairs, around_pairs, strict=True):
+            subtract(second[b], left, sigma_right, b)
+            subtract(excess, right, sigma_left, b)
     return out

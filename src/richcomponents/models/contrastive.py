@@ -31,7 +31,6 @@ from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
 from richcomponents.moments import Accumulator, Layout, Moments, partial_out
 from richcomponents.moments.layout import MEMORY_LIMIT
-from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.moments.partial import Partial
 from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, refuse_dask, resolve_views
 
@@ -273,16 +272,15 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         second = _quiet_moments(reduced, 2 if self.method == "efficient" else 4, options)
         by_rows = groups is None and n >= 4 * self.n_blocks
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
-        with one_blas_thread():
-            self._solve(
-                second,
-                len(u.inner),
-                u,
-                v,
-                coordinates,
-                rows=rows if reduction else None,
-                implicit=implicit if by_rows else None,
-            )
+        self._solve(
+            second,
+            len(u.inner),
+            u,
+            v,
+            coordinates,
+            rows=rows if reduction else None,
+            implicit=implicit if by_rows else None,
+        )
         if self.order > 4:
             self._add_high_orders(reduced)
         return self

@@ -115,6 +115,8 @@ class Moments:
     def _translated(self, vector: Array, delta: Array) -> Array:
         """Blocked vectors about shift + delta; leading axes are kept."""
         lay, delta = self.layout, self._rounded(delta)
+        if not delta.any():
+            return vector
         move, target_move = delta[: lay.n_columns], delta[lay.n_columns :]
         out = vector.copy()
         joint = vector[..., lay.joint]
@@ -281,6 +283,8 @@ class Moments:
         """The state of some of the view columns (numbers, a mask or a slice), in the given order; targets stay."""
         lay = self.layout
         cols = column_numbers(columns, lay.n_columns)
+        if np.array_equal(cols, np.arange(lay.n_columns)):
+            return self
         small = Layout(len(cols), lay.order, lay.n_targets, lay.target_order, lay.n_blocks, lay.block_length, lay.leaf)
 
         def positions(order: int) -> IntArray:
