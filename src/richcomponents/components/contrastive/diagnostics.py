@@ -111,7 +111,7 @@ class Diagnostics:
             share = np.diag(self.identified_high - self.identified_low)
             top = np.maximum(np.diag(self.identified_high), 1e-300)
             lines.append(
-                f"  Var(S1) from 2nd order   known up to {np.median(share / top):.0%} of its upper end (median column)"
+                f"  second order alone       leaves {np.median(share / top):.0%} of Var(S1) open (median column)"
             )
         if self.overidentification is not None:
             lines.append(f"  over-identification      p = {self.overidentification.p_value:.3f}")

@@ -1,0 +1,1 @@
+"""Learning a model of a component from its cumulants: pure functions, no estimators."""

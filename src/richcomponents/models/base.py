@@ -1,0 +1,114 @@
+"""What all learners of a component share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn.base import BaseEstimator, clone
+
+from richcomponents.algebra import Array
+from richcomponents.components import Component
+from richcomponents.models.contrastive import ContrastiveRCA
+
+__all__ = ["CoefficientTable", "ComponentLearner"]
+
+
+class ComponentLearner(BaseEstimator):  # type: ignore[misc]
+    """An estimator of a model of one component; subclasses take `rca=` and `component=`.
+
+    After fit: `rca_` (a fitted clone; None after fit_component) and `component_` (what was learned from).
+    """
+
+    rca: Any
+    component: str
+
+    def _fit_rca(self, X: object, groups: object = None) -> Component:
+        """Fit a clone of the RCA to X and return the component to learn."""
+        model = ContrastiveRCA() if self.rca is None else clone(self.rca)
+        self.rca_ = model.fit(X, groups=groups)
+        self.n_features_in_ = model.n_features_in_
+        if hasattr(model, "feature_names_in_"):
+            self.feature_names_in_ = model.feature_names_in_
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if self.component not in model.components_:
+            raise ValueError(
+                f"component must be one of {', '.join(map(repr, model.components_))}, got {self.component!r}"
+            )
+        self.component_: Component = model.components_[self.component]
+        return self.component_
+
+    def _take_component(self, component: Component) -> Component:
+        """Learn from a component that was extracted before; there are no rows."""
+        if not isinstance(component, Component):
+            raise TypeError(
+                f"fit_component takes a Component, such as model.components_['S1'], got {type(component).__name__}"
+            )
+        self.rca_, self.component_ = None, component
+        return component
+
+    def _need_rca(self) -> ContrastiveRCA:
+        if self.rca_ is None:
+            raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
+        model: ContrastiveRCA = self.rca_
+        return model
+
+
+@dataclass(frozen=True)
+class CoefficientTable:
+    """Coefficients with standard errors, z values, two-sided p values and confidence limits.
+
+    degrees : of Student's t (blocks - 1).
+    """
+
+    names: tuple[str, ...]
+    estimate: Array
+    standard_error: Array
+    degrees: int
+    level: float = 0.95
+
+    @property
+    def z(self) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.estimate / self.standard_error)
+
+    @property
+    def p_value(self) -> Array:
+        return np.asarray(2 * stats.t.sf(np.abs(self.z), self.degrees))
+
+    @property
+    def low(self) -> Array:
+        return np.asarray(self.estimate - self._half())
+
+    @property
+    def high(self) -> Array:
+        return np.asarray(self.estimate + self._half())
+
+    def _half(self) -> Array:
+        return np.asarray(stats.t.ppf(0.5 + self.level / 2, self.degrees) * self.standard_error)
+
+    def rows(self) -> list[dict[str, object]]:
+        """One dict per coefficient, ready for a data frame."""
+        columns: Sequence[tuple[str, Array]] = (
+            ("coefficient", self.estimate),
+            ("standard error", self.standard_error),
+            ("z", self.z),
+            ("p", self.p_value),
+            ("low", self.low),
+            ("high", self.high),
+        )
+        return [{"name": n, **{k: float(v[i]) for k, v in columns}} for i, n in enumerate(self.names)]
+
+    def __str__(self) -> str:
+        width = max(len("coefficient of"), *(len(name) for name in self.names))
+        lines = [f"{'coefficient of':<{width}}  estimate   std.err        z        p   [{self.level:.0%} interval]"]
+        for row in self.rows():
+            lines.append(
+                f"{row['name']!s:<{width}}  {row['coefficient']:8.4f}  {row['standard error']:8.4f}  {row['z']:7.2f}  "
+                f"{row['p']:7.4f}   [{row['low']:.4f}, {row['high']:.4f}]"
+            )
+        return "\n".join(lines)
