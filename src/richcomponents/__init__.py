@@ -1,6 +1,6 @@
 """Rich Component Analysis: models of one hidden component of several views of the same samples."""
 
-from richcomponents import datasets
+from richcomponents import baselines, datasets
 from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
 from richcomponents.components import Component
 from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
@@ -10,10 +10,11 @@ from richcomponents.errors import (
     DataError,
     PrecisionWarning,
     SampleSizeWarning,
+    SpecificationWarning,
     StateFileError,
     WeakIdentificationWarning,
 )
-from richcomponents.models import ContrastiveRCA
+from richcomponents.models import ComponentPCA, ComponentRegression, ContrastiveRCA
 from richcomponents.moments import Accumulator, Moments
 from richcomponents.views import as_table, join_views
 
@@ -23,6 +24,8 @@ __all__ = [
     "Accumulator",
     "CapacityError",
     "Component",
+    "ComponentPCA",
+    "ComponentRegression",
     "ConstantColumnWarning",
     "ContrastiveRCA",
     "Cumulants",
@@ -30,9 +33,11 @@ __all__ = [
     "Moments",
     "PrecisionWarning",
     "SampleSizeWarning",
+    "SpecificationWarning",
     "StateFileError",
     "WeakIdentificationWarning",
     "as_table",
+    "baselines",
     "cross_cumulant",
     "cumulant",
     "cumulants_to_moments",

@@ -12,6 +12,7 @@ __all__ = [
     "DataError",
     "PrecisionWarning",
     "SampleSizeWarning",
+    "SpecificationWarning",
     "StateFileError",
     "WeakIdentificationWarning",
     "warn_user",
@@ -40,6 +41,10 @@ class PrecisionWarning(UserWarning):
 
 class WeakIdentificationWarning(UserWarning):
     """The data say little about A: the result is shrunk towards residualising, or equals it."""
+
+
+class SpecificationWarning(UserWarning):
+    """The data contradict an assumption of the model, for example an outcome that is correlated with the controls."""
 
 
 class SampleSizeWarning(UserWarning):

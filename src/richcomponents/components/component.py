@@ -31,6 +31,7 @@ from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import CapacityError
 from richcomponents.moments import Moments
 from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Component", "CumulantSource", "Recipe", "Term"]
 
@@ -137,6 +138,19 @@ class Component:
         for array in (self.mean, self.covariance):
             array.setflags(write=False)
 
+    @classmethod
+    def of_samples(cls, S: object, name: str = "samples", order: int = 4) -> Component:
+        """The component whose samples these are (n, d): for baselines and for clean data.
+
+        >>> Component.of_samples(np.random.default_rng(0).normal(size=(100, 2))).covariance.shape
+        (2, 2)
+        """
+        values = as_matrix(S)
+        state = Moments.of(values, order)
+        names = column_names(S) or tuple(f"x{i}" for i in range(values.shape[1]))
+        mean, covariance = np.array(state.mean), np.cov(values.T, bias=True).reshape(values.shape[1], -1)
+        return cls(name, names, mean, covariance, CumulantSource(state), _PlainRecipes(values.shape[1]))
+
     def cumulant(self, order: int) -> Array:
         """The cumulant tensor, shape (d,) * order, symmetric. Order 1 is the mean, order 2 the covariance."""
         return self._remember("cumulant", order, self._compute_cumulant)
@@ -242,6 +256,16 @@ class Component:
                 "of higher order. Reduce the columns first (for example to principal components)"
             )
         return self.source
+
+
+@dataclass(frozen=True)
+class _PlainRecipes:
+    """The observed columns are the component."""
+
+    d: int
+
+    def __call__(self, order: int) -> list[Recipe]:
+        return [(Term(1.0, (np.eye(self.d),) * order),)]
 
 
 def _positive(order: int) -> None:

@@ -1,5 +1,15 @@
 """The scikit-learn estimators: __init__ stores, fit orchestrates, functions compute."""
 
+from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.pca import ComponentPCA, subspace_distance
+from richcomponents.models.regression import ComponentRegression
 
-__all__ = ["ContrastiveRCA"]
+__all__ = [
+    "CoefficientTable",
+    "ComponentLearner",
+    "ComponentPCA",
+    "ComponentRegression",
+    "ContrastiveRCA",
+    "subspace_distance",
+]

@@ -493,7 +493,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         u, v = self._centred(X)
-        target = self._centred_target(X, y)
+        target = self._centred_target(X, y, len(v))
         n = len(target)
         with_u, with_v, variance = u.T @ target / n, v.T @ target / n, float(target @ target) / n
         if self._shared is None or self._canonical is None:
@@ -502,9 +502,25 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         fit = residualise(self._canonical, self.rank_, with_u, with_v, variance)
         return coefficients(self._in_users_units(), fit)
 
-    def _centred_target(self, X: object, y: object) -> Array:
+    def shrunken(self, X: object, fit: Coefficients) -> Array:
+        """Predictions of S1, centred, with as much correction as the outcome's own trust allows: (n, d_u).
+
+        Least squares of the outcome on these columns gives fit.beta; penalised fits should use them too (rescaling
+        penalised coefficients afterwards blows up their error).
+        """
+        check_is_fitted(self)
+        u, v = self._centred(X)
+        if self._shared is None or self._canonical is None:
+            return u - self._solution.predict_s2(u, v)
+        r, found = self.rank_, self._canonical
+        d = found.correlations[:r]
+        h = np.sqrt(1 - d**2)
+        x, y = u @ found.x_from_u[:r].T, v @ found.y_from_v[:r].T
+        own = ((x - y * d) / h) @ (np.eye(r) - fit.t_effective).T * h
+        return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
+
+    def _centred_target(self, X: object, y: object, rows: int) -> Array:
         target = as_matrix(y, column=True)
-        rows = len(X)  # type: ignore[arg-type]
         if target.shape != (rows, 1):
             raise DataError(f"y must be one column of {rows} values, got shape {target.shape}")
         if not np.isfinite(target).all():
@@ -520,7 +536,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is."""
         check_is_fitted(self)
         _, v = self._centred(X)
-        target = self._centred_target(X, y)
+        target = self._centred_target(X, y, len(v))
         n = len(target)
         free = n - len(self._covariate_columns)
         return outcome_test(v.T @ v / n, v.T @ target / n, float(target @ target) / n, free)

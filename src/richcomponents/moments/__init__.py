@@ -1,9 +1,9 @@
 """Joint moment sums of a table: the state, the kernel (the only hot loop) and the doors for rows."""
 
 from richcomponents.moments.accumulator import Accumulator
-from richcomponents.moments.layout import Layout
+from richcomponents.moments.layout import Layout, block_numbers
 from richcomponents.moments.partial import Partial, partial_out
 from richcomponents.moments.rows import Rows, Statistic
 from richcomponents.moments.state import Moments
 
-__all__ = ["Accumulator", "Layout", "Moments", "Partial", "Rows", "Statistic", "partial_out"]
+__all__ = ["Accumulator", "Layout", "Moments", "Partial", "Rows", "Statistic", "block_numbers", "partial_out"]

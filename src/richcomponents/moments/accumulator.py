@@ -14,7 +14,7 @@ from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWar
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
-from richcomponents.moments.layout import MEMORY_LIMIT, Layout
+from richcomponents.moments.layout import MEMORY_LIMIT, Layout, block_numbers
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
 from richcomponents.views import as_matrix
@@ -131,18 +131,12 @@ class Accumulator:
         self._next = start + len(block)
 
     def update_grouped(self, rows: object, groups: object) -> None:
-        """Take in ALL rows at once, with the rows of a group in one block (groups are dealt out in turn,
-        in order of first appearance)."""
+        """Take in ALL rows at once, with the rows of a group in one block."""
         block = as_matrix(rows)
-        labels = np.asarray(groups)
-        if labels.shape != (len(block),):
-            raise DataError(f"groups must have one label per row ({len(block)}), got shape {labels.shape}")
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
         layout, reached = self._check(block)
-        turn: dict[object, int] = {}
-        codes = np.array([turn.setdefault(label, len(turn)) for label in labels.tolist()], dtype=np.int64)
-        chosen = codes % layout.n_blocks
+        chosen = block_numbers(len(block), layout.n_blocks, groups)
         pieces = [(b, 0, block[chosen == b]) for b in range(layout.n_blocks) if np.any(chosen == b)]
         self._commit(pieces, self._marked(0, len(block)), reached)
         self._next, self._grouped = len(block), True

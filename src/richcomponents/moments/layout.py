@@ -23,12 +23,30 @@ from richcomponents.algebra import IntArray, packed_size
 from richcomponents.algebra.packing import segments
 from richcomponents.errors import CapacityError, DataError
 
-__all__ = ["LEAF", "MAX_BLOCKED_ORDER", "MAX_ORDER", "MEMORY_LIMIT", "Layout"]
+__all__ = ["LEAF", "MAX_BLOCKED_ORDER", "MAX_ORDER", "MEMORY_LIMIT", "Layout", "block_numbers"]
 
 LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them
 MAX_ORDER = 6
 MAX_BLOCKED_ORDER = 4  # orders five and six are kept in total only: their block errors are never used
 MEMORY_LIMIT = 4 * 2**30
+
+
+def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> IntArray:
+    """The statistical block of each of rows 0..n-1: in turn, or, with groups, all rows of a group in one block.
+
+    Groups are dealt out in turn, in order of first appearance.
+
+    >>> block_numbers(5, 2).tolist(), block_numbers(5, 2, ["a", "a", "b", "c", "a"]).tolist()
+    ([0, 1, 0, 1, 0], [0, 0, 1, 0, 0])
+    """
+    if groups is None:
+        return np.arange(n_rows, dtype=np.int64) % n_blocks
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        raise DataError(f"groups must have one label per row ({n_rows}), got shape {labels.shape}")
+    turn: dict[object, int] = {}
+    codes = np.array([turn.setdefault(label, len(turn)) for label in labels.tolist()], dtype=np.int64)
+    return codes % n_blocks
 
 
 @dataclass(frozen=True)

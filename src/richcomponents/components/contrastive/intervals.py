@@ -140,3 +140,30 @@ def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95)
     """Interval for every entry of A or Cov(S1) around the given point estimate."""
     v = jackknife_error(rep.values(what)) ** 2 + rep.shrinkage_variance(what) + rep.squared_pull(what)
     return interval(point, v, len(rep.xs), level)
+
+
+def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps: Array, with_v_reps: Array) -> Array:
+    """Standard errors (d_u,) of beta = Cov(S1)^-1 Cov(R, outcome), R the residual of U on the shared part of V.
+
+    with_u (d_u,), with_v (d_v,) : covariances with the outcome; with_u_reps (B, d_u), with_v_reps (B, d_v) : the same without
+    each block. As for A and Cov(S1): jackknife + shrinkage expected under the prior + shrinkage seen.
+    """
+
+    def beta(basis: Basis, t: Array, u: Array, v: Array) -> Array:
+        own = u[..., None] - basis.from_x @ basis.cross @ basis.to_y @ v[..., None]
+        return np.asarray(np.linalg.solve(basis.cov_s1(t), own)[..., 0])
+
+    here = beta(rep.basis, Link.at(rep.x).t, with_u, with_v)
+    replicates = beta(rep.bases, Link.at(rep.xs).t, with_u_reps, with_v_reps)
+    pulled = beta(rep.basis, Link.at(rep.loose).t, with_u, with_v) - here
+    spread = rep.inverse @ rep.precision @ rep.inverse
+    root = np.linalg.cholesky(spread + 1e-12 * np.trace(spread) / len(spread) * np.eye(len(spread)))
+    steps = np.tensordot(root.T, units(len(rep.x)), 1)
+    own = with_u - rep.basis.from_x @ rep.basis.cross @ rep.basis.to_y @ with_v
+    dt = Link.at(rep.x).derivative(steps)
+    inverse = np.linalg.inv(rep.basis.cov_s1(Link.at(rep.x).t))
+    # d Cov(S1) = - L dT L', so d beta = Cov(S1)^-1 L dT L' beta
+    lift = rep.basis.from_x @ rep.basis.slack
+    moved = (inverse @ lift) @ (dt @ (lift.T @ (inverse @ own))[:, None])
+    prior = np.sum(moved[..., 0] ** 2, axis=0)
+    return np.asarray(np.sqrt(jackknife_error(replicates) ** 2 + prior + pulled**2))

@@ -94,6 +94,7 @@ class Basis:
     from_x: Array
     to_x: Array
     from_y: Array
+    to_y: Array
     cross: Array
     jump: Array
     slack: Array  # h
@@ -138,6 +139,7 @@ def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
         from_x=canonical.u_from_x @ su @ left,
         to_x=tl @ hu @ canonical.x_from_u,
         from_y=canonical.v_from_y @ sv @ right,
+        to_y=tr @ hv @ canonical.y_from_v,
         cross=cross,
         jump=jump,
         slack=matrix_power(eye - cross @ ct, 0.5, EDGE),

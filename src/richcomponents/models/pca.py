@@ -1,0 +1,137 @@
+"""Principal directions of a component."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from richcomponents.algebra import Array
+from richcomponents.components import Component
+from richcomponents.components.contrastive.intervals import Interval
+from richcomponents.models.base import ComponentLearner
+
+__all__ = ["ComponentPCA", "subspace_distance"]
+
+
+def subspace_distance(one: Array, two: Array) -> float:
+    """Sine of the largest angle between the row spaces of two (k, d) matrices: safe against signs and rotations.
+
+    >>> subspace_distance(np.array([[1.0, 0.0]]), np.array([[-2.0, 0.0]]))
+    0.0
+    """
+    q1, q2 = np.linalg.qr(np.atleast_2d(one).T)[0], np.linalg.qr(np.atleast_2d(two).T)[0]
+    if q1.shape != q2.shape:
+        raise ValueError(f"the subspaces have different sizes: {q1.shape[::-1]} and {q2.shape[::-1]}")
+    smallest = np.linalg.svd(q1.T @ q2, compute_uv=False).min()
+    return float(np.sqrt(max(0.0, 1 - min(1.0, smallest) ** 2)))
+
+
+class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentLearner):  # type: ignore[misc]
+    """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
+
+    Parameters
+    ----------
+    n_components : int or None
+        How many directions; None for all.
+    rca : ContrastiveRCA, optional
+        Cloned and fitted on X.
+    component : {"S1", "S2", "S3"}
+
+    Attributes
+    ----------
+    components_ : array (k, d)
+        Unit vectors; the entry of largest size is positive.
+    explained_variance_ : array (k,)
+    explained_variance_ratio_ : array (k,)
+        Of the component's total variance.
+    mean_ : array (d,)
+    rca_, component_
+
+    Examples
+    --------
+    >>> from richcomponents.datasets import make_contrastive
+    >>> data = make_contrastive(3000, S1="pca", S2="skewed", random_state=0)
+    >>> pca = ComponentPCA(rca=ContrastiveRCA(views=10)).fit(data.X)
+    >>> subspace_distance(pca.components_, data.direction[None]) < 0.2
+    True
+    """
+
+    def __init__(self, n_components: int | None = 1, rca: Any = None, component: str = "S1") -> None:
+        self.n_components = n_components
+        self.rca = rca
+        self.component = component
+
+    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+        """Fit the RCA to X, then the directions of its component. y is ignored."""
+        return self._learn(self._fit_rca(X, groups))
+
+    def fit_component(self, component: Component) -> Self:
+        """Fit to an extracted component."""
+        return self._learn(self._take_component(component))
+
+    def _learn(self, component: Component) -> Self:
+        d = len(component.mean)
+        k = d if self.n_components is None else self.n_components
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
+            raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
+        values, vectors = _directions(component.covariance, int(k))
+        total = float(np.trace(component.covariance))
+        self.components_, self.explained_variance_ = vectors, values
+        self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
+        self.mean_ = np.array(component.mean)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def transform(self, X: object) -> Any:
+        """Scores of the best linear prediction of the component, (n, k).
+
+        Predictions are shrunk: the variance of these scores is smaller than explained_variance_.
+        """
+        check_is_fitted(self)
+        predicted = self._need_rca().blup(X, self.component)
+        return (predicted - self.mean_) @ self.components_.T
+
+    def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Interval:
+        """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.
+
+        Each replicate's directions are rotated to be nearest to the estimate (signs, order and close eigenvalues).
+        """
+        check_is_fitted(self)
+        if what not in ("components", "explained_variance"):
+            raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
+
+        def function(model: Any) -> Array:
+            C = model.components_[self.component].covariance
+            values, vectors = _directions(C, len(self.components_))
+            if what == "explained_variance":
+                return values
+            left, _, right = np.linalg.svd(self.components_ @ vectors.T)
+            return np.asarray(left @ right @ vectors)
+
+        result = self._need_rca().jackknife(function, progress=progress)
+        low, high = result.interval(level)
+        return Interval(result.estimate, result.standard_error, low, high)
+
+    def summary(self) -> str:
+        """Directions, their variances, and how sure the RCA was."""
+        check_is_fitted(self)
+        lines = [f"Principal directions of {self.component_.name}"]
+        for i, (vector, share) in enumerate(zip(self.components_, self.explained_variance_ratio_, strict=True)):
+            top = np.argsort(-np.abs(vector))[:5]
+            parts = ", ".join(f"{vector[j]:+.2f} {self.component_.feature_names[j]}" for j in top)
+            lines.append(f"  {i + 1}: {share:.0%} of its variance ({self.explained_variance_[i]:.4g}): {parts}")
+        return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+
+
+def _directions(covariance: Array, k: int) -> tuple[Array, Array]:
+    """The k largest eigenvalues and their eigenvectors as rows, signs fixed."""
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k].T
+    largest = vectors[np.arange(k), np.argmax(np.abs(vectors), axis=1)]
+    return values, vectors * np.where(largest < 0, -1.0, 1.0)[:, None]

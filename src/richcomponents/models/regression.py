@@ -1,0 +1,210 @@
+"""Linear regression on a component."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.validation import check_is_fitted
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components import Component
+from richcomponents.components.contrastive.intervals import coefficient_error, replicate
+from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.learning.quadratic import elastic_net, penalty_grid
+from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.moments import block_numbers
+from richcomponents.views import as_matrix
+
+__all__ = ["ComponentRegression"]
+
+_SUSPICIOUS = 0.001
+
+
+class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[misc]
+    """y = intercept + coef' S1 + noise, from samples of (U, V, y): least squares, ridge, lasso or elastic net.
+
+    y may depend on S1 only. The residual of U on the shared part of V stands in for U (same covariance with y, far less
+    variance), and the part of S1 that residualising removes is put back as far as the data support it.
+
+    Parameters
+    ----------
+    alpha : float or "cv"
+        Penalty, as in scikit-learn's ElasticNet; 0 is least squares. "cv": chosen by leaving out blocks.
+    l1_ratio : float
+        0 ridge, 1 lasso, between them elastic net.
+    rca : ContrastiveRCA, optional
+        Cloned and fitted on X.
+    component : "S1"
+        The component y depends on.
+
+    Attributes
+    ----------
+    coef_ : array (d,), intercept_ : float, alpha_ : float
+    coefficients_ : CoefficientTable
+        Standard errors, z, p and intervals; of least squares only (None with a penalty).
+    residualised_ : array (d,)
+        What V as covariates would give, for comparison.
+    rca_, component_
+
+    Examples
+    --------
+    >>> from richcomponents.datasets import make_contrastive
+    >>> data = make_contrastive(3000, S2="skewed", random_state=0)
+    >>> model = ComponentRegression(rca=ContrastiveRCA(views=10)).fit(data.X, data.y)
+    >>> error = lambda beta: float(np.sum((beta - data.beta) ** 2))
+    >>> error(model.coef_) < error(model.residualised_)
+    True
+    """
+
+    def __init__(self, alpha: float | str = 0.0, l1_ratio: float = 0.0, rca: Any = None, component: str = "S1") -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.rca = rca
+        self.component = component
+
+    def fit(self, X: object, y: object, groups: object = None) -> Self:
+        """Fit the RCA to X, then the coefficients of y on its component.
+
+        groups : (n,) labels; rows of a group stay in one block.
+        """
+        self._check_parameters()
+        if self.component != "S1":
+            raise ValueError(
+                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
+            )
+        target = _outcome(y)
+        self._fit_rca(X, groups)
+        model = self._need_rca()
+        self._warn_of_v(X, target)
+        fit = model.coefficients(X, target)
+        self.residualised_ = fit.residualised
+        features, centred = model.shrunken(X, fit), target - target.mean()
+        blocks = block_numbers(len(centred), model.n_blocks, groups)
+        self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
+        self.coefficients_: CoefficientTable | None = None
+        if self.alpha_ == 0:
+            self.coef_ = fit.beta
+            self.coefficients_ = self._table(model, X, centred, blocks)
+        else:
+            gram, cross = features.T @ features / len(centred), features.T @ centred / len(centred)
+            self.coef_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
+        self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
+        return self
+
+    def fit_component(self, component: Component, cross: object, mean: float = 0.0) -> Self:
+        """Fit to an extracted component and Cov(component, y) (d,); mean : E[y]. No protection, no standard errors."""
+        self._check_parameters()
+        if self.alpha == "cv":
+            raise ValueError("alpha='cv' needs rows: use fit(X, y), or give a number")
+        self._take_component(component)
+        with_y = np.asarray(cross, dtype=np.float64)
+        if with_y.shape != component.mean.shape:
+            raise DataError(f"cross must have one entry per column ({len(component.mean)}), got shape {with_y.shape}")
+        self.alpha_ = float(self.alpha)
+        self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
+        self.residualised_, self.coefficients_ = self.coef_, None
+        self.intercept_ = float(mean - self.coef_ @ component.mean)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.alpha != "cv" and not (isinstance(self.alpha, (int, float, np.number)) and self.alpha >= 0):
+            raise ValueError(f"alpha must be a number >= 0 or 'cv', got {self.alpha!r}")
+        if not 0 <= self.l1_ratio <= 1:
+            raise ValueError(f"l1_ratio must lie between 0 and 1, got {self.l1_ratio!r}")
+
+    def _warn_of_v(self, X: object, target: Array) -> None:
+        test = self._need_rca().outcome_test(X, target)
+        if test.p_value < _SUSPICIOUS:
+            warn_user(
+                f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
+                "coefficients may be wrong. Check that V holds controls only",
+                SpecificationWarning,
+            )
+
+    def _choose_alpha(self, features: Array, y: Array, blocks: IntArray) -> float:
+        """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
+        fold = np.asarray(blocks) % 10
+        grid = penalty_grid(features.T @ features / len(y), features.T @ y / len(y), self.l1_ratio)
+        loss = np.zeros(len(grid))
+        for f in np.unique(fold):
+            inside, outside = features[fold != f], features[fold == f]
+            gram, cross = inside.T @ inside / len(inside), inside.T @ y[fold != f] / len(inside)
+            for i, alpha in enumerate(grid):
+                w = elastic_net(gram, cross, alpha, self.l1_ratio)
+                loss[i] += float(np.sum((y[fold == f] - outside @ w) ** 2))
+        return float(grid[int(np.argmin(loss))])
+
+    def _table(self, model: ContrastiveRCA, X: object, y: Array, blocks: IntArray) -> CoefficientTable:
+        """Standard errors: one Newton step per left-out block, and what the shrinkage may have moved."""
+        u, v = model._centred(X)
+        used = np.unique(blocks)
+        keep = np.stack([blocks != b for b in used])
+        rep_u, rep_v = np.empty((len(used), u.shape[1])), np.empty((len(used), v.shape[1]))
+        for i, rows in enumerate(keep):
+            target = y[rows] - y[rows].mean()
+            rep_u[i] = (u[rows] - u[rows].mean(axis=0)).T @ target / rows.sum()
+            rep_v[i] = (v[rows] - v[rows].mean(axis=0)).T @ target / rows.sum()
+        shared = model._shared
+        if model.rank_ and shared is not None and shared.identified.gate > 0 and not shared.leading and model.A is None:
+            evidence = replicate(model._interval_evidence()[0])
+            error = coefficient_error(evidence, u.T @ y / len(y), v.T @ y / len(y), rep_u, rep_v)
+        else:  # residualising (or a known A): its own sampling error
+            error = jackknife_error(self._plain_replicates(model, u, v, y, keep))
+        return CoefficientTable(self.component_.feature_names, self.coef_, error, max(len(used) - 1, 1))
+
+    def _plain_replicates(self, model: ContrastiveRCA, u: Array, v: Array, y: Array, keep: Array) -> Array:
+        """Least squares of y on the predicted component (fixed map), without each block."""
+        predicted = u - model._solution.predict_s2(u, v)
+        out = []
+        for rows in keep:
+            s, t = predicted[rows] - predicted[rows].mean(axis=0), y[rows] - y[rows].mean()
+            out.append(np.linalg.lstsq(s, t, rcond=None)[0])
+        return np.stack(out)
+
+    def predict(self, X: object) -> Array:
+        """Predictions for new (u, v), through the best linear prediction of the component."""
+        check_is_fitted(self)
+        return self.predict_clean(self._need_rca().blup(X, self.component))
+
+    def predict_clean(self, S: object) -> Array:
+        """Predictions for samples of the component itself, (n, d)."""
+        check_is_fitted(self)
+        values = as_matrix(S)
+        if values.shape[1] != len(self.coef_):
+            raise DataError(f"samples of the component have {len(self.coef_)} columns, got {values.shape[1]}")
+        return np.asarray(self.intercept_ + values @ self.coef_)
+
+    def summary(self) -> str:
+        """The coefficients beside those of residualising, and how sure the RCA was."""
+        check_is_fitted(self)
+        kind = (
+            "least squares"
+            if self.alpha_ == 0
+            else f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}"
+        )
+        lines = [f"Linear regression on {self.component_.name} ({kind}); intercept {self.intercept_:.4f}"]
+        if self.coefficients_ is not None:
+            lines.append(str(self.coefficients_))
+        else:
+            names = self.component_.feature_names
+            width = max(map(len, names))
+            lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_, strict=True)]
+        return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+
+
+def _outcome(y: object) -> Array:
+    """One finite number per row."""
+    if y is None:
+        raise ValueError("this estimator requires y to be passed, but the target y is None")
+    checked = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
+    target: Array = column_or_1d(checked, warn=True)
+    if not np.isfinite(target).all():
+        raise DataError(
+            f"y holds {int(np.sum(~np.isfinite(target)))} missing or infinite values (NaN): drop those rows"
+        )
+    return target

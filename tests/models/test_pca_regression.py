@@ -1,0 +1,170 @@
+"""ComponentPCA, ComponentRegression and the baselines."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.linear_model import ElasticNet, LinearRegression, Ridge
+
+import richcomponents as rc
+from richcomponents import baselines
+from richcomponents.components import Component
+from richcomponents.datasets import make_contrastive
+from richcomponents.learning.quadratic import elastic_net
+from richcomponents.models import subspace_distance
+
+pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_contrastive(3000, d=5, S2="skewed", A="good", random_state=1)
+
+
+@pytest.fixture(scope="module")
+def pca_data():
+    return make_contrastive(5000, d=5, S1="pca", S2="paper", A="good", random_state=2)
+
+
+def regression(**options):
+    return rc.ComponentRegression(rca=rc.ContrastiveRCA(views=5), **options)
+
+
+# ---- principal directions
+
+
+def test_directions_of_clean_samples_are_those_of_pca(pca_data):
+    ours = baselines.true(rc.ComponentPCA(n_components=3), pca_data.S1)
+    theirs = PCA(3).fit(pca_data.S1)
+    for a, b in zip(ours.components_, theirs.components_, strict=True):
+        assert subspace_distance(a[None], b[None]) < 1e-6
+    np.testing.assert_allclose(ours.explained_variance_ratio_, theirs.explained_variance_ratio_, rtol=1e-9)
+
+
+def test_direction_of_the_hidden_component(pca_data):
+    learner = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=5))
+    fitted = learner.fit(pca_data.X)
+    error = subspace_distance(fitted.components_, pca_data.direction[None])
+    assert error < 0.1
+    assert error < 0.5 * subspace_distance(baselines.naive(learner, pca_data.X).components_, pca_data.direction[None])
+    assert error < 0.5 * subspace_distance(baselines.cca(learner, pca_data.X).components_, pca_data.direction[None])
+    scores = fitted.transform(pca_data.X)
+    assert scores.shape == (5000, 1)
+    assert scores.var() < fitted.explained_variance_[0]  # shrunk, as documented
+    assert "Principal directions of S1" in fitted.summary()
+    again = rc.ComponentPCA().fit_component(fitted.component_)
+    np.testing.assert_array_equal(again.components_, fitted.components_)
+    with pytest.raises(ValueError, match="use fit"):
+        again.transform(pca_data.X)
+
+
+def test_intervals_of_directions_survive_signs(pca_data):
+    fitted = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=5)).fit(pca_data.X)
+    interval = fitted.confidence_interval("components")
+    assert interval.standard_error.max() < 0.1
+    truth = pca_data.direction * np.sign(pca_data.direction @ fitted.components_[0])
+    assert np.mean((interval.low[0] <= truth) & (truth <= interval.high[0])) >= 0.6
+    variance = fitted.confidence_interval("explained_variance")
+    assert variance.low[0] < 1.01 < variance.high[0]
+
+
+def test_subspaces_compare_safely():
+    one, two = np.eye(4)[:2], np.array([[1.0, 1, 0, 0], [1, -1, 0, 0]])
+    assert subspace_distance(one, two) < 1e-7
+    assert subspace_distance(one, np.eye(4)[1:3]) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="different sizes"):
+        subspace_distance(one, np.eye(4)[:3])
+
+
+# ---- regression
+
+
+@pytest.mark.parametrize(("alpha", "l1_ratio"), [(0.0, 0.0), (0.3, 0.0), (0.05, 1.0), (0.1, 0.5)])
+def test_moments_give_what_scikit_learn_gives_on_samples(data, alpha, l1_ratio):
+    fitted = baselines.true(rc.ComponentRegression(alpha=alpha, l1_ratio=l1_ratio), data.S1, data.y)
+    if alpha == 0:
+        theirs = LinearRegression().fit(data.S1, data.y)
+    elif l1_ratio == 0:
+        theirs = Ridge(alpha=alpha * 3000).fit(data.S1, data.y)
+    else:
+        theirs = ElasticNet(alpha=alpha, l1_ratio=l1_ratio, tol=1e-10).fit(data.S1, data.y)
+    np.testing.assert_allclose(fitted.coef_, theirs.coef_, atol=1e-6)
+    assert fitted.intercept_ == pytest.approx(theirs.intercept_, abs=1e-6)
+    np.testing.assert_allclose(fitted.predict_clean(data.S1), theirs.predict(data.S1), atol=1e-5)
+
+
+def test_covariates_are_least_squares_on_both_views(data):
+    fitted = baselines.covariates(regression(), data.X, data.y)
+    both = LinearRegression().fit(data.X, data.y)
+    np.testing.assert_allclose(fitted.coef_, both.coef_[:5], atol=1e-8)
+
+
+def test_regression_on_the_hidden_component(data):
+    fitted = regression().fit(data.X, data.y)
+    errors = {"rca": np.sum((fitted.coef_ - data.beta) ** 2)}
+    for name in ("naive", "covariates", "cca", "kernel_cca"):
+        other = getattr(baselines, name)(regression(), data.X, data.y)
+        errors[name] = np.sum((other.coef_ - data.beta) ** 2)
+    assert errors["rca"] < 0.7 * min(value for name, value in errors.items() if name != "rca")
+    table = fitted.coefficients_
+    assert np.mean((table.low <= data.beta) & (data.beta <= table.high)) >= 0.6
+    assert (table.p_value >= 0).all()
+    assert len(table.rows()) == 5
+    assert "std.err" in fitted.summary()
+    assert np.corrcoef(fitted.predict(data.X), data.S1 @ data.beta)[0, 1] > 0.7
+
+
+def test_penalised_fits_go_to_least_squares(data):
+    plain = regression().fit(data.X, data.y).coef_
+    np.testing.assert_allclose(regression(alpha=1e-9).fit(data.X, data.y).coef_, plain, atol=1e-5)
+    lasso = regression(alpha=0.05, l1_ratio=1.0).fit(data.X, data.y)
+    assert np.abs(lasso.coef_).sum() < np.abs(plain).sum()
+    chosen = regression(alpha="cv", l1_ratio=0.5).fit(data.X, data.y)
+    assert 0 < chosen.alpha_ < 0.1
+    assert chosen.coefficients_ is None
+
+
+def test_elastic_net_meets_its_optimality_conditions(rng):
+    X = rng.normal(size=(200, 6))
+    gram, cross = X.T @ X / 200, rng.normal(size=6)
+    w = elastic_net(gram, cross, 0.4, 0.7)
+    slope = cross - gram @ w - 0.4 * 0.3 * w
+    active = w != 0
+    assert active.any()
+    assert not active.all()
+    np.testing.assert_allclose(slope[active], 0.28 * np.sign(w[active]), atol=1e-7)
+    assert (np.abs(slope[~active]) <= 0.28 + 1e-9).all()
+
+
+def test_names_pickle_and_groups(data):
+    frame = pd.DataFrame(data.X, columns=[f"t{i}" for i in range(5)] + [f"c{i}" for i in range(5)])
+    fitted = regression().fit(frame, pd.Series(data.y), groups=np.repeat(np.arange(600), 5))
+    assert fitted.coefficients_.names == tuple(f"t{i}" for i in range(5))
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(frame), fitted.predict(frame))
+
+
+def test_bad_input_is_named(data):
+    with pytest.raises(rc.DataError, match="missing"):
+        regression().fit(data.X, np.full(3000, np.nan))
+    with pytest.raises(ValueError, match="alpha must be"):
+        regression(alpha=-1).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="l1_ratio"):
+        regression(l1_ratio=2).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="exchange the views"):
+        regression(component="S3").fit(data.X, data.y)
+    with pytest.warns(rc.SpecificationWarning, match="correlated with V"):
+        regression().fit(data.X, data.y + data.S3[:, 0])
+    with pytest.raises(ValueError, match="from 1 to 5"):
+        rc.ComponentPCA(n_components=9, rca=rc.ContrastiveRCA(views=5)).fit(data.X)
+    component = Component.of_samples(data.S1)
+    with pytest.raises(rc.DataError, match="one entry per column"):
+        rc.ComponentRegression().fit_component(component, np.ones(3))
+    with pytest.raises(ValueError, match="needs rows"):
+        rc.ComponentRegression(alpha="cv").fit_component(component, np.ones(5))
+    with pytest.raises(TypeError, match="takes a Component"):
+        rc.ComponentPCA().fit_component(data.S1)
