@@ -52,6 +52,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
 
     Examples
     --------
+    >>> from richcomponents import ContrastiveRCA
     >>> from richcomponents.datasets import make_contrastive
     >>> data = make_contrastive(3000, S1="pca", S2="skewed", random_state=0)
     >>> pca = ComponentPCA(rca=ContrastiveRCA(views=10)).fit(data.X)

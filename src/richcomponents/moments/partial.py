@@ -74,19 +74,18 @@ class Partial:
 def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
     """Regress everything on some of the target columns of a state.
 
-        covariates : numbers of the targets (0 is the first target) that are covariates. Collinear ones are
-        harmless: the least-norm regression is used.
+    covariates : numbers of the targets (0 is the first target) that are covariates. Collinear ones are
+    harmless: the least-norm regression is used.
 
-        Examples
-        --------
-        >>> import numpy as np
-    import numpy.typing as npt
-        >>> rng = np.random.default_rng(0)
-        >>> age = rng.normal(size=(300, 1))
-        >>> X = rng.normal(size=(300, 2)) + 3 * age
-        >>> partial = partial_out(Moments.of(X, order=2, targets=age), [0])
-        >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
-        True
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=(300, 1))
+    >>> X = rng.normal(size=(300, 2)) + 3 * age
+    >>> partial = partial_out(Moments.of(X, order=2, targets=age), [0])
+    >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
+    True
     """
     p, q = moments.layout.n_columns, moments.layout.n_targets
     chosen = np.asarray(covariates, dtype=np.int64)
