@@ -260,7 +260,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
             u = reduce_view(rows[:, :d_u], asked) if needs_reduction(n, d_u) else u
             v = reduce_view(rows[:, d_u:], asked) if needs_reduction(n, d_v) else v
-        reduced = np.hstack([rows[:, :d_u] @ u.inner.T, rows[:, d_u:] @ v.inner.T])
+        reduction = len(u.inner) < d_u or len(v.inner) < d_v
+        reduced = np.hstack([rows[:, :d_u] @ u.inner.T, rows[:, d_u:] @ v.inner.T]) if reduction else rows
         options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups}
 
         def coordinates(matrix: Array) -> Moments:
@@ -271,7 +272,6 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         second = _quiet_moments(reduced, 2 if self.method == "efficient" else 4, options)
         by_rows = groups is None and n >= 4 * self.n_blocks
-        reduction = len(u.inner) < d_u or len(v.inner) < d_v
         self._solve(
             second,
             len(u.inner),
