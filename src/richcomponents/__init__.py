@@ -14,7 +14,13 @@ from richcomponents.errors import (
     StateFileError,
     WeakIdentificationWarning,
 )
-from richcomponents.models import ComponentPCA, ComponentRegression, ContrastiveRCA
+from richcomponents.learning.likelihood import fit_likelihood
+from richcomponents.models import (
+    ComponentGaussianMixture,
+    ComponentPCA,
+    ComponentRegression,
+    ContrastiveRCA,
+)
 from richcomponents.moments import Accumulator, Moments
 from richcomponents.views import as_table, join_views
 
@@ -24,6 +30,7 @@ __all__ = [
     "Accumulator",
     "CapacityError",
     "Component",
+    "ComponentGaussianMixture",
     "ComponentPCA",
     "ComponentRegression",
     "ConstantColumnWarning",
@@ -42,6 +49,7 @@ __all__ = [
     "cumulant",
     "cumulants_to_moments",
     "datasets",
+    "fit_likelihood",
     "join_views",
     "moments_to_cumulants",
     "projected_cumulant",

@@ -2,11 +2,13 @@
 
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.models.pca import ComponentPCA, subspace_distance
 from richcomponents.models.regression import ComponentRegression
 
 __all__ = [
     "CoefficientTable",
+    "ComponentGaussianMixture",
     "ComponentLearner",
     "ComponentPCA",
     "ComponentRegression",

@@ -1,0 +1,219 @@
+"""ComponentGaussianMixture: a spherical Gaussian mixture for one component, from its cumulants."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components import Component
+from richcomponents.errors import DataError
+from richcomponents.learning.mixture import (
+    Mixture,
+    Target,
+    alternating_minimisation,
+    choose_components,
+    fit_mixture,
+    log_posterior,
+)
+from richcomponents.models.base import ComponentLearner
+from richcomponents.views import as_matrix
+
+__all__ = ["ComponentGaussianMixture"]
+
+
+class ComponentGaussianMixture(ComponentLearner):
+    """A component as a mixture of k <= d spherical Gaussians: S = c_j + sigma N(0, I) with probability w_j.
+
+    Learned from the component's covariance and its cumulants of order three and four; no sample of it is seen.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        k, at most the number d of columns of the component. "auto": the smallest k whose cross-validated distance to the
+        cumulants of held-out blocks of samples is within one standard error of the best (`criterion_`).
+    rca : ContrastiveRCA, optional
+        Cloned and fitted to X; ContrastiveRCA() by default.
+    component : str
+        "S1", "S2" or "S3".
+    method : {"auto", "alternating"}
+        "auto": decomposition of the lifted third-order tensor, then matching of the cumulants of orders two to four.
+        "alternating": the paper's, alternating minimisation on the third-order moment. It needs the component's mean, which
+        is known by a convention only, independent means, and is much less accurate.
+    equal_weights : bool
+        Whether all w_j = 1/k is known.
+    n_init : int
+        Random starts of the tensor decomposition.
+    random_state : int or None
+
+    Attributes
+    ----------
+    means_ : array (k, d)
+        Centred at the component's mean: weights_ @ means_ = component_.mean. Cumulants tell the means up to one common
+        shift; the rule of the RCA (by default the shared part has mean zero) fixes it.
+    weights_ : array (k,)
+        Decreasing; the order of components has no other meaning.
+    sigma2_ : float
+        Variance of each component in every direction.
+    n_components_ : int
+    criterion_ : dict or None
+        Candidate k -> cross-validated distance, for n_components="auto".
+    objective_ : float
+        What is left of the distance to the cumulants (for "alternating": of the third-order moment).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from richcomponents import ContrastiveRCA
+    >>> rng = np.random.default_rng(0)
+    >>> centres = np.array([[3.0, 0.0], [-3.0, 1.0]])
+    >>> s1 = centres[rng.integers(2, size=4000)] + 0.5 * rng.normal(size=(4000, 2))
+    >>> s2 = 0.6 * (rng.exponential(size=(4000, 2)) - 1)
+    >>> X = np.hstack([s1 + s2, s2 + 0.3 * rng.uniform(-1, 1, (4000, 2))])
+    >>> model = ComponentGaussianMixture(2, rca=ContrastiveRCA(views=2), equal_weights=True).fit(X)
+    >>> np.round(model.means_[np.argsort(model.means_[:, 0])]).astype(int).tolist()
+    [[-3, 1], [3, 0]]
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        rca: Any = None,
+        component: str = "S1",
+        method: str = "auto",
+        equal_weights: bool = False,
+        n_init: int = 10,
+        random_state: int | None = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.rca = rca
+        self.component = component
+        self.method = method
+        self.equal_weights = equal_weights
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+        """Fit the RCA to X (n, columns of all views), then the mixture to its component.
+
+        y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
+        """
+        self._check_parameters()
+        component = self._fit_rca(X, groups)
+        self._learn(component)
+        scores = self.rca_.blup(X, self.component)
+        self._score_covariance: Array | None = np.atleast_2d(np.cov(scores.T)) if len(scores) > 1 else None
+        return self
+
+    def fit_component(self, component: Component) -> Self:
+        """Fit to a component that was extracted before."""
+        self._check_parameters()
+        self._learn(self._take_component(component))
+        self._score_covariance = None
+        return self
+
+    def _check_parameters(self) -> None:
+        k = self.n_components
+        if k != "auto" and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
+            raise ValueError(f"n_components must be 'auto' or a positive integer, got {k!r}")
+        if self.method not in ("auto", "alternating"):
+            raise ValueError(f"method must be 'auto' or 'alternating', got {self.method!r}")
+        if isinstance(self.n_init, bool) or not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
+            raise ValueError(f"n_init must be a positive integer, got {self.n_init!r}")
+
+    def _learn(self, component: Component) -> None:
+        d = len(component.mean)
+        if self.n_components != "auto" and int(self.n_components) > d:
+            raise DataError(
+                f"n_components={self.n_components}, but {component.name} has {d} dimensions: third-order cumulants determine "
+                f"at most as many components as dimensions. Use n_components <= {d}, or add columns to the view"
+            )
+        rng = np.random.default_rng(self.random_state)
+        self.criterion_: dict[int, float] | None = None
+        if self.n_components == "auto":
+            k, self.criterion_ = choose_components(
+                component, rng, equal_weights=self.equal_weights, n_init=min(self.n_init, 5)
+            )
+        else:
+            k = int(self.n_components)
+        target = Target.of(component)
+        if self.method == "alternating":
+            found: Mixture = alternating_minimisation(
+                target, component.mean, k, rng, equal_weights=self.equal_weights, n_init=self.n_init
+            )
+        else:
+            found = fit_mixture(target, k, rng, equal_weights=self.equal_weights, n_init=self.n_init)
+        self.n_components_ = k
+        self.means_ = found.means + component.mean
+        self.weights_, self.sigma2_, self.objective_ = found.weights, found.sigma2, found.objective
+
+    # ---- samples of the component itself
+
+    def predict_proba_clean(self, S: object) -> Array:
+        """P(component j | s) for samples (n, d) of the component itself, not of U; shape (n, k)."""
+        return np.asarray(np.exp(self._clean(S)[0]))
+
+    def predict_clean(self, S: object) -> IntArray:
+        """The most likely component, 0..k-1, of samples (n, d) of the component itself."""
+        return np.asarray(self._clean(S)[0].argmax(axis=1))
+
+    def score_clean(self, S: object) -> float:
+        """Mean log-likelihood of samples (n, d) of the component itself."""
+        return float(self._clean(S)[1].mean())
+
+    def _clean(self, S: object) -> tuple[Array, Array]:
+        check_is_fitted(self)
+        samples = as_matrix(S)
+        d = self.means_.shape[1]
+        if samples.shape[1] != d:
+            raise DataError(f"samples of {self.component_.name} have {d} columns, got {samples.shape[1]}")
+        if not np.isfinite(samples).all():
+            raise DataError(f"samples of {self.component_.name} hold missing or infinite values: drop those rows")
+        return log_posterior(samples, self.means_, self.weights_, self.sigma2_ * np.eye(d))
+
+    # ---- rows of the views
+
+    def predict_proba(self, X: object) -> Array:
+        """P(component j | row) for rows of the views, from the best linear prediction b of the component; shape (n, k).
+
+        b = P s + noise with P = Cov(b) Cov(S)^-1, so b has the mean P c_j in component j and there the covariance
+        Cov(b) - P B P', B the covariance between the c_j: linear discriminant analysis, in second moments.
+        """
+        check_is_fitted(self)
+        model = self._need_rca()
+        scores = model.blup(X, self.component)
+        assert self._score_covariance is not None
+        mean = self.component_.mean
+        P = self._score_covariance @ np.linalg.pinv(self.component_.covariance, hermitian=True)
+        centred = (self.means_ - mean) @ P.T
+        within = self._score_covariance - (self.weights_ * centred.T) @ centred
+        values, vectors = np.linalg.eigh((within + within.T) / 2)
+        floor = 1e-3 * max(float(np.trace(self._score_covariance)) / len(mean), np.finfo(float).tiny)
+        within = (vectors * np.maximum(values, floor)) @ vectors.T
+        return np.asarray(np.exp(log_posterior(scores - mean, centred, self.weights_, within)[0]))
+
+    def predict(self, X: object) -> IntArray:
+        """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def summary(self) -> str:
+        """Weights and means, as text."""
+        check_is_fitted(self)
+        names = self.component_.feature_names
+        k = self.n_components_
+        chosen = "" if self.criterion_ is None else ", chosen by cross-validation over blocks"
+        lines = [
+            f"Mixture of {k} spherical Gaussian{'s' if k > 1 else ''} for {self.component_.name} "
+            f"({len(names)} dimensions{chosen})",
+            f"standard deviation of each component: {np.sqrt(self.sigma2_):.4g}",
+            f"means are centred at the mean of {self.component_.name}, which is known by the RCA's rule only",
+            "",
+        ]
+        width = max(9, *(len(name) for name in names)) if names else 9
+        shown = names[:12]
+        lines.append("weight  " + " ".join(f"{name:>{width}}" for name in shown) + (" ..." if len(names) > 12 else ""))
+        for weight, mean in zip(self.weights_, self.means_, strict=True):
+            lines.append(f"{weight:6.3f}  " + " ".join(f"{value:>{width}.3f}" for value in mean[: len(shown)]))
+        return "\n".join(lines)
