@@ -14,9 +14,11 @@ from richcomponents.errors import (
     StateFileError,
     WeakIdentificationWarning,
 )
+from richcomponents.learning.ising import grid_edges
 from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.models import (
     ComponentGaussianMixture,
+    ComponentIsing,
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
@@ -31,6 +33,7 @@ __all__ = [
     "CapacityError",
     "Component",
     "ComponentGaussianMixture",
+    "ComponentIsing",
     "ComponentPCA",
     "ComponentRegression",
     "ConstantColumnWarning",
@@ -50,6 +53,7 @@ __all__ = [
     "cumulants_to_moments",
     "datasets",
     "fit_likelihood",
+    "grid_edges",
     "join_views",
     "moments_to_cumulants",
     "projected_cumulant",

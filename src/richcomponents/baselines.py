@@ -23,6 +23,8 @@ __all__ = ["cca", "covariates", "kernel_cca", "naive", "true"]
 
 def true(learner: Any, S: object, y: object = None) -> Any:
     """The learner on samples S (n, d) of the component itself: the gold standard, in simulations only."""
+    if y is None and hasattr(learner, "fit_clean"):
+        return clone(learner).fit_clean(as_matrix(S))
     return _fit_samples(learner, as_matrix(S), y)
 
 
@@ -90,13 +92,13 @@ def _fourier_features(view: Array, rank: int, rng: np.random.Generator) -> Array
 
 
 def _fit_samples(learner: Any, S: Array, y: object) -> Any:
-    """A clone of the learner, fitted to samples of the component."""
+    """A clone of the learner, fitted to samples that stand in for the component (they need not look like it: spins)."""
     fitted = clone(learner)
-    if hasattr(fitted, "fit_clean"):
-        return fitted.fit_clean(S) if y is None else fitted.fit_clean(S, y)
     component = Component.of_samples(S)
     if y is None:
         return fitted.fit_component(component)
+    if hasattr(fitted, "fit_clean"):
+        return fitted.fit_clean(S, y)
     target = as_matrix(y, column=True)[:, 0]
     cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
     return fitted.fit_component(component, cross, mean=float(target.mean()))

@@ -2,6 +2,7 @@
 
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.ising import ComponentIsing
 from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.models.pca import ComponentPCA, subspace_distance
 from richcomponents.models.regression import ComponentRegression
@@ -9,6 +10,7 @@ from richcomponents.models.regression import ComponentRegression
 __all__ = [
     "CoefficientTable",
     "ComponentGaussianMixture",
+    "ComponentIsing",
     "ComponentLearner",
     "ComponentPCA",
     "ComponentRegression",
