@@ -19,6 +19,7 @@ from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.models import (
     ComponentGaussianMixture,
     ComponentIsing,
+    ComponentLogisticRegression,
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
@@ -34,6 +35,7 @@ __all__ = [
     "Component",
     "ComponentGaussianMixture",
     "ComponentIsing",
+    "ComponentLogisticRegression",
     "ComponentPCA",
     "ComponentRegression",
     "ConstantColumnWarning",

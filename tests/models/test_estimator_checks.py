@@ -19,6 +19,7 @@ def test_there_are_estimators():
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 @pytest.mark.filterwarnings("ignore::richcomponents.SampleSizeWarning")
+@pytest.mark.filterwarnings("ignore::richcomponents.SpecificationWarning")
 @parametrize_with_checks([*ESTIMATORS, rc.ContrastiveRCA(method="paper")])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -3,6 +3,7 @@
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.ising import ComponentIsing
+from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.models.pca import ComponentPCA, subspace_distance
 from richcomponents.models.regression import ComponentRegression
@@ -12,6 +13,7 @@ __all__ = [
     "ComponentGaussianMixture",
     "ComponentIsing",
     "ComponentLearner",
+    "ComponentLogisticRegression",
     "ComponentPCA",
     "ComponentRegression",
     "ContrastiveRCA",

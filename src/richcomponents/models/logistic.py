@@ -1,0 +1,397 @@
+"""Logistic regression on a component."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from richcomponents.algebra import Array
+from richcomponents.components import Component
+from richcomponents.components.contrastive.coefficients import Coefficients
+from richcomponents.components.contrastive.intervals import coefficient_error, replicate
+from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.learning.logistic import (
+    ATTENUATION,
+    INTERVAL,
+    MAX_VARIANCE,
+    LogisticFit,
+    attenuation,
+    confined_minimum,
+    correct,
+    newton_replicates,
+    polynomial_objective,
+    refine,
+    ridge_logistic,
+    sigmoid_polynomial,
+)
+from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.moments import block_numbers
+from richcomponents.views import as_matrix
+
+__all__ = ["ComponentLogisticRegression"]
+
+_SUSPICIOUS = 0.001
+_STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
+
+
+class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: ignore[misc]
+    """P(y = 1) = sigmoid(intercept + coef' S1), from samples of (U, V, y): two classes.
+
+    y may depend on S1 only. By default a logistic regression on the residual of U on the shared part of V is corrected
+    for the part of S1 that residualising removes, as far as the data support it; without support the result is that of
+    residualising. Coefficients stay finite, also when the classes can be separated.
+
+    Parameters
+    ----------
+    rca : ContrastiveRCA, optional
+        Cloned and fitted on X.
+    component : "S1"
+        The component y depends on.
+    approximation : {"auto", "chebyshev", "taylor"}
+        "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev", "taylor":
+        the sigmoid is replaced by a polynomial and the likelihood maximised from the moments of the component, as in
+        Ge and Zou (their 0.5 + 0.245 z - 0.014 z^3 is "chebyshev" with degree 3). These are biased for strong signal:
+        the variance of coef'S1 is kept below 1.5, since the polynomial's likelihood has no maximum, and the intercept
+        between -1.85 and 1.85.
+    degree : int
+        Of the polynomial; needs cumulants of order degree + 1 (ContrastiveRCA(order=...)). Not used by "auto".
+    alpha : float
+        l2 penalty: mean log-loss + alpha/2 |coef|^2, scikit-learn's C = 1 / (n alpha).
+    fit_intercept : bool
+
+    Attributes
+    ----------
+    coef_ : array (1, d), intercept_ : array (1,), classes_ : array (2,)
+    residualised_ : array (d,)
+        Logistic regression on the residual of U, for comparison.
+    trust_ : float
+        How much of the correction was believed: 0 (residualising) to 1.
+    coefficients_ : CoefficientTable or None
+        Standard errors by leaving out blocks, z, p and intervals (those of regression calibration).
+    rca_, component_
+
+    Examples
+    --------
+    >>> from richcomponents.datasets import make_contrastive
+    >>> data = make_contrastive(3000, S1="logistic", S2="skewed", A="good", random_state=0)
+    >>> model = ComponentLogisticRegression(rca=ContrastiveRCA(views=10)).fit(data.X, data.y)
+    >>> error = lambda beta: float(np.sum((beta - data.beta) ** 2))
+    >>> error(model.coef_[0]) < error(model.residualised_)
+    True
+    """
+
+    def __init__(
+        self,
+        rca: Any = None,
+        component: str = "S1",
+        approximation: str = "auto",
+        degree: int = 3,
+        alpha: float = 1e-3,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.rca = rca
+        self.component = component
+        self.approximation = approximation
+        self.degree = degree
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+
+    # ---- doors
+
+    def fit(self, X: object, y: object, groups: object = None) -> Self:
+        """Fit the RCA to X, then the coefficients of y on its component.
+
+        y : (n,) labels of two classes. groups : (n,) labels; rows of a group stay in one block.
+        """
+        self._check_parameters()
+        if self.component != "S1":
+            raise ValueError(
+                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
+            )
+        target = self._binary(y)
+        check_consistent_length(X, target)
+        self._fit_rca(X, groups)
+        model = self._need_rca()
+        self._warn_of_v(X, target)
+        u, v = model._centred(X)
+        nuisance = self._covariates(model, X)
+        plain = self._residual(model, u, v)
+        low = self._logistic(plain, target, nuisance)
+        self.residualised_ = low.coef
+        theta, intercept, fit = self._calibrate(model, X, plain, target, nuisance, low)
+        if self.approximation != "auto":
+            theta, intercept = self._from_moments(plain, target)
+        self._set(theta, intercept)
+        keep = self._kept_rows(model, len(target), groups)
+        self.coefficients_: CoefficientTable | None = None
+        if len(keep) > 1:
+            error = self._errors(model, plain, target, nuisance, low, fit, keep)
+            self.coefficients_ = CoefficientTable(self.component_.feature_names, theta, error, len(keep) - 1)
+        return self
+
+    def fit_clean(self, S: object, y: object) -> Self:
+        """Ridge logistic regression on samples S (n, d) of the component itself, with the same penalty."""
+        self._check_parameters()
+        target = self._binary(y)
+        values = as_matrix(S)
+        check_consistent_length(values, target)
+        self._take_component(Component.of_samples(S, order=2))
+        centre = values.mean(axis=0) if self.fit_intercept else np.zeros(values.shape[1])
+        found = self._logistic(values - centre, target, None)
+        self.residualised_, self.trust_, self.coefficients_ = found.coef, 1.0, None
+        self._set(found.coef, found.intercept, centre)
+        return self
+
+    # ---- fitting
+
+    def _check_parameters(self) -> None:
+        if self.approximation not in ("auto", "chebyshev", "taylor"):
+            raise ValueError(f"approximation must be 'auto', 'chebyshev' or 'taylor', got {self.approximation!r}")
+        if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
+            raise ValueError(f"degree must be an integer, at least 1, got {self.degree!r}")
+        if not (isinstance(self.alpha, (int, float, np.number)) and 0 <= self.alpha < np.inf):
+            raise ValueError(f"alpha must be a finite number >= 0, got {self.alpha!r}")
+
+    def _binary(self, y: object) -> Array:
+        """0 and 1 for the two classes, which are remembered."""
+        labels = _labels(y)
+        check_classification_targets(labels)
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise DataError(f"y holds one class only ({classes[0]!r}): two classes are needed")
+        if len(classes) > 2:
+            raise DataError(
+                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: y holds "
+                f"{len(classes)} classes; fit one class against the rest, for example with OneVsRestClassifier"
+            )
+        self.classes_ = classes
+        return codes.astype(np.float64)
+
+    def _warn_of_v(self, X: object, target: Array) -> None:
+        test = self._need_rca().outcome_test(X, target)
+        if test.p_value < _SUSPICIOUS:
+            warn_user(
+                f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
+                "coefficients may be wrong. Check that V holds controls only",
+                SpecificationWarning,
+            )
+
+    def _covariates(self, model: ContrastiveRCA, X: object) -> Array | None:
+        """Known covariates, centred: further columns of the logistic regressions; intercept_ is at their mean."""
+        if not len(model._covariate_columns):
+            return None
+        values = validate_data(model, X, dtype=np.float64, order="C", reset=False)[:, model._covariate_columns]
+        return np.asarray(values - values.mean(axis=0))
+
+    def _residual(self, model: ContrastiveRCA, u: Array, v: Array) -> Array:
+        """R (n, d): the residual of U on the shared part of V (on V, for the paper's method)."""
+        found = model._canonical
+        if found is None:
+            return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
+        r = model.rank_
+        return np.asarray(u - (v @ found.y_from_v[:r].T * found.correlations[:r]) @ found.u_from_x[:, :r].T)
+
+    def _logistic(self, features: Array, y: Array, nuisance: Array | None) -> LogisticFit:
+        return ridge_logistic(features, y, float(self.alpha), fit_intercept=bool(self.fit_intercept), nuisance=nuisance)
+
+    def _calibrate(
+        self, model: ContrastiveRCA, X: object, plain: Array, y: Array, nuisance: Array | None, low: LogisticFit
+    ) -> tuple[Array, float, Coefficients | None]:
+        """theta (d,), intercept at the mean of S1, and the correction that was used."""
+        found = model._canonical
+        if model._shared is None or found is None:  # the paper's covariances: no evidence to weigh
+            features = model.shrunken(X, Coefficients(low.coef, low.coef, 1.0, np.eye(0)))
+            fit, covariance = None, _positive(self.component_.covariance)
+            self.trust_ = 1.0
+        else:
+            noise = 1 / (max(low.information, 1e-12) * max(len(y) - found.rank_u - 1, 1))
+            fit = correct(model._in_users_units(), found.u_from_x.T @ low.coef, noise)
+            self.trust_ = fit.trust
+            if fit.trust == 0:
+                return low.coef, low.intercept, fit
+            features = model.shrunken(X, fit)
+            covariance = _covariance_at(model, fit)
+        again = self._logistic(features, y, nuisance)
+        inner = covariance - features.T @ features / len(y)
+        factor = float(attenuation(again.coef @ inner @ again.coef))
+        theta, intercept = factor * again.coef, factor * again.intercept
+        if fit is not None and self.fit_intercept and theta @ covariance @ theta > _STRONG:
+            cross = plain.T @ (y - y.mean()) / len(y)
+            a, refined = refine(
+                self.component_, covariance, cross, float(y.mean()), (intercept, theta), float(self.alpha)
+            )
+            theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
+        return theta, intercept, fit
+
+    def _from_moments(self, plain: Array, y: Array) -> tuple[Array, float]:
+        """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y)."""
+        centred = replace(self.component_, mean=np.zeros_like(self.component_.mean), _known={})
+        cross = plain.T @ (y - y.mean()) / len(y)
+        series = sigmoid_polynomial(self.approximation, int(self.degree))
+        mean = float(y.mean()) if self.fit_intercept else 0.5
+        objective = polynomial_objective(centred.projected_moment, series, cross, mean, float(self.alpha))
+        edge = INTERVAL if self.fit_intercept else 0.0
+        a, theta = confined_minimum(objective, centred.covariance, MAX_VARIANCE, edge=edge)
+        return theta, a
+
+    def _set(self, theta: Array, intercept: float, centre: Array | None = None) -> None:
+        self.coef_ = theta[None]
+        mean = self.component_.mean if centre is None else centre
+        self.intercept_ = np.array([intercept - theta @ mean if self.fit_intercept else 0.0])
+
+    # ---- how sure
+
+    def _kept_rows(self, model: ContrastiveRCA, n: int, groups: object) -> Array:
+        blocks = block_numbers(n, model.n_blocks, groups)
+        return np.stack([blocks != b for b in np.unique(blocks)])
+
+    def _errors(
+        self,
+        model: ContrastiveRCA,
+        plain: Array,
+        y: Array,
+        nuisance: Array | None,
+        low: LogisticFit,
+        fit: Coefficients | None,
+        keep: Array,
+    ) -> Array:
+        """Standard errors (d,): one Newton step per left-out block of the logistic regression and of T, and what the
+        shrinkage may have moved, as for least squares.
+
+        With b the coefficients on R, theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose
+        covariance with R is Cov(R) c b.
+        """
+        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
+        b = newton_replicates(plain, y, low, float(self.alpha), keep, **options)
+        if fit is None or model._canonical is None:
+            inverse = np.linalg.pinv(_positive(self.component_.covariance), hermitian=True)
+            return jackknife_error(b @ (plain.T @ plain / len(y)) @ inverse)
+        shared, found, r = model._shared, model._canonical, model.rank_
+        h = np.sqrt(1 - found.correlations[:r] ** 2)
+        t = fit.t_effective
+        inner = h[:, None] * (t - t @ t) * h
+
+        def corrected(b: Array) -> tuple[Array, Array]:
+            """Canonical coefficients after stretching (m, rank_u) and the attenuation factors (m,)."""
+            g = b @ found.u_from_x
+            g[:, :r] = g[:, :r] * h @ fit.stretch.T / h
+            return g, attenuation(np.einsum("mi,ij,mj->m", g[:, :r], inner, g[:, :r]))
+
+        stretched, factors = corrected(b)
+        evident = r > 0 and shared is not None and shared.identified.gate > 0 and not shared.leading
+        if evident and model.A is None:
+            evidence = replicate(model._interval_evidence()[0])
+            zero = np.zeros((r, r))
+            here = float(corrected(low.coef[None])[1][0]) * (evidence.basis.cov_s1(zero) @ low.coef)
+            there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(zero), b)
+            d_v = found.y_from_v.shape[1]
+            return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
+        return jackknife_error((stretched * factors[:, None]) @ found.x_from_u)
+
+    # ---- predictions
+
+    def decision_function(self, X: object) -> Array:
+        """Log-odds (n,) of classes_[1] for new (u, v): the BLUP of the component, attenuated by what it does not tell.
+
+        (intercept + coef'BLUP) / sqrt(1 + 0.346 coef'Omega coef), Omega the error covariance of the prediction.
+        """
+        check_is_fitted(self)
+        model = self._need_rca()
+        theta = self.coef_[0]
+        unknown = max(float(theta @ model._solution.variance_s2 @ theta), 0.0)
+        return np.asarray(self._log_odds(model.blup(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown))
+
+    def predict_proba(self, X: object) -> Array:
+        """Probabilities (n, 2) of the classes for new (u, v)."""
+        return _two_columns(self.decision_function(X))
+
+    def predict(self, X: object) -> Array:
+        """Classes (n,) for new (u, v)."""
+        second = self.decision_function(X) > 0
+        return np.asarray(self.classes_[second.astype(np.intp)])
+
+    def predict_proba_clean(self, S: object) -> Array:
+        """Probabilities (n, 2) of the classes for samples S (n, d) of the component itself."""
+        check_is_fitted(self)
+        return _two_columns(self._log_odds(as_matrix(S)))
+
+    def predict_clean(self, S: object) -> Array:
+        """Classes (n,) for samples S (n, d) of the component itself."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[(self._log_odds(as_matrix(S)) > 0).astype(np.intp)])
+
+    def _log_odds(self, values: Array) -> Array:
+        if values.shape[1] != self.coef_.shape[1]:
+            raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
+        return np.asarray(self.intercept_[0] + values @ self.coef_[0])
+
+    def summary(self) -> str:
+        """The coefficients, how much of the correction was believed, and how sure the RCA was."""
+        check_is_fitted(self)
+        kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
+        lines = [
+            f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
+            f"{self.classes_[1]} against {self.classes_[0]}; intercept {self.intercept_[0]:.4f}"
+        ]
+        if self.coefficients_ is not None:
+            lines.append(str(self.coefficients_))
+        else:
+            names = self.component_.feature_names
+            width = max(map(len, names))
+            lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_[0], strict=True)]
+        if self.rca_ is not None:
+            lines += [f"Correction of the residualised coefficients: {self.trust_:.0%} trusted", self.rca_.summary()]
+        return "\n".join(lines)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # of two halves of any table only what V does not share is used
+        return tags
+
+
+def _labels(y: object) -> Any:
+    """One label per row, none missing."""
+    if y is None:
+        raise ValueError("this estimator requires y to be passed, but the target y is None")
+    labels = column_or_1d(
+        check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"), warn=True
+    )
+    if labels.dtype.kind in "fc":
+        missing = int(np.sum(~np.isfinite(labels)))
+    elif labels.dtype.kind == "O":
+        missing = sum(1 for label in labels if label is None or label != label)
+    else:
+        missing = 0
+    if missing:
+        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+    return labels
+
+
+def _two_columns(log_odds: Array) -> Array:
+    return np.column_stack([expit(-log_odds), expit(log_odds)])
+
+
+def _positive(covariance: Array) -> Array:
+    """The nearest positive semi-definite matrix, eigenvalues at least 2% of the largest."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
+
+
+def _covariance_at(model: ContrastiveRCA, fit: Coefficients) -> Array:
+    """Cov(S1) with the T that the outcome's own trust allows: Cov(U) - lift (D^2 + h T h) lift'."""
+    found, r = model._canonical, model.rank_
+    assert found is not None
+    d = found.correlations[:r]
+    h = np.sqrt(1 - d**2)
+    lift = found.u_from_x[:, :r]
+    return np.asarray(model._solution.cov_u - lift @ (np.diag(d**2) + h[:, None] * fit.t_effective * h) @ lift.T)
