@@ -29,11 +29,10 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.component import CumulantSource
 from richcomponents.components.contrastive.coefficients import (
-    BLOCK_WEIGHT,
-    POSTERIOR_WEIGHT,
     Coefficients,
     guard_weights,
     stretch_matrix,
+    trust_in_change,
 )
 from richcomponents.components.contrastive.identify import Identified
 
@@ -224,16 +223,9 @@ def correct(identified: Identified, b: Array, noise: float) -> Coefficients:
     def variants(g: Array) -> Array:
         return theta(stretch_matrix(g, g @ g + spread, ridge, guard))
 
-    left_out = variants(mean_g - identified.t_shifts)
-    blocks = len(left_out)
-    block_variance = (blocks - 1) / blocks * float(np.sum((left_out - left_out.mean(0)) ** 2))
-    drawn = variants(identity - identified.t_draws)
-    centred = drawn - identified.draw_weights @ drawn
-    posterior_variance = float(identified.draw_weights @ np.sum(centred**2, axis=1))
-    doubt = BLOCK_WEIGHT * block_variance + POSTERIOR_WEIGHT * posterior_variance
-    trust = identified.gate * max(0.0, 1 - doubt / max(float(change @ change), 1e-300))
+    trust = trust_in_change(identified, change, variants)
     stretch = (1 - trust) * identity + trust * stretch
-    return Coefficients(canonical.x_from_u.T @ theta(stretch), residualised, float(trust), stretch)
+    return Coefficients(canonical.x_from_u.T @ theta(stretch), residualised, trust, stretch)
 
 
 # ---- polynomials in place of the sigmoid

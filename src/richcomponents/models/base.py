@@ -12,9 +12,12 @@ from sklearn.base import BaseEstimator, clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
 
 __all__ = ["CoefficientTable", "ComponentLearner"]
+
+_SUSPICIOUS = 0.001
 
 
 class ComponentLearner(BaseEstimator):  # type: ignore[misc]
@@ -50,6 +53,16 @@ class ComponentLearner(BaseEstimator):  # type: ignore[misc]
             )
         self.rca_, self.component_ = None, component
         return component
+
+    def _warn_of_v(self, X: object, target: Array) -> None:
+        """y depends on S1 only, so it must not go with V."""
+        test = self._need_rca().outcome_test(X, target)
+        if test.p_value < _SUSPICIOUS:
+            warn_user(
+                f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
+                "coefficients may be wrong. Check that V holds controls only",
+                SpecificationWarning,
+            )
 
     def _need_rca(self) -> ContrastiveRCA:
         if self.rca_ is None:

@@ -17,7 +17,7 @@ from richcomponents.components import Component
 from richcomponents.components.contrastive.coefficients import Coefficients
 from richcomponents.components.contrastive.intervals import coefficient_error, replicate
 from richcomponents.cumulants.jackknife import jackknife_error
-from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.errors import DataError
 from richcomponents.learning.logistic import (
     ATTENUATION,
     INTERVAL,
@@ -39,7 +39,6 @@ from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
 
-_SUSPICIOUS = 0.001
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
 
 
@@ -175,15 +174,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             )
         self.classes_ = classes
         return codes.astype(np.float64)
-
-    def _warn_of_v(self, X: object, target: Array) -> None:
-        test = self._need_rca().outcome_test(X, target)
-        if test.p_value < _SUSPICIOUS:
-            warn_user(
-                f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
-                "coefficients may be wrong. Check that V holds controls only",
-                SpecificationWarning,
-            )
 
     def _covariates(self, model: ContrastiveRCA, X: object) -> Array | None:
         """Known covariates, centred: further columns of the logistic regressions; intercept_ is at their mean."""

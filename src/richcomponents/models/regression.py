@@ -13,7 +13,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.components.contrastive.intervals import coefficient_error, replicate
 from richcomponents.cumulants.jackknife import jackknife_error
-from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
@@ -21,8 +21,6 @@ from richcomponents.moments import block_numbers
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
-
-_SUSPICIOUS = 0.001
 
 
 class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[misc]
@@ -116,15 +114,6 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             raise ValueError(f"alpha must be a number >= 0 or 'cv', got {self.alpha!r}")
         if not 0 <= self.l1_ratio <= 1:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {self.l1_ratio!r}")
-
-    def _warn_of_v(self, X: object, target: Array) -> None:
-        test = self._need_rca().outcome_test(X, target)
-        if test.p_value < _SUSPICIOUS:
-            warn_user(
-                f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
-                "coefficients may be wrong. Check that V holds controls only",
-                SpecificationWarning,
-            )
 
     def _choose_alpha(self, features: Array, y: Array, blocks: IntArray) -> float:
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""

@@ -20,6 +20,7 @@ with variances from leaving out blocks and from the posterior draws, all in the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,6 +113,22 @@ def stretch_matrix(mean_g: Array, mean_g2: Array, ridge: float, guard: Array) ->
     return np.asarray(np.linalg.inv(identity - guard[:, None] * t * guard))
 
 
+def trust_in_change(identified: Identified, change: Array, variants: Callable[[Array], Array]) -> float:
+    """gate * max(0, 1 - doubt / |change|^2): how much of a correction (k,) to believe, in [0, 1].
+
+    variants(g (m, r, r)) : the corrected coefficients (m, k) had E[I - T] been g. The doubt weighs their variance over
+    left-out blocks and over the posterior draws.
+    """
+    left_out = variants(identified.mean_g - identified.t_shifts)
+    n_blocks = len(left_out)
+    block_variance = (n_blocks - 1) / max(n_blocks, 1) * float(np.sum((left_out - left_out.mean(0)) ** 2))
+    drawn = variants(np.eye(identified.rank) - identified.t_draws)
+    centred = drawn - identified.draw_weights @ drawn
+    posterior_variance = float(identified.draw_weights @ np.sum(centred**2, axis=1))
+    doubt = BLOCK_WEIGHT * block_variance + POSTERIOR_WEIGHT * posterior_variance
+    return float(identified.gate * max(0.0, 1 - doubt / max(float(change @ change), 1e-300)))
+
+
 def coefficients(identified: Identified, fit: Residualised) -> Coefficients:
     """Correct residualised coefficients for the part of S1 that residualising removes."""
     r, canonical = identified.rank, identified.canonical
@@ -134,15 +151,7 @@ def coefficients(identified: Identified, fit: Residualised) -> Coefficients:
         """Shared coefficients (m, r) had E[G] been g (m, r, r)."""
         return np.asarray(stretch_matrix(g, g @ g + spread, ridge, guard) @ hb / h)
 
-    left_out = variants(mean_g - identified.t_shifts)
-    n_blocks = len(left_out)
-    block_variance = (n_blocks - 1) / max(n_blocks, 1) * float(np.sum((left_out - left_out.mean(0)) ** 2))
-    drawn = variants(identity - identified.t_draws)
-    centred = drawn - identified.draw_weights @ drawn
-    posterior_variance = float(identified.draw_weights @ np.sum(centred**2, axis=1))
-    doubt = BLOCK_WEIGHT * block_variance + POSTERIOR_WEIGHT * posterior_variance
-    trust = identified.gate * max(0.0, 1 - doubt / max(float(change @ change), 1e-300))
-
+    trust = trust_in_change(identified, change, variants)
     stretch = (1 - trust) * identity + trust * stretch
     b = fit.b.copy()
     b[:r] = stretch @ hb / h
