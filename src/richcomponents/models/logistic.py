@@ -166,7 +166,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
-            raise DataError(f"y holds one class only ({classes[0]!r}): two classes are needed")
+            raise DataError(f"y holds one class only ({classes[0]}): two classes are needed")
         if len(classes) > 2:
             raise DataError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: y holds "
