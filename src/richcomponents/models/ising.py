@@ -25,6 +25,7 @@ from richcomponents.learning.ising import (
 )
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.plots import heat_map
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["ComponentIsing"]
@@ -200,6 +201,12 @@ class ComponentIsing(ComponentLearner):
         result = rca.jackknife(function, progress=progress)
         names = tuple(f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist())
         return CoefficientTable(names, self.coef_, result.standard_error, len(result.replicates) - 1, level)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the couplings as a heat map (matplotlib); returns the Axes."""
+        check_is_fitted(self)
+        title = f"Couplings of the Ising model of {self.component_.name}"
+        return heat_map(self.couplings_, self.feature_names_, self.feature_names_, title=title, label="coupling", ax=ax)
 
     def summary(self) -> str:
         """The graph, the strongest couplings, and how sure the RCA was."""

@@ -35,6 +35,7 @@ from richcomponents.learning.logistic import (
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
@@ -323,6 +324,20 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         if values.shape[1] != self.coef_.shape[1]:
             raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib); returns the Axes."""
+        check_is_fitted(self)
+        table = self.coefficients_
+        return interval_plot(
+            self.component_.feature_names,
+            {"residualised": self.residualised_, "RCA": self.coef_[0]},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of the log-odds per unit",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""

@@ -19,6 +19,7 @@ from richcomponents.learning.mixture import (
     log_posterior,
 )
 from richcomponents.models.base import ComponentLearner
+from richcomponents.plots import heat_map
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentGaussianMixture"]
@@ -197,6 +198,18 @@ class ComponentGaussianMixture(ComponentLearner):
     def predict(self, X: object) -> IntArray:
         """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the means, about the mean of the component, as a heat map (matplotlib); returns the Axes."""
+        check_is_fitted(self)
+        return heat_map(
+            (self.means_ - self.component_.mean).T,
+            self.component_.feature_names,
+            [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)],
+            title=f"Means of the mixture of {self.component_.name}",
+            label="mean",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """Weights and means, as text."""

@@ -18,6 +18,7 @@ from richcomponents.learning.quadratic import elastic_net, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
@@ -167,6 +168,20 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         if values.shape[1] != len(self.coef_):
             raise DataError(f"samples of the component have {len(self.coef_)} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_ + values @ self.coef_)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib); returns the Axes."""
+        check_is_fitted(self)
+        table = self.coefficients_
+        return interval_plot(
+            self.component_.feature_names,
+            {"residualised": self.residualised_, "RCA": self.coef_},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of y per unit",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """The coefficients beside those of residualising, and how sure the RCA was."""
