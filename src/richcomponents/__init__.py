@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     if not name.startswith("__") or name == "__all__":  # Python's own questions load nothing
         api = import_module("richcomponents.api")
-        if hasattr(api, name):
-            return getattr(api, name)
-        if name in globals():  # subpackages became attributes on the way
+        globals().update({public: getattr(api, public) for public in api.__all__ if hasattr(api, public)})
+        globals()["__all__"] = api.__all__
+        if name in globals():  # a public name, or a subpackage that became an attribute on the way
             return globals()[name]
     raise AttributeError(f"module 'richcomponents' has no attribute {name!r}")
 

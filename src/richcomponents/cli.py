@@ -213,8 +213,7 @@ def _fitted(data: list[Path], views: list[str] | None, *, covariates: list[str] 
         command=_command(),
         **options,
     )
-    with _busy("fitting"):
-        return run_fit(request)
+    return run_fit(request, progress=sys.stderr.isatty())
 
 
 def _command() -> str:

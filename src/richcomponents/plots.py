@@ -17,7 +17,16 @@ from richcomponents.algebra import Array, IntArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["correlation_plot", "heat_map", "interval_plot", "largest", "loading_plot", "overview_plot", "variance_plot"]
+__all__ = [
+    "correlation_plot",
+    "heat_map",
+    "heat_map_size",
+    "interval_plot",
+    "largest",
+    "loading_plot",
+    "overview_plot",
+    "variance_plot",
+]
 
 MOST = 25
 """Features shown in one plot."""
@@ -58,8 +67,8 @@ def _name_rows(ax: Axes, names: Sequence[str]) -> None:
 
 
 def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
-    cut = f" ({shown} largest of {total})" if shown < total else ""
-    ax.set_title(title + cut, loc="left", fontsize="medium", parse_math=False)
+    parts = [title, f"{shown} largest of {total}" if shown < total else ""]
+    ax.set_title(", ".join(filter(None, parts)), loc="left", fontsize="medium", parse_math=False)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
@@ -128,7 +137,8 @@ def interval_plot(
         ax.barh(at, width, left=identified[0][rows], height=0.62, color=BLUE, alpha=0.22, label="identified set")
     if low is not None and high is not None:
         known = np.isfinite(low[rows]) & np.isfinite(high[rows])
-        ax.hlines(at[known], low[rows][known], high[rows][known], color=BLUE, linewidth=2, label="95% interval")
+        if known.any():
+            ax.hlines(at[known], low[rows][known], high[rows][known], color=BLUE, linewidth=2, label="95% interval")
     for method, values in points.items():
         marker, colour = _MARKERS.get(method, ("P", GREY))
         size = 9 if marker == "*" else 6
@@ -157,7 +167,7 @@ def heat_map(
     keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), most)
     part = matrix[np.ix_(keep_rows, keep_columns)]
     if ax is None:
-        ax = _new_axes(2.6 + 0.3 * max(len(keep_columns), 4), 2.0 + 0.24 * len(keep_rows))
+        ax = _new_axes(*heat_map_size(rows, columns, most))
     scale = max(float(np.nanmax(np.abs(part), initial=0.0)), np.finfo(float).tiny)
     mesh = ax.pcolormesh(part, cmap="RdBu_r", vmin=-scale, vmax=scale, edgecolors="face", linewidth=0.2)
     ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i]) for i in keep_columns], rotation=90)
@@ -178,6 +188,13 @@ def heat_map(
     for spine in ax.spines.values():
         spine.set_visible(False)
     return ax
+
+
+def heat_map_size(rows: Sequence[str], columns: Sequence[str], most: int = MOST) -> tuple[float, float]:
+    """Width and height in inches at which the cells and all names of :func:`heat_map` have room."""
+    letters_down, letters_across = (max(min(len(name), _LONGEST) for name in names) for names in (rows, columns))
+    width = 1.5 + 0.08 * letters_down + 0.3 * max(min(len(columns), most), 6)
+    return width, 0.8 + 0.08 * letters_across + 0.24 * max(min(len(rows), most), 4)
 
 
 def loading_plot(

@@ -687,13 +687,13 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
         """The variance of each column of U: its own, shared with V, and how sure that is."""
         limits = self.confidence_interval("covariance", level=level, progress=progress)
-        covariances = (self._solution.cov_u, self._solution.covariance("S1"), self._solution.cov_s2)
-        ends = (limits.low, limits.high, *self._identified_set())
-        return VarianceTable(
-            self.components_["S1"].feature_names,
-            *(np.diag(matrix).copy() for matrix in covariances),
-            *(np.maximum(np.diag(matrix), 0.0) for matrix in ends),  # no variance is negative
+        total, own, shared = (
+            np.diag(C).copy() for C in (self._solution.cov_u, self._solution.covariance("S1"), self._solution.cov_s2)
         )
+        ends = [np.diag(C).copy() for C in (limits.low, limits.high, *self._identified_set())]
+        for end in ends:
+            end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
+        return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
 
     def plot(self, what: str = "overview", *, ax: Any = None) -> Any:
         """Draw the fit (matplotlib).

@@ -202,11 +202,15 @@ class ComponentIsing(ComponentLearner):
         names = tuple(f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist())
         return CoefficientTable(names, self.coef_, result.standard_error, len(result.replicates) - 1, level)
 
-    def plot(self, *, ax: Any = None) -> Any:
-        """Draw the couplings as a heat map (matplotlib); returns the Axes."""
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the couplings as a heat map (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
         check_is_fitted(self)
+        own = self.feature_names_ if names is None else tuple(names)
         title = f"Couplings of the Ising model of {self.component_.name}"
-        return heat_map(self.couplings_, self.feature_names_, self.feature_names_, title=title, label="coupling", ax=ax)
+        return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
     def summary(self) -> str:
         """The graph, the strongest couplings, and how sure the RCA was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -325,12 +326,16 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
 
-    def plot(self, *, ax: Any = None) -> Any:
-        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib); returns the Axes."""
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
         check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
         table = self.coefficients_
         return interval_plot(
-            self.component_.feature_names,
+            own,
             {"residualised": self.residualised_, "RCA": self.coef_[0]},
             None if table is None else table.low,
             None if table is None else table.high,

@@ -47,8 +47,10 @@ def inline_svg(draw: Callable[[Any], Any], size: tuple[float, float], text: str,
     picture = out.getvalue()
     picture = picture[picture.index("<svg") :].replace(_INK, "currentColor")
     width, height = (round(72 * side) for side in size)
+    wide = width * 4 // 3  # in a narrow window a picture scrolls rather than shrink below legibility
     opening = (
-        f'<svg viewBox="0 0 {width} {height}" style="width:{width * 4 / 3:.0f}px" role="img" aria-label="{escape(text)}">'
+        f'<svg viewBox="0 0 {width} {height}" style="width:{wide}px;min-width:{min(wide, 560)}px" role="img" '
+        f'aria-label="{escape(text)}">'
         f"<title>{escape(text)}</title>"
     )
     picture = re.sub(r"<svg[^>]*>", lambda _: opening, picture, count=1)

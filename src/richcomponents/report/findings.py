@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,8 +101,8 @@ class Findings:
     """All that is said about one fit.
 
     views : {name: column names}, U first. A : (d_v, d_u). outcome : None without a target.
-    detail : title and rows of what another learner found (directions, means, couplings); picture : the fitted learner that
-    draws it. notes : warnings raised on the way, as sentences.
+    detail : title and rows of what another learner found (directions, means, couplings); picture : draws it on
+    an Axes. notes : warnings raised on the way, as sentences.
     """
 
     n: int
@@ -113,7 +113,7 @@ class Findings:
     A: Array
     outcome: OutcomeTable | None = None
     detail: tuple[str, list[dict[str, object]]] | None = None
-    picture: Any = None
+    picture: Callable[[Any], Any] | None = None
     notes: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
 
@@ -259,7 +259,7 @@ def gather(
         A=rca.A_,
         outcome=found,
         detail=_detail(model, views),
-        picture=model if isinstance(model, (ComponentPCA, ComponentGaussianMixture, ComponentIsing)) else None,
+        picture=_picture(model, views),
         notes=tuple(notes),
         provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
     )
@@ -297,10 +297,24 @@ def _outcome_table(
     )
 
 
+def _coordinates(model: Any, views: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Column names of the component that was learned: S3 lives in V's columns."""
+    view_u, view_v = views.values()
+    return view_v if model.component == "S3" else view_u
+
+
+def _picture(model: Any, views: dict[str, tuple[str, ...]]) -> Callable[[Any], Any] | None:
+    if not isinstance(model, (ComponentPCA, ComponentGaussianMixture, ComponentIsing)):
+        return None
+    names = _coordinates(model, views)
+    return lambda ax: model.plot(names=names, ax=ax)
+
+
 def _detail(model: Any, views: dict[str, tuple[str, ...]]) -> tuple[str, list[dict[str, object]]] | None:
     """Title and rows of what a learner without an outcome found."""
-    view_u, view_v = views.values()
-    names = view_v if getattr(model, "component", "S1") == "S3" else view_u
+    if isinstance(model, ContrastiveRCA):
+        return None
+    names = _coordinates(model, views)
     if isinstance(model, ComponentPCA):
         rows: list[dict[str, object]] = [
             {"name": n, **{f"direction {k + 1}": float(v[i]) for k, v in enumerate(model.components_)}}
@@ -309,9 +323,10 @@ def _detail(model: Any, views: dict[str, tuple[str, ...]]) -> tuple[str, list[di
         shares = ", ".join(f"{share:.0%}" for share in model.explained_variance_ratio_[:10])
         return f"Principal directions of {model.component} (share of its variance: {shares})", rows
     if isinstance(model, ComponentGaussianMixture):
+        titles = [f"mean {k + 1} (weight {w:.2f})" for k, w in enumerate(model.weights_)]
         rows = [
-            {"weight": float(w), **{n: float(c) for n, c in zip(names, mean, strict=True)}}
-            for w, mean in zip(model.weights_, model.means_, strict=True)
+            {"name": n, **{title: float(mean[i]) for title, mean in zip(titles, model.means_, strict=True)}}
+            for i, n in enumerate(names)
         ]
         spread = math.sqrt(model.sigma2_)
         return f"Mixture of {model.n_components_} spherical Gaussians, standard deviation {spread:.3g}", rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.plots import MOST, correlation_plot, heat_map, interval_plot, variance_plot
+from richcomponents.plots import MOST, correlation_plot, heat_map, heat_map_size, interval_plot, variance_plot
 from richcomponents.report.figures import inline_svg
 from richcomponents.report.findings import Findings, Provenance
 from richcomponents.report.tables import html_table, number
@@ -69,9 +69,10 @@ def learned(found: Findings) -> str:
     title, rows = found.detail
     picture = ""
     if found.picture is not None:
-        size = (7.6, 2.2 + 0.28 * min(len(next(iter(found.views.values()))), MOST))
-        picture = _figure(inline_svg(lambda ax: found.picture.plot(ax=ax), size, title, "learned"), escape(title) + ".")
-    order = next((key for key in ("direction 1", "coupling") if rows and key in rows[0]), None)
+        names = next(iter(found.views.values()))
+        size = (7.6, heat_map_size(names, names)[1])
+        picture = _figure(inline_svg(found.picture, size, title, "learned"), escape(title) + ".")
+    order = next((key for key, value in rows[0].items() if isinstance(value, float)), None) if rows else None
     return f"<h2>{escape(title)}</h2>{picture}{html_table(rows, order=order)}"
 
 
@@ -137,10 +138,9 @@ def mixing(found: Findings) -> str:
     if not found.diagnostics.rank:
         return ""
     (u, names_u), (v, names_v) = found.views.items()
-    rows, columns = (min(len(names), MOST) for names in (names_v, names_u))
     picture = inline_svg(
         lambda ax: heat_map(found.A, names_v, names_u, label="entry of A", ax=ax),
-        (3.4 + 0.26 * max(columns, 6), 2.3 + 0.24 * rows),
+        heat_map_size(names_v, names_u),
         f"Heat map of A, {v} by {u}",
         "mixing",
     )
@@ -211,7 +211,7 @@ def checks(found: Findings) -> str:
         )
     body = "".join(
         f'<tr><td>{escape(name)}</td><td class="text">{escape(value)}</td><td class="text">{_mark(good)}</td>'
-        f'<td class="text">{escape(meaning)}</td></tr>'
+        f'<td class="long">{escape(meaning)}</td></tr>'
         for name, value, good, meaning in rows
     )
     return (

@@ -9,12 +9,18 @@ from html import escape
 __all__ = ["html_table"]
 
 _SHOWN = 25
+_TEXT = ' class="text"'
 
 
 def html_table(rows: Sequence[Mapping[str, object]], *, order: str | None = None, shown: int = _SHOWN) -> str:
-    """A sortable table; of many rows, those largest in size in the column `order`, and all of them in a collapsed one."""
+    """A sortable table; of many rows, those largest in size in the column `order`, and all of them in a collapsed one.
+
+    Columns in which nothing is known are left out.
+    """
     if not rows:
         return ""
+    known = [key for key in rows[0] if any(not _unknown(row[key]) for row in rows)]
+    rows = [{key: row[key] for key in known} for row in rows]
     if len(rows) <= shown:
         return _table(rows)
     top = rows[:shown] if order is None else sorted(rows, key=lambda row: -_size(row[order]))[:shown]
@@ -25,20 +31,27 @@ def html_table(rows: Sequence[Mapping[str, object]], *, order: str | None = None
     )
 
 
+def _unknown(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def _size(value: object) -> float:
     return abs(value) if isinstance(value, (int, float)) and math.isfinite(value) else -1.0
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> str:
-    titles = "".join(f'<th scope="col"><button>{escape(str(title))}</button></th>' for title in rows[0])
+    titles = "".join(
+        f'<th scope="col"{"" if isinstance(value, (int, float)) else _TEXT}><button>{escape(str(title))}</button></th>'
+        for title, value in rows[0].items()
+    )
     body = "".join(f"<tr>{''.join(_cell(value) for value in row.values())}</tr>" for row in rows)
     return f'<div class="scroll"><table class="sortable"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _cell(value: object) -> str:
     if not isinstance(value, (int, float)):
-        return f"<td>{escape(str(value))}</td>"
-    if not math.isfinite(value):
+        return f"<td{_TEXT}>{escape(str(value))}</td>"
+    if _unknown(value):
         return '<td data-value="nan">–</td>'
     return f'<td data-value="{value!r}">{number(value)}</td>'
 

@@ -90,12 +90,17 @@ def _read_text(path: Path) -> FileTable:
     except (gzip.BadGzipFile, EOFError) as error:
         raise DataError(f"{path.name} is damaged: {error}") from error
     head = text.partition("\n")[0]
-    rows = [row for row in csv.reader(io.StringIO(text), delimiter=max("\t,;", key=head.count)) if row]
+    reader = csv.reader(io.StringIO(text), delimiter=max("\t,;", key=head.count), skipinitialspace=True)
+    lines, rows = [], []
+    for row in reader:
+        if row:
+            lines.append(reader.line_num)
+            rows.append(row)
     if not rows:
         raise DataError(f"{path.name} is empty")
     names = [name.strip() for name in rows[0]]
     _check_names(path, names)
-    for number, row in enumerate(rows[1:], start=2):
+    for number, row in zip(lines, rows, strict=True):
         if len(row) != len(names):
             raise DataError(
                 f"{path.name}, line {number} has {len(row)} cells, the first line names {len(names)} columns"
@@ -207,8 +212,11 @@ def _read_h5mu(path: Path) -> FileTable:
     except ImportError as error:
         raise _extra(path, "h5ad") from error
     data = read_h5mu(path)
-    parts = {name: _annotated(part[data.obs_names], obs=False) for name, part in data.mod.items()}
-    return _side_by_side(path.name, parts, _frame_columns(data.obs.reset_index(drop=True)))
+    common = [sample for sample in data.obs_names if all(sample in part.obs_names for part in data.mod.values())]
+    if not common:
+        raise DataError(f"the modalities of {path.name} ({', '.join(data.mod)}) have no sample in common")
+    parts = {name: _annotated(part[common], obs=False) for name, part in data.mod.items()}
+    return _side_by_side(path.name, parts, _frame_columns(data.obs.loc[common].reset_index(drop=True)))
 
 
 def _annotated(data: Any, *, obs: bool = True) -> dict[str, Column]:
