@@ -27,7 +27,7 @@ from richcomponents.components.contrastive.specification import TestResult, outc
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
-from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors
+from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.views import as_matrix, check_finite
@@ -284,6 +284,10 @@ class ContrastiveRCA(ContrastiveDoors, TransformerMixin, BaseEstimator):  # type
         return values, np.tile(std, (len(values), 1))
 
     def _centred(self, X: object) -> tuple[Array, Array]:
+        if is_source(X):
+            raise DataError(
+                "only fit reads files and streams: pass a table in memory here, one block of rows at a time"
+            )
         values = validate_data(self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite=False)
         check_finite(values, self.views_)
         rows = self._residuals(values) - self._centre

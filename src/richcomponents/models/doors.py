@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 from sklearn.utils.validation import validate_data
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
-from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening
 from richcomponents.components.contrastive.fit import Frame, SharedPart
-from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
+from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.components.contrastive.solution import Solution
 from richcomponents.errors import DataError
-from richcomponents.moments import Accumulator, Moments, partial_out
+from richcomponents.models.passes import Linear, Passes
+from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Partial
+from richcomponents.moments.sources import ArraySource, Source, is_path
 from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
 
-__all__ = ["MIN_BLOCKS", "ContrastiveDoors"]
+__all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+_MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
 class ContrastiveDoors:
@@ -43,16 +46,42 @@ class ContrastiveDoors:
     _shared: SharedPart | None
     _solution: Solution
 
-    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        *,
+        progress: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Fit to one table whose columns are both views (and the covariates).
 
-        y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d), or a source of rows
+            Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
+            :func:`open_source` returns, or an iterator of blocks of rows. Files are read twice, in bounded memory, and give
+            the same bits as the table in memory; an iterator is read once (as :meth:`fit_moments`).
+        y : ignored, as scikit-learn expects.
+        groups : (n,) labels; rows of a group stay in one block.
+        progress : show bars.
+        checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         self._forget()
-        refuse_dask(X)
+        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        if is_source(X):
+            rows = Rows.of(X)
+            self.n_features_in_ = rows.width
+            if rows.names is not None:
+                self.feature_names_in_ = np.array(rows.names, dtype=object)
+            if rows.again:
+                return self._fit_rows(rows, rows.names, reading)
+            state = Moments.of(rows, 4, n_blocks=self.n_blocks, **reading)
+            return self._fit_state(state, rows.names)
         names = column_names(X)
         values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
-        return self._fit_table(values, names, groups)
+        return self._fit_rows(Rows(values), names, reading)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
         """Fit to separate tables: a list [U, V], a dict of two, or a MuData-like object; samples must line up."""
@@ -67,7 +96,7 @@ class ContrastiveDoors:
         self.n_features_in_ = table.values.shape[1]
         if table.named:
             self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
-        return self._fit_table(table.values, table.views.feature_names, groups, table.views)
+        return self._fit_rows(Rows(table.values), table.views.feature_names, {"groups": groups}, table.views)
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
@@ -149,11 +178,52 @@ class ContrastiveDoors:
         self._u, self._v = resolved[0], resolved[1]
         return resolved
 
-    def _fit_table(
-        self, values: Array, names: Sequence[str] | None, groups: object, views: Views | None = None
+    def _fit_rows(
+        self, rows: Rows, names: Sequence[str] | None, reading: dict[str, Any], views: Views | None = None
     ) -> Self:
+        """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it."""
         self._check_parameters()
-        n, width = values.shape
+        self._resolve(rows.width, names, views)
+        if isinstance(rows.source, ArraySource):
+            check_finite(
+                rows.source.values, self.views_
+            )  # names the view and the row; files are checked while they are read
+        d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
+        table = rows.select(np.concatenate([self._u, self._v, known]), n_targets=len(known))
+        self._partial = None
+        if len(known):
+            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(known)))
+            table = table.mapped(self._partial.residuals, n_targets=0)
+        u, v = Frame.identity(d_u), Frame.identity(d_v)
+        centred: Array | None = None
+        if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
+            values = table.array()
+            self._centre = values.mean(axis=0)
+            centred = values - self._centre
+            u, v = self._reduced(centred[:, :d_u]), self._reduced(centred[:, d_u:])
+        reduction = len(u.inner) < d_u or len(v.inner) < d_v
+        if reduction:
+            table = table.mapped(Linear(self._centre, linalg.block_diag(u.inner.T, v.inner.T)))
+        passes = Passes(table, self.n_blocks, **reading)
+        second = passes.second() if self.method == "efficient" else passes.fourth()
+        if not reduction:
+            self._centre = np.array(second.mean)
+        by_rows = passes.groups is None and 4 * self.n_blocks <= second.n <= _MOST_PAIRED
+        self._solve(
+            second,
+            len(u.inner),
+            u,
+            v,
+            passes.coordinates(second.mean),
+            rows=centred if reduction else None,
+            implicit=passes.implicit(second.mean) if by_rows else None,
+        )
+        if self.order > 4:
+            self._add_high_orders(passes, second)
+        return self
+
+    def _resolve(self, width: int, names: Sequence[str] | None, views: Views | None) -> None:
+        """Which columns are U, V and covariates."""
         if width < 2:
             raise DataError(f"two views need at least two columns; X has n_features = {width}")
         self._covariate_columns = self._resolve_covariates(width, names)
@@ -168,67 +238,32 @@ class ContrastiveDoors:
         overlap = np.intersect1d(np.concatenate([self._u, self._v]), self._covariate_columns)
         if len(overlap):
             raise DataError(f"{self.views_.describe(int(overlap[0]))} is also a covariate: name it once")
-        check_finite(values, self.views_)
-        used = np.concatenate([self._u, self._v])
-        self._partial = None
-        if len(self._covariate_columns):
-            low = Moments.of(values[:, used], 2, targets=values[:, self._covariate_columns], n_blocks=1)
-            self._partial = partial_out(low, range(len(self._covariate_columns)))
-        rows = self._residuals(values)
-        self._centre = rows.mean(axis=0)
-        rows = rows - self._centre
-        d_u, d_v = len(self._u), len(self._v)
-        u, v = Frame.identity(d_u), Frame.identity(d_v)
-        if self.method == "efficient":
-            asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
-            u = reduce_view(rows[:, :d_u], asked) if needs_reduction(n, d_u) else u
-            v = reduce_view(rows[:, d_u:], asked) if needs_reduction(n, d_v) else v
-        reduction = len(u.inner) < d_u or len(v.inner) < d_v
-        reduced = np.hstack([rows[:, :d_u] @ u.inner.T, rows[:, d_u:] @ v.inner.T]) if reduction else rows
-        options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups}
 
-        def coordinates(matrix: Array) -> Moments:
-            return _quiet_moments(reduced @ matrix, 4, options)
-
-        def implicit(lead: Array, correlations: Array) -> Array:
-            return implicit_grams(reduced @ lead, joint_whitening(correlations), n_blocks=self.n_blocks)
-
-        second = _quiet_moments(reduced, 2 if self.method == "efficient" else 4, options)
-        by_rows = groups is None and n >= 4 * self.n_blocks
-        self._solve(
-            second,
-            len(u.inner),
-            u,
-            v,
-            coordinates,
-            rows=rows if reduction else None,
-            implicit=implicit if by_rows else None,
-        )
-        if self.order > 4:
-            self._add_high_orders(reduced)
-        return self
+    def _reduced(self, view: Array) -> Frame:
+        """Principal components of a centred view that has too many columns for its rows."""
+        n, d = view.shape
+        asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
+        return reduce_view(view, asked) if needs_reduction(n, d) else Frame.identity(d)
 
     def _resolve_covariates(self, width: int, names: Sequence[str] | None) -> IntArray:
         if self.covariates is None or len(self.covariates) == 0:
             return np.zeros(0, dtype=np.int64)
         return resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
 
-    def _add_high_orders(self, reduced: Array) -> None:
+    def _add_high_orders(self, passes: Passes, second: Moments) -> None:
         """Cumulants of order five and six: a state of their own, in the same coordinates, not kept by block."""
         low = self._solution.source
         if low is None:
             return
-        z = reduced
+        matrix = np.eye(second.layout.n_columns)
         if self._shared is not None:
-            found, k = self._shared.canonical, self._shared.canonical.x_from_u.shape[1]
-            z = np.hstack([reduced[:, :k] @ found.x_from_u.T, reduced[:, k:] @ found.y_from_v.T])
-        high = _quiet_moments(z, self.order, {"n_blocks": 1})
+            found = self._shared.canonical
+            matrix = linalg.block_diag(found.x_from_u.T, found.y_from_v.T)
+        high = passes.high_orders(second.mean, matrix, self.order)
         self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
         self._name_components()
 
 
-def _quiet_moments(rows: Array, order: int, options: dict[str, Any]) -> Moments:
-    """Moments of columns the user never sees: their warnings would name nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Moments.of(rows, order, **options)
+def is_source(X: object) -> bool:
+    """Whether rows come from a file, a stream or a source, not from a table in memory."""
+    return isinstance(X, (Rows, Source, Iterator)) or is_path(X)
