@@ -24,7 +24,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
-from richcomponents.moments import Accumulator, Moments
+from richcomponents.moments import Accumulator, Moments, open_source
 from richcomponents.views import as_table, join_views
 
 __version__ = "0.1.0"
@@ -58,5 +58,6 @@ __all__ = [
     "grid_edges",
     "join_views",
     "moments_to_cumulants",
+    "open_source",
     "projected_cumulant",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from richcomponents.algebra import Array, pack
+from richcomponents.algebra import Array, IntArray, pack
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, warn_user
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
@@ -19,7 +19,7 @@ from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
 from richcomponents.views import as_matrix
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "check_weights"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
@@ -48,6 +48,9 @@ class Accumulator:
         numba when it is installed.
     names : sequence of str, optional
         Column names, for messages.
+    weighted : bool
+        The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
+        copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class Accumulator:
         executor: str | None = None,
         memory_limit: float | None = None,
         names: Sequence[str] | None = None,
+        weighted: bool = False,
     ) -> None:
         self._options = (order, n_targets, target_order, n_blocks, block_length)
         self._memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
@@ -81,7 +85,7 @@ class Accumulator:
         self._executor = default_executor() if executor is None else executor
         if self._executor not in EXECUTORS:
             raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
-        self._names = names
+        self._names, self._weighted = names, weighted
         self._layout: Layout | None = None
         self._next = 0
         self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
@@ -102,6 +106,7 @@ class Accumulator:
         layout = Layout(len(shift) - n_targets, order, n_targets, target_order, n_blocks, block_length)
         layout.check_memory(self._memory_limit)
         self._layout, self._shift = layout, shift.copy()
+        self._counts = np.zeros(layout.n_blocks, dtype=np.int64)  # rows of each block, when groups say which
         self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
         return layout
 
@@ -135,11 +140,31 @@ class Accumulator:
         block = as_matrix(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
-        layout, reached = self._check(block)
-        chosen = block_numbers(len(block), layout.n_blocks, groups)
-        pieces = [(b, 0, block[chosen == b]) for b in range(layout.n_blocks) if np.any(chosen == b)]
-        self._commit(pieces, self._marked(0, len(block)), reached)
-        self._next, self._grouped = len(block), True
+        if len(np.asarray(groups)) != len(block):
+            raise DataError(f"groups must have one label per row ({len(block)}), got {len(np.asarray(groups))}")
+        self.grouped(groups)(block, 0)
+
+    def grouped(self, groups: object) -> Callable[[object, int], None]:
+        """A function (rows, number of the first one) that takes in rows IN ORDER, those of a group in one block.
+
+        groups : the labels of all rows that will come.
+        """
+        chosen = block_numbers(len(np.asarray(groups)), self._options[3], groups)
+
+        def take(rows: object, start: int) -> None:
+            block = as_matrix(rows)
+            if start != (self._seen[-1][1] if self._seen else 0):
+                raise DataError("rows with groups come in order, without gaps")
+            if start + len(block) > len(chosen):
+                raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
+            layout, reached = self._check(block)
+            mine = chosen[start : start + len(block)]  # after the check: it may have been the first to know the columns
+            pieces = [(b, int(self._counts[b]), block[mine == b]) for b in range(layout.n_blocks) if np.any(mine == b)]
+            counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
+            self._grouped = True
+            self._commit(pieces, self._marked(start, start + len(block)), reached, counts)
+
+        return take
 
     def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
         """The layout, and the columns' ranges with this block; refuses before anything is changed."""
@@ -147,6 +172,10 @@ class Accumulator:
             raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
         if not len(block):
             raise DataError("there are no rows")
+        if self._weighted:
+            check_weights(block[:, -1])
+            counted = block[:, -1] > 0
+            block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
             raise self._not_finite(~np.isfinite(block))
@@ -194,11 +223,13 @@ class Accumulator:
         pieces: Sequence[tuple[int, int, Array]],
         seen: list[tuple[int, int]],
         reached: tuple[Array, Array],
+        counts: IntArray | None = None,
     ) -> None:
         """Everything was checked: take the rows in. What can still fail (memory, Ctrl-C) leaves a mark."""
         self._broken = True
         self._take(pieces)
         self._seen, (self._low, self._high) = seen, reached
+        self._counts = self._counts if counts is None else counts
         self._broken = False
 
     def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
@@ -227,7 +258,7 @@ class Accumulator:
             try:
                 spaces = self._spaces.get_nowait()
             except Empty:
-                spaces = _Spaces(layout, self._executor)
+                spaces = _Spaces(layout, self._executor, self._weighted)
             low, high = spaces.sums(rows, self._shift)
             self._spaces.put(spaces)
             with self._lock:
@@ -305,8 +336,8 @@ class Accumulator:
 class _Spaces:
     """The buffers of one thread, and the sums of one leaf."""
 
-    def __init__(self, layout: Layout, executor: str) -> None:
-        self.layout = layout
+    def __init__(self, layout: Layout, executor: str, weighted: bool) -> None:
+        self.layout, self.weighted = layout, weighted
         self.joint = Workspace(layout.n_columns + 1, layout.order, executor)
         self.with_target = (
             Workspace(layout.n_columns + 1, layout.target_order - 1, executor) if layout.n_targets else None
@@ -315,15 +346,28 @@ class _Spaces:
     def sums(self, rows: Array, shift: Array) -> tuple[Array, Array]:
         """(blocked vector, pooled vector) of one leaf."""
         lay, p = self.layout, self.layout.n_columns
-        joint = homogeneous_sums(rows[:, :p], shift[:p], self.joint)
+        weight = np.ascontiguousarray(rows[:, -1]) if self.weighted else None
+        joint = homogeneous_sums(rows[:, :p], shift[:p], self.joint, weight)
         if self.with_target is None and not lay.pooled_size:
             return joint, np.empty(0)
         blocked, pooled = joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
         if self.with_target is None:
             return blocked, pooled
-        y = rows[:, p:] - shift[p:]
-        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in y.T]
-        return np.concatenate([blocked, *parts, pack(y.T @ y)]), pooled
+        y = rows[:, p : len(shift)] - shift[p:]
+        counted = y if weight is None else y * weight[:, None]
+        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in counted.T]
+        return np.concatenate([blocked, *parts, pack(counted.T @ y)]), pooled
+
+
+def check_weights(weights: Array) -> None:
+    """Frequency weights are whole numbers, not negative."""
+    bad = ~(np.isfinite(weights) & (weights >= 0) & (weights == np.rint(weights)))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"sample_weight says how often a row is counted: whole numbers, at least 0; row {row} of its block has "
+            f"{weights[row]}"
+        )
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:
