@@ -14,7 +14,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 
-__all__ = ["SGDResult", "ball", "robbins_monro", "sgd"]
+__all__ = ["SGDResult", "Trajectory", "ball", "robbins_monro", "sgd"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,19 @@ class SGDResult:
     theta: Array
     steps: IntArray
     trajectory: Array
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """How coefficients were learned, in the user's units: what a learner keeps as `trajectory_`.
+
+    steps : (k,), numbers of the recorded steps, from 0; coef : (k, ...), the coefficients after those steps;
+    intercept : (k,), if the model has one.
+    """
+
+    steps: IntArray
+    coef: Array
+    intercept: Array | None = None
 
 
 def robbins_monro(mu: float, H: float, excess: float = 0.0) -> Callable[[int], float]:
