@@ -79,14 +79,14 @@ def test_the_gradient_is_the_mean_over_samples(kind, rng):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_coordinates_of_the_likelihood(intercept, rng):
-    """Curvature 1/4 at zero in all directions, the lemma's step 2, and a gradient of zero at an inner maximum."""
+    """Curvatures at most 1/4 in all directions, and a gradient of zero at an inner maximum."""
     S = rng.uniform(-1, 1, size=(20_000, 3)) * [1.0, 5.0, 0.2]
     y = (rng.uniform(size=len(S)) < expit(S @ [0.8, -0.1, 1.0] + 0.3 * intercept)).astype(float)
     S, component = S - S.mean(axis=0), Component.of_samples(S - S.mean(axis=0))
     model = LogisticLikelihood.of(component, S.T @ y / len(y), y.mean(), alpha=1e-3, fit_intercept=intercept)
     fit = fit_polynomial(model, approximation="chebyshev", degree=3)
     assert fit.converged
-    assert fit.step_size == pytest.approx(2.0, rel=0.05)
+    assert 0.1 < fit.mu < fit.H < 0.26
     gradient = expected_gradient(component, model, fit.theta)
     assert np.abs(gradient).max() < 1e-5
     _, theta = model.coefficients(fit.theta)
@@ -303,7 +303,7 @@ def test_a_component_with_second_moments_only(data):
 
 
 def test_sgd_ends_near_the_deterministic_solution(data):
-    options = {"approximation": "chebyshev", "max_iter": 800}
+    options = {"approximation": "chebyshev", "n_steps": 800}
     fixed = logistic(**options).fit(data.X, data.y)
     moved = logistic(solver="sgd", **options).fit(data.X, data.y)
     np.testing.assert_allclose(moved.coef_, fixed.coef_, atol=0.15)
@@ -314,7 +314,7 @@ def test_sgd_ends_near_the_deterministic_solution(data):
     np.testing.assert_allclose(path.coef[401:].mean(axis=0), moved.coef_[0], atol=1e-10)
     np.testing.assert_allclose(path.intercept[401:].mean(), moved.intercept_[0], atol=1e-10)
     assert "stochastic" in moved.summary()
-    few = {"approximation": "chebyshev", "solver": "sgd", "max_iter": 20}
+    few = {"approximation": "chebyshev", "solver": "sgd", "n_steps": 20}
     one, again, other = (logistic(random_state=seed, **few).fit(data.X, data.y).coef_ for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
@@ -322,7 +322,7 @@ def test_sgd_ends_near_the_deterministic_solution(data):
 
 def test_sgd_with_one_batch_is_gradient_descent(data):
     """All rows in one batch: no noise is left but the difference of n and n - 1 in the covariances."""
-    fitted = logistic(approximation="chebyshev", solver="sgd", batch_size=4000, max_iter=300).fit(data.X, data.y)
+    fitted = logistic(approximation="chebyshev", solver="sgd", batch_size=4000, n_steps=300).fit(data.X, data.y)
     fixed = logistic(approximation="chebyshev").fit(data.X, data.y)
     np.testing.assert_allclose(fitted.trajectory_.coef[-1], fixed.coef_[0], atol=2e-3)
 
@@ -330,7 +330,7 @@ def test_sgd_with_one_batch_is_gradient_descent(data):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_sgd_on_true_samples(data, intercept):
     S = data.S1 + 0.2
-    learner = ComponentLogisticRegression(solver="sgd", max_iter=3000, fit_intercept=intercept)
+    learner = ComponentLogisticRegression(solver="sgd", n_steps=3000, fit_intercept=intercept)
     moved = learner.fit_clean(S, data.y)
     fixed = ComponentLogisticRegression(fit_intercept=intercept).fit_clean(S, data.y)
     np.testing.assert_allclose(moved.coef_, fixed.coef_, atol=0.1)
@@ -344,7 +344,7 @@ def test_sgd_on_true_samples(data, intercept):
 def test_sgd_never_diverges(batch_size):
     data = make_contrastive(500, d=3, S1="logistic", S2="heavy", A="unif", random_state=2)
     fitted = logistic(
-        views=3, approximation="chebyshev", solver="sgd", batch_size=batch_size, max_iter=300, alpha=0.0
+        views=3, approximation="chebyshev", solver="sgd", batch_size=batch_size, n_steps=300, alpha=0.0
     ).fit(data.X, data.S1[:, 0] > 0)
     covariance = fitted.component_.covariance
     spread = np.einsum("ki,ij,kj->k", fitted.trajectory_.coef, covariance, fitted.trajectory_.coef)
@@ -356,13 +356,13 @@ def test_sgd_never_diverges(batch_size):
 def test_polynomials_in_200_dimensions():
     """Too wide for a state of order four: cumulants are read off the rows."""
     rng = np.random.default_rng(0)
-    n, d, r = 3000, 200, 2
+    n, d, r = 2000, 200, 2
     beta = np.zeros(d)
     beta[:2] = 1.0, -1.0
     S1, S2 = rng.uniform(-1, 1, size=(n, d)), (rng.exponential(size=(n, r)) - 1) @ rng.normal(size=(r, d))
     X, y = np.hstack([S1 + S2, S2 + rng.uniform(-1, 1, size=(n, d))]), S1 @ beta + rng.logistic(size=n) > 0
     rca = rc.ContrastiveRCA(views=d, A=np.eye(d), rank=r)
-    options = {"rca": rca, "approximation": "chebyshev", "alpha": 0.01, "max_iter": 40}
+    options = {"rca": rca, "approximation": "chebyshev", "alpha": 0.01, "n_steps": 40}
     fixed = ComponentLogisticRegression(**options).fit(X, y)
     moved = ComponentLogisticRegression(solver="sgd", **options).fit(X, y)
     for fitted in (fixed, moved):

@@ -134,9 +134,7 @@ def whitener(covariance: Array, ridge: float = 0.0) -> Array:
     return np.asarray(vectors[:, keep] / np.sqrt(np.maximum(values[keep], 1e-6 * top)))
 
 
-def fit_polynomial(
-    likelihood: LogisticLikelihood, *, approximation: str, degree: int, max_iter: int = 1000
-) -> LikelihoodFit:
+def fit_polynomial(likelihood: LogisticLikelihood, *, approximation: str, degree: int) -> LikelihoodFit:
     """Maximise the likelihood with a polynomial for the sigmoid ("chebyshev" or "taylor"), by deterministic steps.
 
     With "chebyshev" and degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so
@@ -149,7 +147,7 @@ def fit_polynomial(
         start=start,
         degree=degree,
         approximation=approximation,
-        max_iter=max_iter,
+        step_size=2.0,  # the lemma's 1 / (2 H), H = 1/4
         confine=likelihood.confine,
         check=False,  # tested once and for all
     )
@@ -163,7 +161,7 @@ def polynomial_sgd(
     approximation: str,
     degree: int,
     batch_size: int,
-    max_iter: int,
+    n_steps: int,
     random_state: int | np.random.Generator | None,
 ) -> SGDResult:
     """The paper's stochastic gradient: the polynomial gradient with everything but A measured on a mini-batch.
@@ -183,7 +181,7 @@ def polynomial_sgd(
         batch = likelihood.observed(cross, level)
         return -expected_gradient(component, batch, theta, degree=degree, approximation=approximation)
 
-    return _steps(gradient, likelihood, len(y), batch_size, max_iter, random_state, likelihood.confine)
+    return _steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
 
 
 def exact_sgd(
@@ -193,7 +191,7 @@ def exact_sgd(
     *,
     fit_intercept: bool = True,
     batch_size: int = 100,
-    max_iter: int = 1000,
+    n_steps: int = 1000,
     random_state: int | np.random.Generator | None = None,
 ) -> tuple[SGDResult, LogisticLikelihood]:
     """Mini-batch logistic regression on true samples (n, d), centred if there is an intercept: the sigmoid itself.
@@ -212,7 +210,7 @@ def exact_sgd(
         by_q = design[rows].T @ gap / len(rows) + alpha * (frame.root.T @ (frame.root @ q))
         return np.concatenate([[gap.mean()], by_q]) if fit_intercept else by_q
 
-    return _steps(gradient, frame, n, batch_size, max_iter, random_state, None), frame
+    return _steps(gradient, frame, n, batch_size, n_steps, random_state, None), frame
 
 
 def _steps(
@@ -220,7 +218,7 @@ def _steps(
     frame: LogisticLikelihood,
     n: int,
     batch_size: int,
-    max_iter: int,
+    n_steps: int,
     random_state: int | np.random.Generator | None,
     projection: Callable[[Array], Array] | None,
 ) -> SGDResult:
@@ -231,7 +229,7 @@ def _steps(
         np.zeros(p),
         n,
         batch_size=batch_size,
-        n_steps=max_iter,
+        n_steps=n_steps,
         step_size=robbins_monro(1 / 16, 1 / 4, excess=p / min(batch_size, n)),
         projection=projection,
         random_state=random_state,

@@ -74,8 +74,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         (in fit_clean the sigmoid itself is used). The result is the mean of the second half of the steps.
     batch_size : int
         Rows per step of "sgd"; the paper's 100.
-    max_iter : int
-        Steps of "sgd"; at most so many deterministic gradient steps for a polynomial.
+    n_steps : int
+        Steps of "sgd".
     random_state : int or None
         Order of the rows in "sgd".
 
@@ -115,7 +115,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         fit_intercept: bool = True,
         solver: str = "deterministic",
         batch_size: int = 100,
-        max_iter: int = 1000,
+        n_steps: int = 1000,
         random_state: int | None = 0,
     ) -> None:
         self.rca = rca
@@ -126,7 +126,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.batch_size = batch_size
-        self.max_iter = max_iter
+        self.n_steps = n_steps
         self.random_state = random_state
 
     # ---- doors
@@ -231,7 +231,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise ValueError(f"alpha must be a finite number >= 0, got {self.alpha!r}")
         if self.solver not in ("deterministic", "sgd"):
             raise ValueError(f"solver must be 'deterministic' or 'sgd', got {self.solver!r}")
-        for name in ("batch_size", "max_iter"):
+        for name in ("batch_size", "n_steps"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
@@ -318,9 +318,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         return self._follow(path, likelihood, component.mean)
 
     def _polynomial(self, likelihood: LogisticLikelihood) -> tuple[Array, float]:
-        found = fit_polynomial(
-            likelihood, approximation=self.approximation, degree=int(self.degree), max_iter=int(self.max_iter)
-        )
+        found = fit_polynomial(likelihood, approximation=self.approximation, degree=int(self.degree))
         self.likelihood_fit_ = found
         path = SGDResult(found.theta, np.arange(len(found.trajectory)), found.trajectory)
         return self._follow(path, likelihood, self.component_.mean)
@@ -328,7 +326,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
     def _steps(self) -> dict[str, Any]:
         return {
             "batch_size": int(self.batch_size),
-            "max_iter": int(self.max_iter),
+            "n_steps": int(self.n_steps),
             "random_state": self.random_state,
         }
 
