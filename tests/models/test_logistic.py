@@ -362,7 +362,7 @@ def test_polynomials_in_200_dimensions():
     S1, S2 = rng.uniform(-1, 1, size=(n, d)), (rng.exponential(size=(n, r)) - 1) @ rng.normal(size=(r, d))
     X, y = np.hstack([S1 + S2, S2 + rng.uniform(-1, 1, size=(n, d))]), S1 @ beta + rng.logistic(size=n) > 0
     rca = rc.ContrastiveRCA(views=d, A=np.eye(d), rank=r)
-    options = {"rca": rca, "approximation": "chebyshev", "alpha": 0.01, "n_steps": 40}
+    options = {"rca": rca, "approximation": "chebyshev", "alpha": 0.03, "n_steps": 100}
     fixed = ComponentLogisticRegression(**options).fit(X, y)
     moved = ComponentLogisticRegression(solver="sgd", **options).fit(X, y)
     for fitted in (fixed, moved):

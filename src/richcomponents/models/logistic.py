@@ -63,7 +63,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         the sigmoid is replaced by a polynomial and the likelihood maximised from the moments of the component, as in
         Ge and Zou (their 0.5 + 0.245 z - 0.014 z^3 is "chebyshev" with degree 3). These are biased for strong signal:
         the variance of coef'S1 is kept below 1.5, since the polynomial's likelihood has no maximum, and the intercept
-        between -1.85 and 1.85.
+        between -1.85 and 1.85. With few rows per column (d = 200, n = 2 000) the noise of the fourth cumulant draws them to
+        that edge: use "auto", or a larger alpha.
     degree : int
         Of the polynomial; needs cumulants of order degree + 1 (ContrastiveRCA(order=...)). Not used by "auto".
     alpha : float
