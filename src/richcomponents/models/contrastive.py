@@ -32,6 +32,7 @@ from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificati
 from richcomponents.moments import Accumulator, Layout, Moments, partial_out
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.moments.partial import Partial
+from richcomponents.storage import Storable
 from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, refuse_dask, resolve_views
 
 __all__ = ["ContrastiveRCA"]
@@ -41,7 +42,7 @@ _MIN_BLOCKS = 10
 _STATE_LIMIT = MEMORY_LIMIT // 2
 
 
-class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ContrastiveRCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What is specific to U once the part shared with V is removed.
 
     Two views of the same samples, U = S1 + S2 and V = A S2 + S3, with independent parts of any distribution.

@@ -46,6 +46,9 @@ class Forest:
         """Nodes in canonical order: by tree, then by the first leaf they cover."""
         return iter(sorted(self._nodes.items(), key=lambda item: _place(item[0])))
 
+    def __contains__(self, node: object) -> bool:
+        return node in self._nodes
+
     def __len__(self) -> int:
         return len(self._nodes)
 
