@@ -382,7 +382,8 @@ class Moments:
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            An array, a data frame, a path to an .npy file (memory-mapped), or an iterator or list of blocks of rows.
+            An array, a data frame, a path to an .npy file (memory-mapped), or an iterator or list of blocks of rows. Arrays
+            of other libraries (torch, cupy, jax: the array API) stay on their device; only sums come back.
         order : int
             All joint moments up to this order (2..6).
         shift : array of shape (n_columns + n_targets,), optional
