@@ -29,10 +29,9 @@ from richcomponents.moments import Accumulator, Layout, Moments, Partial
 from richcomponents.moments.files import (
     MOMENTS_FORMAT,
     check_state,
-    forest_from_arrays,
-    forest_to_arrays,
     load_moments,
     read_archive,
+    read_forest,
     read_format,
     write_archive,
 )
@@ -421,15 +420,20 @@ def _make_moments(parts: _Fields) -> Moments:
     return Moments(layout, shift, blocked, pooled)
 
 
+def _take_forest(what: Forest) -> _Fields:
+    nodes, sums = what.arrays(len(next(iter(what))[1]) if len(what) else 0)
+    return {"nodes": nodes, "sums": sums}
+
+
 def _take_accumulator(what: Accumulator) -> _Fields:
     state = what.__getstate__()
     return {name: value for name, value in state.items() if name != "_threads"}  # cores of this machine
 
 
 def _make_accumulator(parts: _Fields) -> Accumulator:
-    fresh = Accumulator()
-    known = fresh.__getstate__().keys() - {"_threads"}
-    for name in (parts.keys() ^ known) - {"_shift", "_low", "_high"}:  # these come with the first rows
+    fresh, begun = Accumulator(), Accumulator(shift=np.zeros(1))
+    expected = (fresh if parts["_layout"] is None else begun).__getstate__().keys() - {"_threads"}
+    for name in parts.keys() ^ expected:
         raise StateFileError(f"Accumulator cannot have, or lacks, the part {name!r}")
     if parts["_executor"] not in EXECUTORS or find_spec(parts["_executor"]) is None:
         parts["_executor"] = default_executor()
@@ -448,6 +452,6 @@ def _checked(value: Any, cls: type[_C]) -> _C:
 
 storable(Moments, _take_moments, _make_moments)
 storable(Accumulator, _take_accumulator, _make_accumulator)
-storable(Forest, forest_to_arrays, lambda parts: forest_from_arrays(parts["nodes"], parts["sums"]))
+storable(Forest, _take_forest, lambda parts: read_forest(parts["nodes"], parts["sums"]))
 for _cls in (Layout, Partial, Views):
     storable(_cls)

@@ -68,8 +68,6 @@ def test_no_chunking_changes_a_bit(array, rng):
         stop = {30_000: len(X), 0: 7_001, 7_001: 30_000}[start]
         parts.update(array(X[start:stop]), start=start)
     assert parts.moments() == whole
-    listed = Moments.of([array(X[:999]), array(X[999:])], 4, shift)
-    assert listed == whole
 
 
 def test_libraries_may_be_mixed(array, rng):

@@ -155,7 +155,9 @@ class Accumulator:
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
             raise self._not_finite(~np.isfinite(to_numpy(block)))
-        layout = self._layout if self._layout is not None else self._begin(column_sum(block) / block.shape[0])
+        layout = self._layout
+        if layout is None:  # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
+            layout = self._begin(np.clip(column_sum(block) / block.shape[0], low, high))
         layout.check_columns(block.shape[1])
         low, high = np.minimum(self._low, low), np.maximum(self._high, high)
         far = np.maximum(high - self._shift, self._shift - low)

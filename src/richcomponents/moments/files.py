@@ -29,10 +29,9 @@ from richcomponents.moments.state import Moments
 __all__ = [
     "MOMENTS_FORMAT",
     "check_state",
-    "forest_from_arrays",
-    "forest_to_arrays",
     "load_moments",
     "read_archive",
+    "read_forest",
     "read_format",
     "save_moments",
     "write_archive",
@@ -49,9 +48,7 @@ def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
     arrays: dict[str, Array | IntArray] = {"shift": moments.shift}
     sizes = {"blocked": moments.layout.blocked_size, "pooled": moments.layout.pooled_size}
     for name, forest in (("blocked", moments._blocked), ("pooled", moments._pooled)):
-        parts = forest_to_arrays(forest)
-        arrays[f"{name}_nodes"] = parts["nodes"]
-        arrays[f"{name}_sums"] = parts["sums"].reshape(len(parts["nodes"]), sizes[name])
+        arrays[f"{name}_nodes"], arrays[f"{name}_sums"] = forest.arrays(sizes[name])
     header = {"format": MOMENTS_FORMAT, "version": VERSION, "layout": asdict(moments.layout)}
     header["nodes"] = {name: len(arrays[f"{name}_nodes"]) for name in sizes}
     write_archive(Path(path), header, arrays)
@@ -78,7 +75,7 @@ def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
     try:
         layout.check_memory(max_bytes)
         blocked, pooled = (
-            forest_from_arrays(arrays[f"{name}_nodes"], arrays[f"{name}_sums"]) for name in ("blocked", "pooled")
+            read_forest(arrays[f"{name}_nodes"], arrays[f"{name}_sums"]) for name in ("blocked", "pooled")
         )
         check_state(layout, shift, blocked, pooled)
     except (StateFileError, MemoryError) as error:
@@ -86,26 +83,15 @@ def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
     return Moments(layout, shift, blocked, pooled)
 
 
-def forest_to_arrays(forest: Forest) -> dict[str, Array | IntArray]:
-    """nodes (k, 3) and their sums (k, size), in canonical order."""
-    nodes = list(forest)
-    return {
-        "nodes": np.array([node for node, _ in nodes], dtype=np.int64).reshape(-1, 3),
-        "sums": np.array([value for _, value in nodes]).reshape(len(nodes), -1) if nodes else np.zeros((0, 0)),
-    }
-
-
-def forest_from_arrays(nodes: IntArray, sums: Array) -> Forest:
-    """The way back; refuses what no forest looks like."""
+def read_forest(nodes: IntArray, sums: Array) -> Forest:
+    """A forest from a file; refuses what no forest looks like."""
     if nodes.ndim != 2 or sums.ndim != 2 or len(nodes) != len(sums) or nodes.shape[1] != 3 or nodes.dtype != np.int64:
         raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
     if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
         raise StateFileError("the sums name a node that cannot exist")
-    forest = Forest()
-    for tree, level, index in nodes.tolist():
-        if (tree, level, index) in forest or (tree, level, index ^ 1) in forest:
-            raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
-        forest.add((tree, level, index), sums[len(forest)])
+    forest = Forest.from_arrays(nodes, sums)
+    if len(forest) != len(nodes):
+        raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
     return forest
 
 

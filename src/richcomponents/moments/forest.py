@@ -46,9 +46,6 @@ class Forest:
         """Nodes in canonical order: by tree, then by the first leaf they cover."""
         return iter(sorted(self._nodes.items(), key=lambda item: _place(item[0])))
 
-    def __contains__(self, node: object) -> bool:
-        return node in self._nodes
-
     def __len__(self) -> int:
         return len(self._nodes)
 
@@ -71,6 +68,20 @@ class Forest:
         for (tree, _, _), value in self:
             total[tree] += value[where]
         return total
+
+    def arrays(self, size: int) -> tuple[IntArray, Array]:
+        """The nodes (m, 3) and their sums (m, size), in canonical order."""
+        items = list(self)
+        nodes = np.array([node for node, _ in items], dtype=np.int64).reshape(-1, 3)
+        return nodes, np.array([value for _, value in items]).reshape(len(items), size)
+
+    @classmethod
+    def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
+        """The way back."""
+        forest = cls()
+        for node, value in zip(nodes.tolist(), sums, strict=True):
+            forest.add((int(node[0]), int(node[1]), int(node[2])), value)
+        return forest
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forest):

@@ -18,7 +18,6 @@ import numpy as np
 from richcomponents.algebra import Array, column_numbers
 from richcomponents.errors import DataError
 from richcomponents.moments.columns import column_range, column_sum
-from richcomponents.moments.namespaces import as_rows, concatenated, in_memory, namespace_of, on_device
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Rows", "Statistic"]
@@ -62,7 +61,7 @@ class Rows:
 
     @classmethod
     def of(cls, X: object, *, targets: object | None = None) -> Rows:
-        """Rows of an array (of any library), a data frame, an .npy file, or an iterable of blocks; targets come last."""
+        """Rows of an array, a data frame, an .npy file, or an iterable of blocks; targets come last."""
         if isinstance(X, Rows):
             if targets is not None:
                 raise DataError("these rows hold their targets already: use Rows.with_targets for columns among them")
@@ -71,14 +70,6 @@ class Rows:
         source: Array | Iterable[object]
         if isinstance(X, (str, os.PathLike)):
             source = _open_npy(Path(X))
-        elif namespace_of(X) is not None:
-            rows = as_rows(X)
-            if targets is None:
-                return cls([rows])
-            y = in_memory(targets, column=True)
-            if len(y) != rows.shape[0]:
-                raise DataError(f"the targets have {len(y)} rows, the table has {rows.shape[0]}")
-            return cls([concatenated([rows, on_device(y, rows)], axis=1)], n_targets=y.shape[1])
         elif isinstance(X, Iterator) or (isinstance(X, Iterable) and not hasattr(X, "__len__")):
             source = X
         elif isinstance(X, (list, tuple)) and len(X) and all(getattr(block, "ndim", 0) == 2 for block in X):
@@ -133,7 +124,8 @@ class Rows:
         else:
             blocks = self.source
         for block in blocks:
-            yield as_rows(block) if self.transform is None else self.transform(in_memory(block))
+            rows = as_matrix(block)
+            yield rows if self.transform is None else self.transform(rows)
 
     def reduce(self, statistic: Statistic[_T], *, start: int = 0, groups: object | None = None) -> _T:
         """Feed all rows to the statistic and return its result."""
@@ -143,11 +135,11 @@ class Rows:
             grouped = getattr(statistic, "update_grouped", None)
             if grouped is None:
                 raise DataError(f"{type(statistic).__name__} does not know groups of rows")
-            grouped(concatenated(list(self.chunks())), groups)
+            grouped(np.concatenate(list(self.chunks())), groups)
             return statistic.result()
         for block in self.chunks():
             statistic.update(block, start)
-            start += block.shape[0]
+            start += len(block)
         return statistic.result()
 
     def means(self) -> Array | None:
@@ -164,15 +156,15 @@ class _Means:
         self.names, self.n = names, 0
 
     def update(self, rows: object, start: int | None = None) -> None:
-        block = as_rows(rows)
-        if not block.shape[0]:
+        block = as_matrix(rows)
+        if not len(block):
             return
         low, high = column_range(block)
         if self.n == 0:
             self.total, self.low, self.high = np.zeros(block.shape[1]), low, high
         self.total += column_sum(block)
         self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
-        self.n += block.shape[0]
+        self.n += len(block)
 
     def result(self) -> Array:
         if self.n == 0:

@@ -407,8 +407,23 @@ class Moments:
             Bytes above which the request is refused before anything is allocated (4 GiB).
         """
         from richcomponents.moments.accumulator import Accumulator
+        from richcomponents.moments.device import device_moments
+        from richcomponents.moments.namespaces import namespace_of
         from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
 
+        if namespace_of(X) is not None:
+            return device_moments(
+                X,
+                order,
+                shift,
+                start,
+                targets=targets,
+                groups=groups,
+                target_order=target_order,
+                n_blocks=n_blocks,
+                block_length=block_length,
+                memory_limit=memory_limit,
+            )
         rows = Rows.of(X, targets=targets)
         if shift is None:
             shift = rows.means()
