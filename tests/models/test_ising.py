@@ -27,7 +27,9 @@ from richcomponents.learning.ising import (
     fit_pair_moments,
     fit_taylor,
     grid_edges,
+    joint_change,
     moment_model,
+    pair_change,
     unit_diagonal,
     with_ghost,
 )
@@ -56,6 +58,18 @@ def views():
     S2 = rng.choice([-1.0, 1.0], (3000, 1)) * rng.normal(size=9)
     V = S2 @ rng.normal(size=(9, 9)) + rng.uniform(-1, 1, (3000, 9))
     return edges, J, S1, np.hstack([S1 + S2, V])
+
+
+@pytest.fixture(scope="module")
+def identified():
+    """Views whose shared part is known well: spins, most of them locked."""
+    rng = np.random.default_rng(5)
+    edges = grid_edges(3, 3)
+    J = couplings(edges, 1, 0.6)
+    S1 = Elimination(9, edges).sample(J, 3000, rng)
+    S2 = rng.choice([-1.0, 1.0], (3000, 3))[:, [0, 1, 2, 2, 2, 2, 2, 2, 2]]
+    A = np.linalg.qr(rng.normal(size=(9, 9)))[0]
+    return edges, J, np.hstack([S1 + S2, S2 @ A + 0.5 * rng.uniform(-1, 1, (3000, 9))])
 
 
 # ---- graphs
@@ -342,14 +356,44 @@ def test_other_fits_of_the_views():
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
-def test_intervals(views):
-    edges, J, _, X = views
-    model = ComponentIsing(edges=edges, method="likelihood", rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+@pytest.mark.parametrize(("method", "fields"), [("auto", False), ("likelihood", True)])
+def test_intervals(identified, method, fields):
+    edges, J, X = identified
+    model = ComponentIsing(edges=edges, method=method, fields=fields, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+    assert model.rca_._shared.identified.gate > 0
     table = model.confidence_interval()
     assert table.names[0] == "x0 -- x1"
-    assert np.mean((table.low <= J) & (table.high >= J)) > 0.6
+    assert len(table.names) == len(edges) + 9 * fields
+    truth = np.concatenate([J, np.zeros(9 * fields)])
+    assert np.mean((table.low <= truth) & (table.high >= truth)) > 0.8
     with pytest.raises(ValueError, match="use fit"):
         ComponentIsing(edges=edges).fit_component(model.component_).confidence_interval()
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_one_step_errors_are_those_of_refits(identified):
+    edges, _, X = identified
+    model = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+    refitted = model.rca_.jackknife(
+        lambda rca: model._learn(rca.components_["S1"], rca, model.edges_, model.coef_)[0]
+    ).standard_error
+    ratio = model.confidence_interval().standard_error / refitted
+    assert 0.8 < np.median(ratio) < 1.3
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_first_order_changes(exact):
+    """One step from the solution lands where a new fit does."""
+    d, edges = 9, grid_edges(3, 3)
+    J, W = couplings(edges, 3, 0.4), np.random.default_rng(1).normal(size=(d, d))
+    sums, rng = Elimination(d, edges), np.random.default_rng(0)
+    model = sums if exact else Gibbs(d, edges)
+    moved = J + 1e-3 * rng.normal(size=len(J))
+    change = (sums.correlations(moved) - sums.correlations(J))[None]
+    by_pairs = pair_change(model, J, 0.0, change[:, edges[:, 0], edges[:, 1]], rng=rng)
+    by_all = joint_change(model, W, np.ones((d, d)), J, 0.0, change, np.zeros((1, d)), fields=False, rng=rng)
+    for found in (by_pairs, by_all):
+        np.testing.assert_allclose(found[0], moved - J, atol=2e-5 if exact else 5e-4)
 
 
 def test_true_spins(views):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.components.contrastive.intervals import Replicates, functional_error, replicate
+from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
@@ -23,7 +26,9 @@ from richcomponents.learning.ising import (
     fit_joint,
     fit_pair_moments,
     fit_taylor,
+    joint_change,
     moment_model,
+    pair_change,
     with_ghost,
 )
 from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
@@ -291,12 +296,23 @@ class ComponentIsing(ComponentLearner):
         ]
 
     def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> CoefficientTable:
-        """Couplings, then fields (if any), with block-jackknife errors and intervals: the RCA refitted without each block."""
+        """Couplings, then fields (if any), with standard errors and intervals by blocks.
+
+        For couplings of S1 that come from second moments (method "auto" or "likelihood", the efficient RCA, A unknown): one
+        Newton step per left-out block for Cov(S1), one for the couplings, plus what shrinkage may have moved. Else the RCA
+        and the couplings are refitted without each block, which takes long for many columns.
+        """
         check_is_fitted(self)
         if self.solver == "sgd":
-            raise ValueError("intervals come from refits without blocks of rows: use solver='deterministic'")
+            raise ValueError("intervals come from leaving out blocks of rows: use solver='deterministic'")
         rca = self._need_rca()
         theta = np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
+        names = [f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist()]
+        names += [f"field of {name}" for name in self.feature_names_] if self.fields else []
+        evidence = self._block_evidence(rca)
+        if len(theta) and evidence is not None and self.method_ in ("joint", "likelihood"):
+            error, blocks = functional_error(evidence[0], self._change(rca, theta), evidence[1]), len(evidence[1])
+            return CoefficientTable(tuple(names), theta, error, blocks - 1, level)
 
         def function(model: ContrastiveRCA) -> Array:
             if model is rca:
@@ -304,9 +320,47 @@ class ComponentIsing(ComponentLearner):
             return self._learn(model.components_[self.component], model, self.edges_, theta)[0]
 
         result = rca.jackknife(function, progress=progress)
-        names = [f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist()]
-        names += [f"field of {name}" for name in self.feature_names_] if self.fields else []
         return CoefficientTable(tuple(names), theta, result.standard_error, len(result.replicates) - 1, level)
+
+    def _block_evidence(self, rca: ContrastiveRCA) -> tuple[Replicates, Array] | None:
+        """Replicates of Cov(S1) without each block, and changes (B, d) of its mean; None where there are none."""
+        shared, found = rca._shared, rca._canonical
+        if self.component != "S1" or shared is None or found is None or rca.A is not None or shared.leading:
+            return None
+        if rca.rank_ == 0 or shared.identified.gate == 0 or (self.fields and "S3" in (rca.mean or {})):
+            return None
+        blocks = BlockCovariances.of(rca._state)
+        x = blocks.first[:, : found.rank_u]
+        means = (blocks.count @ x - blocks.count[:, None] * x) / (blocks.count.sum() - blocks.count)[:, None]
+        moved = (means - blocks.count @ x / blocks.count.sum()) @ found.u_from_x.T
+        return replicate(rca._interval_evidence()[0]), moved * (0.0 if "S1" in (rca.mean or {}) else 1.0)
+
+    def _change(self, rca: ContrastiveRCA, theta: Array) -> Callable[[Array, Array], Array]:
+        """Changes of (Cov(S1), mean) -> changes of the parameters, to first order."""
+        component, ridge = self.component_, self.alpha / _rows_behind(self.component_, rca)
+        model = self._sums(len(component.mean), self.edges_)
+        rng = np.random.default_rng(self.random_state)
+        i, j = model.edges.T
+
+        def joint(covariances: Array, means: Array) -> Array:
+            view = _canonical_moments(rca, component)
+            assert view is not None
+            W, _, weights = view
+            return joint_change(model, W, weights, theta, ridge, covariances, means, fields=self.fields, rng=rng)
+
+        def moments(covariance: Array, mean: Array) -> Array:
+            moved = Component(component.name, component.feature_names, mean, covariance, None, _no_recipes)
+            return np.asarray(SpinMoments.of(moved, self.fields).with_ghost[i, j])
+
+        def pairs(covariances: Array, means: Array) -> Array:
+            C, m, step = component.covariance, component.mean, 1e-3
+            ends = [
+                (moments(C + step * dC, m + step * dm) - moments(C - step * dC, m - step * dm)) / (2 * step)
+                for dC, dm in zip(covariances, means, strict=True)
+            ]
+            return pair_change(model, theta, ridge, np.stack(ends), rng=rng)
+
+        return joint if self.method_ == "joint" else pairs
 
     def summary(self) -> str:
         """The graph, the strongest couplings, and how sure the RCA was."""

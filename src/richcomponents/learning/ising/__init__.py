@@ -8,7 +8,7 @@ from richcomponents.learning.ising.composite import (
     fit_composite,
     fit_taylor,
 )
-from richcomponents.learning.ising.fits import NEWTON_EDGES, fit_joint, fit_pair_moments
+from richcomponents.learning.ising.fits import NEWTON_EDGES, fit_joint, fit_pair_moments, joint_change, pair_change
 from richcomponents.learning.ising.graph import as_edges, coupling_matrix, grid_edges, neighbours, with_ghost
 from richcomponents.learning.ising.moments import SpinMoments, unit_diagonal
 from richcomponents.learning.ising.sums import Elimination, Enumeration, Gibbs, moment_model
@@ -30,8 +30,10 @@ __all__ = [
     "fit_pair_moments",
     "fit_taylor",
     "grid_edges",
+    "joint_change",
     "moment_model",
     "neighbours",
+    "pair_change",
     "unit_diagonal",
     "with_ghost",
 ]

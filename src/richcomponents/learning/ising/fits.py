@@ -7,14 +7,23 @@ couplings to a ghost (:func:`richcomponents.learning.ising.graph.with_ghost`), m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.learning.ising.sums import BATCH_BYTES, Exact, Gibbs
 
-__all__ = ["MAX_COUPLING", "NEWTON_EDGES", "bounded_minimum", "fit_joint", "fit_pair_moments"]
+__all__ = [
+    "MAX_COUPLING",
+    "NEWTON_EDGES",
+    "bounded_minimum",
+    "fit_joint",
+    "fit_pair_moments",
+    "joint_change",
+    "pair_change",
+]
 
 MAX_COUPLING = 4.0
 """Couplings are kept within this size: at 4 a pair of spins agrees with probability .9997."""
@@ -79,35 +88,14 @@ def fit_joint(
     """
     if not len(start):
         return start
-    rows, columns = np.tril_indices(len(target))
-    scale = np.sqrt(weights[rows, columns] * np.where(rows == columns, 0.5, 1.0))
-    goal = target[rows, columns] * scale
-    if mean is not None:
-        goal = np.concatenate([goal, mean])
-    i, j = model.edges.T
+    seen = _SecondMoments(x_from_u, weights, mean is not None)
+    goal = seen.stacked(target, np.zeros(0) if mean is None else mean)
 
     def predicted(C: Array) -> Array:
-        """From E[s s'], the ghost included."""
-        m: Array = np.zeros(0)
-        if mean is not None:
-            m = C[:-1, -1]
-            C = C[:-1, :-1] - np.outer(m, m)
-            m = x_from_u @ m
-        return np.concatenate([(x_from_u @ C @ x_from_u.T)[rows, columns] * scale, m])
+        return seen.of_states(C)
 
     def jacobian(state: Array) -> Array:
-        total = np.zeros((len(goal), len(i)))
-        centre = np.mean(state[:, i] * state[:, j], axis=0)
-        spins = state if mean is None else state[:, :-1] * state[:, -1:]
-        middle = np.zeros(spins.shape[1]) if mean is None else spins.mean(0)
-        for some in np.array_split(np.arange(len(state)), max(1, len(state) * len(rows) * 8 // BATCH_BYTES + 1)):
-            x = (spins[some] - middle) @ x_from_u.T
-            pairs = state[np.ix_(some, i)] * state[np.ix_(some, j)] - centre
-            total[: len(rows)] += (x[:, rows] * x[:, columns]).T @ pairs
-            if mean is not None:
-                total[len(rows) :] += x.T @ pairs
-        total[: len(rows)] *= scale[:, None]
-        return np.asarray(total / len(state))
+        return seen.jacobian(state, model.edges)
 
     if isinstance(model, Gibbs):
         known: list[Array] = []
@@ -143,6 +131,91 @@ def fit_joint(
         if done:
             break
     return J
+
+
+@dataclass(frozen=True)
+class _SecondMoments:
+    """What the joint fit compares: entries of W Cov(s) W', each times the root of its weight, then (with fields) W E[s]."""
+
+    x_from_u: Array
+    weights: Array
+    fields: bool
+
+    @property
+    def entries(self) -> tuple[IntArray, IntArray, Array]:
+        """Rows and columns of the lower triangle, and the factors."""
+        rows, columns = np.tril_indices(len(self.x_from_u))
+        return rows, columns, np.sqrt(self.weights[rows, columns] * np.where(rows == columns, 0.5, 1.0))
+
+    def stacked(self, white: Array, mean: Array) -> Array:
+        """From the covariance (..., k, k) and mean (..., k or 0) in white coordinates."""
+        rows, columns, factors = self.entries
+        return np.concatenate([white[..., rows, columns] * factors, mean], axis=-1)
+
+    def of_states(self, C: Array) -> Array:
+        """From E[s s'], the ghost included."""
+        W = self.x_from_u
+        if not self.fields:
+            return self.stacked(W @ C @ W.T, np.zeros(0))
+        m = C[:-1, -1]
+        return self.stacked(W @ (C[:-1, :-1] - np.outer(m, m)) @ W.T, W @ m)
+
+    def jacobian(self, state: Array, edges: IntArray) -> Array:
+        """Derivative by the couplings, (entries, m), from samples (n, d) of the model: covariances with s_i s_j."""
+        rows, columns, factors = self.entries
+        i, j = edges.T
+        spins = state[:, :-1] * state[:, -1:] if self.fields else state
+        middle = spins.mean(0) if self.fields else np.zeros(spins.shape[1])
+        centre = np.mean(state[:, i] * state[:, j], axis=0)
+        total = np.zeros((len(rows) + self.fields * len(self.x_from_u), len(i)))
+        for some in np.array_split(np.arange(len(state)), max(1, len(state) * len(rows) * 8 // BATCH_BYTES + 1)):
+            x = (spins[some] - middle) @ self.x_from_u.T
+            pairs = state[np.ix_(some, i)] * state[np.ix_(some, j)] - centre
+            total[: len(rows)] += (x[:, rows] * x[:, columns]).T @ pairs
+            if self.fields:
+                total[len(rows) :] += x.T @ pairs
+        total[: len(rows)] *= factors[:, None]
+        return np.asarray(total / len(state))
+
+
+def joint_change(
+    model: Exact | Gibbs,
+    x_from_u: Array,
+    weights: Array,
+    theta: Array,
+    ridge: float,
+    covariances: Array,
+    means: Array,
+    *,
+    fields: bool,
+    rng: np.random.Generator,
+) -> Array:
+    """How the solution theta of :func:`fit_joint` moves, to first order: (n, m).
+
+    covariances : (n, d, d), changes of the component's covariance; means : (n, d), of its mean. One Gauss-Newton step each.
+    """
+    W, seen = x_from_u, _SecondMoments(x_from_u, weights, fields)
+    if isinstance(model, Gibbs):
+        B = seen.jacobian(model.sample(theta, 20_000, rng), model.edges)
+    else:
+        steps = 1e-4 * np.eye(len(theta))
+        at = [seen.of_states(model.correlations(theta + sign * step)) for step in steps for sign in (1, -1)]
+        B = np.stack([(up - down) / 2e-4 for up, down in zip(at[::2], at[1::2], strict=True)], axis=1)
+    moved = seen.stacked(W @ covariances @ W.T, means @ W.T if fields else means[:, :0])
+    return np.asarray(np.linalg.solve(B.T @ B + ridge * np.eye(len(theta)), B.T @ moved.T).T)
+
+
+def pair_change(model: Exact | Gibbs, theta: Array, ridge: float, moments: Array, *, rng: np.random.Generator) -> Array:
+    """How the solution of :func:`fit_pair_moments` moves with the pair moments, whose changes are (n, m): (n, m)."""
+    if isinstance(model, Gibbs):
+        state = model.sample(theta, 20_000, rng)
+        i, j = model.edges.T
+        information = np.cov((state[:, i] * state[:, j]).T, bias=True).reshape(len(theta), -1)
+    else:
+        steps = 1e-4 * np.eye(len(theta))
+        ends = [model.log_partition(theta + step)[1] - model.log_partition(theta - step)[1] for step in steps]
+        information = np.stack(ends) / 2e-4
+    return np.asarray(np.linalg.solve(information + ridge * np.eye(len(theta)), moments.T).T)
 
 
 def _stochastic(
