@@ -70,7 +70,7 @@ def error(model: Any, beta: np.ndarray) -> float:
 
 def covered(model: Any, beta: np.ndarray) -> list[bool]:
     table = model.coefficients_
-    return ((table.low <= beta) & (beta <= table.high)).tolist()
+    return [bool(low <= b <= high) for low, b, high in zip(table.low, beta, table.high, strict=True)]
 
 
 def ratio(job: Job) -> Row:

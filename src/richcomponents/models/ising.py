@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.plots import heat_map
 from richcomponents.storage import storable
 from richcomponents.views import as_matrix, column_names
 
@@ -362,6 +363,16 @@ class ComponentIsing(ComponentLearner):
             return pair_change(model, theta, ridge, np.stack(ends), rng=rng)
 
         return joint if self.method_ == "joint" else pairs
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the couplings as a heat map (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.feature_names_ if names is None else tuple(names)
+        title = f"Couplings of the Ising model of {self.component_.name}"
+        return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
     def summary(self) -> str:
         """The graph, the strongest couplings, and how sure the RCA was."""

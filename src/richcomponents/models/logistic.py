@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -38,6 +39,7 @@ from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
@@ -429,6 +431,24 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         if values.shape[1] != self.coef_.shape[1]:
             raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        table = self.coefficients_
+        return interval_plot(
+            own,
+            {"residualised": self.residualised_, "RCA": self.coef_[0]},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of the log-odds per unit",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""

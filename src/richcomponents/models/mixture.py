@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from richcomponents.learning.mixture import (
     replicates,
 )
 from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.plots import heat_map
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentGaussianMixture"]
@@ -238,6 +240,22 @@ class ComponentGaussianMixture(ComponentLearner):
     def predict(self, X: object) -> IntArray:
         """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the means, about the mean of the component, as a heat map (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        return heat_map(
+            (self.means_ - self.component_.mean).T,
+            own,
+            [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)],
+            title=f"Means of the mixture of {self.component_.name}",
+            label="mean",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """Weights and means, as text."""
