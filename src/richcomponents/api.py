@@ -17,6 +17,7 @@ from richcomponents.errors import (
 from richcomponents.learning.ising import grid_edges
 from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.models import (
+    RCA,
     ComponentGaussianMixture,
     ComponentIsing,
     ComponentLogisticRegression,
@@ -30,6 +31,7 @@ from richcomponents.storage import load
 from richcomponents.views import as_table, join_views
 
 __all__ = [
+    "RCA",
     "Accumulator",
     "CapacityError",
     "Component",

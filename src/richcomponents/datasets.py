@@ -15,9 +15,10 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.learning.ising import Elimination, grid_edges
+from richcomponents.simulated_views import MultiView, make_views
 from richcomponents.views import Table, as_table
 
-__all__ = ["Contrastive", "add_hidden_labs", "load_biomarkers", "make_contrastive"]
+__all__ = ["Contrastive", "MultiView", "add_hidden_labs", "load_biomarkers", "make_contrastive", "make_views"]
 
 
 @dataclass(frozen=True)
