@@ -70,7 +70,7 @@ def error(model: Any, beta: np.ndarray) -> float:
 
 def covered(model: Any, beta: np.ndarray) -> list[bool]:
     table = model.coefficients_
-    return [bool(low <= b <= high) for low, b, high in zip(table.low, beta, table.high, strict=True)]
+    return [bool(inside) for inside in (table.low <= beta) & (beta <= table.high)]
 
 
 def ratio(job: Job) -> Row:
