@@ -17,6 +17,7 @@ from richcomponents.errors import (
 from richcomponents.learning.ising import grid_edges
 from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.models import (
+    RCA,
     ComponentGaussianMixture,
     ComponentIsing,
     ComponentLogisticRegression,
@@ -24,11 +25,13 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
-from richcomponents.moments import Accumulator, Moments
+from richcomponents.moments import Accumulator, Moments, open_source
 from richcomponents.report import write_report
+from richcomponents.storage import load
 from richcomponents.views import as_table, join_views
 
 __all__ = [
+    "RCA",
     "Accumulator",
     "CapacityError",
     "Component",
@@ -56,7 +59,9 @@ __all__ = [
     "fit_likelihood",
     "grid_edges",
     "join_views",
+    "load",
     "moments_to_cumulants",
+    "open_source",
     "projected_cumulant",
     "write_report",
 ]

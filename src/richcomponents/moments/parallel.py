@@ -7,6 +7,7 @@ building of monomials is parallel too.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -33,10 +34,35 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # looks through all loaded libraries: once is enough
 
 
+class _OneThread(AbstractContextManager[None]):
+    """The limit belongs to the process: the first one in sets it, the last one out lifts it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.__exit__(None, None, None)
+
+
+_one_thread = _OneThread()
+
+
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Inside: BLAS on one thread. For long chains of small matrix products, which threads only slow down."""
-    limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return limited
+    """Inside: BLAS on one thread. For long chains of small matrix products, which threads only slow down.
+
+    Safe when several threads are inside: a limit lifted under another thread's product would change its bits.
+    """
+    return _one_thread
 
 
 def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> None:
