@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 __all__ = ["main"]
@@ -56,6 +59,28 @@ def demo() -> None:
     console.print(
         "naive: ignore the labs. covariates: add the controls to the regression. RCA: remove the shared part."
     )
+
+
+@app.command()
+def paper(
+    out: Annotated[Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")],
+    panel: Annotated[list[str], typer.Option(help="a..k, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
+    full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
+    data: Annotated[Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).")] = None,
+    pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="A changed copy of the packaged settings.toml.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="By default one per core.")] = None,
+) -> None:
+    """The paper's experiments: every panel of its Figure 1 and the biomarkers, and its claims next to what is measured."""
+    from richcomponents.errors import DataError
+    from richcomponents.experiments.paper import run_paper
+
+    try:
+        page = run_paper(out, panel, full=full, data=data, pheno=pheno, settings_file=settings, processes=processes)
+    except DataError as problem:
+        typer.echo(f"rca paper: {problem}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"the page is {page}")
 
 
 def main() -> None:

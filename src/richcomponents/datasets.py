@@ -13,7 +13,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.views import Table, as_table
 
-__all__ = ["Contrastive", "add_hidden_labs", "load_biomarkers", "make_contrastive"]
+__all__ = ["Contrastive", "add_hidden_labs", "load_biomarkers", "make_contrastive", "mixing_matrix"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Contrastive:
 
     X : (n, d_u + d_v), the views side by side; U, V, S1, S2, S3 : samples; A : (d_v, d_u);
     y : outcome (n,) or None; beta : its coefficients on S1, or None; direction : the top direction of S1, or None;
-    cov_S1 : population covariance of S1.
+    centres : of the mixture S1 (k, d), or None; cov_S1 : population covariance of S1.
     """
 
     S1: Array
@@ -33,6 +33,7 @@ class Contrastive:
     y: Array | None = None
     beta: Array | None = None
     direction: Array | None = None
+    centres: Array | None = None
 
     @property
     def U(self) -> Array:
@@ -91,14 +92,13 @@ def make_contrastive(
     """
     rng = np.random.default_rng(random_state)
     d_v = d if d_v is None else d_v
-    mixing = _mixing(A, d_v, d, rng)
-    unit = _unit(rng, d)
-    s1, y, beta, direction, cov = _own_part(S1, n_samples, d, unit, rng)
+    mixing = mixing_matrix(A, d_v, d, rng)
+    own = _own_part(S1, n_samples, d, _unit(rng, d), rng)
     s2 = _shared_part(S2, n_samples, d, rng)
     s3 = _noise_part(S3, n_samples, d_v, rng) * scale_S3
     if strength is not None:
-        s2 = s2 * (strength * np.sqrt(np.trace(cov)) / np.sqrt(np.trace(np.atleast_2d(np.cov(s2.T)))))
-    return Contrastive(s1, s2 * scale_S2, s3, mixing, cov, y, beta, direction)
+        s2 = s2 * (strength * np.sqrt(np.trace(own["cov_S1"])) / np.sqrt(np.trace(np.atleast_2d(np.cov(s2.T)))))
+    return Contrastive(S2=s2 * scale_S2, S3=s3, A=mixing, **own)
 
 
 def _unit(rng: np.random.Generator, d: int) -> Array:
@@ -116,7 +116,8 @@ def _mixture(rng: np.random.Generator, n: int, d: int) -> tuple[Array, Array]:
     return centres[rng.integers(10, size=n)] + 0.5 * rng.normal(size=(n, d)), centres
 
 
-def _mixing(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Array:
+def mixing_matrix(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Array:
+    """A (d_v, d_u) by name, "unif" (entries Unif[-1, 1]) or "good" (singular values in [0.5, 1.5]), or the one given."""
     if not isinstance(A, str):
         given = np.asarray(A, dtype=np.float64)
         if given.shape != (d_v, d_u):
@@ -132,22 +133,22 @@ def _mixing(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Arr
     raise ValueError(f"A must be 'unif', 'good' or a matrix, got {A!r}")
 
 
-def _own_part(
-    kind: str, n: int, d: int, unit: Array, rng: np.random.Generator
-) -> tuple[Array, Array | None, Array | None, Array | None, Array]:
+def _own_part(kind: str, n: int, d: int, unit: Array, rng: np.random.Generator) -> dict[str, Array]:
+    """The fields of Contrastive that S1 decides."""
     if kind == "pca":
         s = rng.normal(size=(n, 1)) * unit + 0.1 * rng.normal(size=(n, d))
-        return s, None, None, unit, np.outer(unit, unit) + 0.01 * np.eye(d)
+        return {"S1": s, "cov_S1": np.outer(unit, unit) + 0.01 * np.eye(d), "direction": unit}
     if kind == "mixture":
         s, centres = _mixture(rng, n, d)
         spread = centres - centres.mean(axis=0)
-        return s, None, None, None, spread.T @ spread / len(centres) + 0.25 * np.eye(d)
+        return {"S1": s, "cov_S1": spread.T @ spread / len(centres) + 0.25 * np.eye(d), "centres": centres}
     s = _uniform(rng, n, d)
+    known = {"S1": s, "cov_S1": np.eye(d) / 3, "beta": unit}
     if kind == "regression":
-        return s, s @ unit + rng.normal(size=n), unit, None, np.eye(d) / 3
+        return {**known, "y": s @ unit + rng.normal(size=n)}
     if kind == "logistic":
         chance = 1 / (1 + np.exp(-s @ unit))
-        return s, (rng.random(n) < chance).astype(np.float64), unit, None, np.eye(d) / 3
+        return {**known, "y": (rng.random(n) < chance).astype(np.float64)}
     raise ValueError(f"S1 must be 'regression', 'pca', 'logistic' or 'mixture', got {kind!r}")
 
 
@@ -206,17 +207,23 @@ def load_biomarkers() -> tuple[Table, list[int]]:
 
 
 def add_hidden_labs(
-    tests: Array, controls: Array, *, n_labs: int = 2, scale: float = 1.0, random_state: int | None = 0
+    tests: Array,
+    controls: Array,
+    *,
+    n_labs: int = 2,
+    scale: float = 1.0,
+    permute: bool = True,
+    random_state: int | np.random.Generator | None = 0,
 ) -> tuple[Array, Array]:
     """Measurements (n, d) as if samples had gone to several labs, each with its own bias, and nobody wrote down which.
 
-    tests, controls : standardised columns. The rows of the controls are permuted first: controls must share nothing with
-    the tests but the labs, and real columns of one sample usually do. Returns the perturbed (tests, controls).
+    tests, controls : standardised columns. permute : the rows of the controls are permuted first: controls must share
+    nothing with the tests but the labs, and real columns of one sample usually do. Returns the perturbed (tests, controls).
     """
     rng = np.random.default_rng(random_state)
     n = len(tests)
     lab = rng.integers(n_labs, size=n)
-    shuffled = controls[rng.permutation(n)]
+    shuffled = controls[rng.permutation(n)] if permute else controls
     bias_tests = scale * rng.normal(size=(n_labs, tests.shape[1]))
     bias_controls = scale * rng.normal(size=(n_labs, controls.shape[1]))
     return tests + bias_tests[lab], shuffled + bias_controls[lab]

@@ -1,0 +1,143 @@
+"""One draw of a setting of the paper, and what each method makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from richcomponents import baselines
+from richcomponents.algebra import Array
+from richcomponents.datasets import make_contrastive, mixing_matrix
+from richcomponents.learning.ising import grid_edges, moment_model
+from richcomponents.learning.mixture import match_centres
+from richcomponents.models import (
+    ComponentGaussianMixture,
+    ComponentIsing,
+    ComponentLogisticRegression,
+    ComponentPCA,
+    ComponentRegression,
+    ContrastiveRCA,
+)
+
+__all__ = ["Problem", "draw", "fit"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A draw with known truth, the learner for it, and the error of what was learned.
+
+    S1 : (n, d), hidden; X : (n, d + d_v), the views U and V; A : (d_v, d), hidden; y : (n,) or None;
+    learner : ContrastiveRCA -> learner of S1; parameters : fitted learner -> what was learned;
+    error : what was learned -> mean squared error.
+    """
+
+    S1: Array
+    X: Array
+    A: Array
+    y: Array | None
+    learner: Callable[[ContrastiveRCA], Any]
+    parameters: Callable[[Any], Array]
+    error: Callable[[Array], float]
+
+
+def draw(design: Mapping[str, Any], n: int, *, mixing: str, seed: int, strength: float | None = None) -> Problem:
+    """n samples of a design of settings.toml; `strength`, sd(S2) / sd(S1), rescales S2."""
+    if design["S1"] == "ising":
+        return _ising(int(design["side"]), n, mixing, 1.0 if strength is None else strength, seed)
+    data = make_contrastive(n, **design, A=mixing, strength=strength, random_state=seed)
+    learner, parameters, error = _TASKS[design["S1"]](data)
+    return Problem(data.S1, data.X, data.A, data.y, learner, parameters, error)
+
+
+def fit(method: str, problem: Problem) -> Any:
+    """The problem's learner, fitted by a method of settings.toml."""
+    d = problem.S1.shape[1]
+    y = () if problem.y is None else (problem.y,)
+    learner = problem.learner(ContrastiveRCA(views=d))
+    match method:
+        case "true":
+            return baselines.true(learner, problem.S1, *y)
+        case "known":
+            return problem.learner(ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
+        case "rca":
+            return learner.fit(problem.X, *y)
+        case "paper":
+            return problem.learner(ContrastiveRCA(views=d, method="paper")).fit(problem.X, *y)
+        case "covariates":
+            return baselines.covariates(learner, problem.X, *y)
+        case "cca":
+            return baselines.cca(learner, problem.X, *y)
+        case "cca5":
+            return baselines.cca(learner, problem.X, *y, n_variates=5)
+        case "naive":
+            return baselines.naive(learner, problem.X, *y)
+    raise ValueError(f"no method {method!r}")
+
+
+# ---- what is learned in each setting, and its error
+
+
+def _pca(data: Any) -> tuple[Any, ...]:
+    def error(top: Array) -> float:
+        """A direction has no sign."""
+        return min(_mse(top, data.direction), _mse(-top, data.direction))
+
+    return (lambda rca: ComponentPCA(rca=rca)), (lambda model: model.components_[0]), error
+
+
+def _regression(data: Any) -> tuple[Any, ...]:
+    learner = lambda rca: ComponentRegression(rca=rca)  # noqa: E731
+    return learner, (lambda model: model.coef_), (lambda beta: _mse(beta, data.beta))
+
+
+def _logistic(data: Any) -> tuple[Any, ...]:
+    learner = lambda rca: ComponentLogisticRegression(rca=rca)  # noqa: E731
+    return learner, (lambda model: model.coef_[0]), (lambda beta: _mse(beta, data.beta))
+
+
+def _mixture(data: Any) -> tuple[Any, ...]:
+    k = len(data.centres)
+
+    def error(means: Array) -> float:
+        """Cumulants tell the centres up to one common shift: all methods are compared after centring."""
+        return match_centres(means - means.mean(axis=0), data.centres - data.centres.mean(axis=0))[1]
+
+    learner = lambda rca: ComponentGaussianMixture(k, rca=rca, equal_weights=True)  # noqa: E731
+    return learner, (lambda model: model.means_), error
+
+
+_TASKS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "pca": _pca,
+    "regression": _regression,
+    "logistic": _logistic,
+    "mixture": _mixture,
+}
+
+
+def _ising(side: int, n: int, mixing: str, strength: float, seed: int) -> Problem:
+    """Spins on a periodic grid; in S2, d // 2 of the spins are all equal to one random sign. All have variance 1."""
+    rng = np.random.default_rng(seed)
+    edges, d = grid_edges(side, side), side * side
+    A = mixing_matrix(mixing, d, d, rng)
+    J = rng.uniform(-1, 1, len(edges))
+    S1 = moment_model(d, edges).sample(J, n, rng)
+    S2 = rng.choice([-1.0, 1.0], (n, d))
+    S2[:, d - d // 2 :] = rng.choice([-1.0, 1.0], (n, 1))
+    S2 *= strength
+    V = S2 @ A.T + rng.uniform(-1, 1, (n, d))
+    return Problem(
+        S1,
+        np.hstack([S1 + S2, V]),
+        A,
+        None,
+        lambda rca: ComponentIsing(edges=edges, rca=rca),
+        lambda model: np.asarray(model.coef_),
+        lambda couplings: _mse(couplings, J),
+    )
+
+
+def _mse(estimate: Array, truth: Array) -> float:
+    return float(np.mean((estimate - truth) ** 2))
