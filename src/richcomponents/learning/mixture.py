@@ -101,7 +101,7 @@ class Target:
             component.cumulant(3),
             fourth,
             _scale(component),
-            float("inf") if component.source is None else float(component.source.moments.n),
+            float("inf") if component.source is None else float(component.source.n),
         )
 
     @classmethod

@@ -24,12 +24,13 @@ from richcomponents.components.contrastive.intervals import Interval, Target, co
 from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
-from richcomponents.components.contrastive.solution import solve_efficient, solve_paper
+from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
+from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
-from richcomponents.moments import Accumulator, Layout, Moments, partial_out
+from richcomponents.moments import Accumulator, Layout, Moments, block_numbers, partial_out
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.moments.partial import Partial
 from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, refuse_dask, resolve_views
@@ -475,6 +476,25 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_finite(values, self.views_)
         rows = self._residuals(values) - self._centre
         return rows[:, : len(self._u)], rows[:, len(self._u) :]
+
+    def component_on_rows(self, X: object, component: str = "S1", groups: object = None) -> Component:
+        """The component with its higher cumulants read off the rows of X whenever they are asked for.
+
+        For tables too wide for a state of order four (then components_ knows mean and covariance only): a projected cumulant
+        costs O(n p) and nothing of size p^3 is formed. Also the way to mini-batches. The rows stay in memory, n x p numbers.
+
+        groups : (n,) labels; rows of a group stay in one block.
+        """
+        check_is_fitted(self)
+        if component not in self.components_:
+            raise ValueError(f"component must be one of {', '.join(map(repr, self.components_))}, got {component!r}")
+        z, recipes = np.hstack(self._centred(X)), self._solution.recipes
+        if self._shared is not None and self._canonical is not None:
+            found, d_u = self._canonical, len(self._u)
+            z = np.hstack([z[:, :d_u] @ found.x_from_u.T, z[:, d_u:] @ found.y_from_v.T])
+            recipes = whole_recipes(found, self._shared.identified)
+        source = RowSource(z, block_numbers(len(z), self.n_blocks, groups))
+        return replace(self.components_[component], source=source, recipes=recipes[component], _known={})
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """U's column names."""

@@ -227,7 +227,7 @@ def _no_recipes(order: int) -> list[Any]:
 
 def _rows_behind(component: Component, rca: ContrastiveRCA | None) -> int:
     if component.source is not None:
-        return max(1, int(component.source.moments.n))
+        return max(1, component.source.n)
     if rca is not None and rca._canonical is not None:
         return max(1, int(rca._canonical.n))
     return _ROWS_IF_UNKNOWN
