@@ -58,10 +58,10 @@ def test_killed_and_resumed_equals_unbroken(finished, tmp_path):
 def test_the_page_holds_everything_and_loads_nothing(finished):
     page = (finished / "index.html").read_text()
     assert not re.search(r"(src|href)=['\"]?(http|//)", page)
-    assert page.count("data:image/png;base64,") == 5  # four panels and the joined figure
+    assert page.count("data:image/png;base64,") == 6  # five panels and the joined figure
     for text in ("Even with just 100 samples", "not measured", "prefers-color-scheme: dark", "settings.toml", "seed"):
         assert text in page
-    for stem in ("figure-1", "panel-a", "panel-h", "panel-k", "panel-biomarkers"):
+    for stem in ("figure-1", "panel-a", "panel-f", "panel-h", "panel-k", "panel-biomarkers"):
         assert (finished / "figures" / f"{stem}.png").stat().st_size > 5000
         assert (finished / "figures" / f"{stem}.svg").exists()
 
@@ -138,7 +138,7 @@ def test_command_line_errors_are_one_line(tmp_path):
 
 def test_packaged_settings_name_all_panels_and_enough_repeats():
     settings = load_settings()
-    assert set("abcdehijk") <= set(settings.panels)
+    assert set("abcdefghijk") <= set(settings.panels)
     assert all(panel.repeats["quick"] >= 5 and panel.repeats["full"] >= 20 for panel in settings.panels.values())
     assert tomllib.loads(settings.text)["seed"] == settings.seed
     seeds = [job.seed for job in settings.jobs(["a", "k"], "full")]

@@ -22,7 +22,7 @@ from richcomponents.models import (
     ContrastiveRCA,
 )
 
-__all__ = ["Problem", "draw", "fit"]
+__all__ = ["Problem", "descend", "draw", "fit"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,25 @@ def fit(method: str, problem: Problem) -> Any:
         case "naive":
             return baselines.naive(learner, problem.X, *y)
     raise ValueError(f"no method {method!r}")
+
+
+def descend(
+    method: str, problem: Problem, steps: Array, *, batch_size: int, polynomial: Mapping[str, Any]
+) -> list[float]:
+    """Errors after these steps (k,) of a stochastic gradient descent; polynomial : the learner's options for the paper's
+    approximate gradient."""
+    if method == "default":
+        return [problem.error(problem.parameters(fit("rca", problem)))] * len(steps)
+    d = problem.S1.shape[1]
+    y = () if problem.y is None else (problem.y,)
+    rca = ContrastiveRCA(views=d, A=problem.A if method == "known" else None)
+    learner = problem.learner(rca).set_params(solver="sgd", batch_size=batch_size, n_steps=int(steps[-1]))
+    if method in ("rca", "known"):
+        learner.set_params(**polynomial)
+    elif method not in ("true", "exact"):
+        raise ValueError(f"no method {method!r} for gradient steps")
+    path = (learner.fit_clean(problem.S1, *y) if method == "true" else learner.fit(problem.X, *y)).trajectory_
+    return [problem.error(path.coef[np.flatnonzero(path.steps == step)[0]]) for step in steps]
 
 
 # ---- what is learned in each setting, and its error

@@ -26,6 +26,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "rca": {"color": "#0072B2", "marker": "o", "linewidth": 2.4, "zorder": 5},
     "rca_auto": {"color": "#56B4E9", "marker": "^"},
     "paper": {"color": "#D55E00", "marker": "x"},
+    "exact": {"color": "#009E73", "marker": "D"},
+    "default": {"color": "#CC79A7", "marker": "", "linestyle": "--"},
     "covariates": {"color": "#009E73", "marker": "D"},
     "cca": {"color": "#CC79A7", "marker": "v"},
     "cca5": {"color": "#CC79A7", "marker": "v", "linestyle": "--", "markerfacecolor": "white"},
@@ -156,7 +158,10 @@ def _joined_cells(
 
 
 def _draw(axis: Axes, settings: Settings, found: Mapping[tuple[str, str, str], Curve], panel: Panel, case: str) -> None:
-    axis.set_xscale("log" if panel.x != "step" else "linear")
+    if panel.x == "step":  # step 0 is the start
+        axis.set_xscale("symlog", linthresh=1, linscale=0.3)
+    else:
+        axis.set_xscale("log")
     axis.set_yscale("log", nonpositive="clip")
     drawn: list[tuple[str, Curve]] = []
     if "dimensions" in panel.options:
@@ -180,9 +185,9 @@ def _draw(axis: Axes, settings: Settings, found: Mapping[tuple[str, str, str], C
     axis.set_xlabel(AXIS_NAMES[panel.x])
     axis.set_ylabel("mean squared error" if panel.name != "k" else "mean squared error of A")
     axis.grid(alpha=0.25, which="major")
-    if panel.x != "step":
-        axis.set_xticks(panel.values, [f"{x:g}" for x in panel.values])
-        axis.minorticks_off()
+    ticks = [x for x in panel.values if panel.x != "step" or f"{x:g}"[0] in "01"]
+    axis.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axis.minorticks_off()
     _scale(axis, drawn)
 
 

@@ -77,7 +77,7 @@ class Settings:
                     for repeat in range(panel.repeats[length]):
                         seed = self._seed_of(name, case, xs, repeat)
                         found.append(Job(name, case, xs, repeat, seed, panel.methods))
-        return sorted(found, key=lambda job: (job.repeat, job.panel, job.case, -job.xs[-1]))
+        return sorted(found, key=lambda job: (job.repeat, job.panel, job.case, job.xs[-1]))
 
     def _seed_of(self, panel: str, case: str, xs: tuple[float, ...], repeat: int) -> int:
         """A function of the row's key alone: neither the order of the work nor the other panels change a row."""

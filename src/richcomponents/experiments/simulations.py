@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.designs import draw, fit
+from richcomponents.experiments.designs import descend, draw, fit
 from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import Job, Settings
 from richcomponents.models import ContrastiveRCA
@@ -32,6 +32,11 @@ def _values(settings: Settings, job: Job) -> Mapping[tuple[float, str], float]:
     if "dimensions" in panel.options:
         error = partial(_mixing_error, design, int(x), int(job.case.removeprefix("d=")), job.seed)
         return {(x, method): error(method) for method in job.methods}
+    if panel.x == "step":
+        problem = draw(design, int(panel.options["n"]), mixing=job.case, seed=job.seed)
+        options = {key: panel.options[key] for key in ("batch_size", "polynomial")}
+        paths = {method: descend(method, problem, np.array(job.xs), **options) for method in job.methods}
+        return {(x, method): path[i] for method, path in paths.items() for i, x in enumerate(job.xs)}
     if panel.x == "n":
         problem = draw(design, int(x), mixing=job.case, seed=job.seed)
     else:
