@@ -10,8 +10,7 @@ import numpy as np
 
 from richcomponents import baselines
 from richcomponents.algebra import Array
-from richcomponents.datasets import make_contrastive, mixing_matrix
-from richcomponents.learning.ising import grid_edges, moment_model
+from richcomponents.datasets import make_contrastive
 from richcomponents.learning.mixture import match_centres
 from richcomponents.models import (
     ComponentGaussianMixture,
@@ -45,8 +44,6 @@ class Problem:
 
 def draw(design: Mapping[str, Any], n: int, *, mixing: str, seed: int, strength: float | None = None) -> Problem:
     """n samples of a design of settings.toml; `strength`, sd(S2) / sd(S1), rescales S2."""
-    if design["S1"] == "ising":
-        return _ising(int(design["side"]), n, mixing, 1.0 if strength is None else strength, seed)
     data = make_contrastive(n, **design, A=mixing, strength=strength, random_state=seed)
     learner, parameters, error = _TASKS[design["S1"]](data)
     return Problem(data.S1, data.X, data.A, data.y, learner, parameters, error)
@@ -128,34 +125,18 @@ def _mixture(data: Any) -> tuple[Any, ...]:
     return learner, (lambda model: model.means_), error
 
 
+def _ising(data: Any) -> tuple[Any, ...]:
+    learner = lambda rca: ComponentIsing(edges=data.edges, rca=rca)  # noqa: E731
+    return learner, (lambda model: model.coef_), (lambda couplings: _mse(couplings, data.couplings))
+
+
 _TASKS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "pca": _pca,
     "regression": _regression,
     "logistic": _logistic,
     "mixture": _mixture,
+    "ising": _ising,
 }
-
-
-def _ising(side: int, n: int, mixing: str, strength: float, seed: int) -> Problem:
-    """Spins on a periodic grid; in S2, d // 2 of the spins are all equal to one random sign. All have variance 1."""
-    rng = np.random.default_rng(seed)
-    edges, d = grid_edges(side, side), side * side
-    A = mixing_matrix(mixing, d, d, rng)
-    J = rng.uniform(-1, 1, len(edges))
-    S1 = moment_model(d, edges).sample(J, n, rng)
-    S2 = rng.choice([-1.0, 1.0], (n, d))
-    S2[:, d - d // 2 :] = rng.choice([-1.0, 1.0], (n, 1))
-    S2 *= strength
-    V = S2 @ A.T + rng.uniform(-1, 1, (n, d))
-    return Problem(
-        S1,
-        np.hstack([S1 + S2, V]),
-        A,
-        None,
-        lambda rca: ComponentIsing(edges=edges, rca=rca),
-        lambda model: np.asarray(model.coef_),
-        lambda couplings: _mse(couplings, J),
-    )
 
 
 def _mse(estimate: Array, truth: Array) -> float:
