@@ -70,7 +70,7 @@ def error(model: Any, beta: np.ndarray) -> float:
 
 def covered(model: Any, beta: np.ndarray) -> list[bool]:
     table = model.coefficients_
-    return ((table.low <= beta) & (beta <= table.high)).tolist()
+    return [bool(inside) for inside in (table.low <= beta) & (beta <= table.high)]
 
 
 def ratio(job: Job) -> Row:
@@ -131,6 +131,7 @@ def trajectory(job: Job) -> Row:
     known = ComponentLogisticRegression(rca=ContrastiveRCA(views=10, A=data.A), **options).fit(data.X, data.y)
     out: Row = {}
     for label, model in (("true", clean), ("A known", known), ("RCA", unknown)):
+        assert model.trajectory_ is not None
         path = model.trajectory_.coef
         out[label] = [float(np.mean((path[t] - data.beta) ** 2)) for t in STEPS]
         out[label + " mean"] = error(model, data.beta)

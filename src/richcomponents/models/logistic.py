@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.coefficients import Coefficients
-from richcomponents.components.contrastive.intervals import coefficient_error, replicate
-from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import DataError
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (
@@ -26,17 +24,12 @@ from richcomponents.learning.logistic import (
     newton_replicates,
     ridge_logistic,
 )
-from richcomponents.learning.logistic_moments import (
-    LogisticLikelihood,
-    exact_sgd,
-    fit_polynomial,
-    from_cumulants,
-    polynomial_sgd,
-    refine,
-)
+from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
+from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
 from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
 from richcomponents.views import as_matrix
 
@@ -151,7 +144,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._warn_of_v(X, target)
         u, v = model._centred(X)
         nuisance = self._covariates(model, X)
-        plain = self._residual(model, u, v)
+        plain = residual(model, u, v)
         low = self._logistic(plain, target, nuisance)
         self.residualised_ = low.coef
         theta, intercept, fit = self._calibrate(model, X, plain, target, nuisance, low)
@@ -163,7 +156,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         keep = self._kept_rows(model, len(target), groups)
         self.coefficients_: CoefficientTable | None = None
         if len(keep) > 1:
-            error = self._errors(model, plain, target, nuisance, low, fit, keep)
+            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
+            replicates = newton_replicates(plain, target, low, float(self.alpha), keep, **options)
+            error = standard_errors(model, plain, low, fit, replicates)
             self.coefficients_ = CoefficientTable(self.component_.feature_names, theta, error, len(keep) - 1)
         return self
 
@@ -259,14 +254,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         values = validate_data(model, X, dtype=np.float64, order="C", reset=False)[:, model._covariate_columns]
         return np.asarray(values - values.mean(axis=0))
 
-    def _residual(self, model: ContrastiveRCA, u: Array, v: Array) -> Array:
-        """R (n, d): the residual of U on the shared part of V (on V, for the paper's method)."""
-        found = model._canonical
-        if found is None:
-            return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
-        r = model.rank_
-        return np.asarray(u - (v @ found.y_from_v[:r].T * found.correlations[:r]) @ found.u_from_x[:, :r].T)
-
     def _logistic(self, features: Array, y: Array, nuisance: Array | None) -> LogisticFit:
         return ridge_logistic(features, y, float(self.alpha), fit_intercept=bool(self.fit_intercept), nuisance=nuisance)
 
@@ -277,7 +264,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         found = model._canonical
         if model._shared is None or found is None:  # the paper's covariances: no evidence to weigh
             features = model.shrunken(X, Coefficients(low.coef, low.coef, 1.0, np.eye(0)))
-            fit, covariance = None, _positive(self.component_.covariance)
+            fit, covariance = None, positive(self.component_.covariance)
             self.trust_ = 1.0
         else:
             noise = 1 / (max(low.information, 1e-12) * max(len(y) - found.rank_u - 1, 1))
@@ -286,7 +273,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             if fit.trust == 0:
                 return low.coef, low.intercept, fit
             features = model.shrunken(X, fit)
-            covariance = _covariance_at(model, fit)
+            covariance = covariance_at(model, fit)
         again = self._logistic(features, y, nuisance)
         inner = covariance - features.T @ features / len(y)
         factor = float(attenuation(again.coef @ inner @ again.coef))
@@ -296,7 +283,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             a, refined = refine(
                 self.component_, covariance, cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
-            if _rows_agree(features, y, again, inner, a, refined):
+            if rows_agree(features, y, again, inner, a, refined):
                 theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
         return theta, intercept, fit
 
@@ -350,49 +337,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
     def _kept_rows(self, model: ContrastiveRCA, n: int, groups: object) -> Array:
         blocks = block_numbers(n, model.n_blocks, groups)
         return np.stack([blocks != b for b in np.unique(blocks)])
-
-    def _errors(
-        self,
-        model: ContrastiveRCA,
-        plain: Array,
-        y: Array,
-        nuisance: Array | None,
-        low: LogisticFit,
-        fit: Coefficients | None,
-        keep: Array,
-    ) -> Array:
-        """Standard errors (d,): one Newton step per left-out block of the logistic regression and of T, and what the
-        shrinkage may have moved, as for least squares.
-
-        With b the coefficients on R, theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose
-        covariance with R is Cov(R) c b.
-        """
-        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-        b = newton_replicates(plain, y, low, float(self.alpha), keep, **options)
-        if fit is None or model._canonical is None:
-            inverse = np.linalg.pinv(_positive(self.component_.covariance), hermitian=True)
-            return jackknife_error(b @ (plain.T @ plain / len(y)) @ inverse)
-        shared, found, r = model._shared, model._canonical, model.rank_
-        h = np.sqrt(1 - found.correlations[:r] ** 2)
-        t = fit.t_effective
-        inner = h[:, None] * (t - t @ t) * h
-
-        def corrected(b: Array) -> tuple[Array, Array]:
-            """Canonical coefficients after stretching (m, rank_u) and the attenuation factors (m,)."""
-            g = b @ found.u_from_x
-            g[:, :r] = g[:, :r] * h @ fit.stretch.T / h
-            return g, attenuation(np.einsum("mi,ij,mj->m", g[:, :r], inner, g[:, :r]))
-
-        stretched, factors = corrected(b)
-        evident = r > 0 and shared is not None and shared.identified.gate > 0 and not shared.leading
-        if evident and model.A is None:
-            evidence = replicate(model._interval_evidence()[0])
-            zero = np.zeros((r, r))
-            here = float(corrected(low.coef[None])[1][0]) * (evidence.basis.cov_s1(zero) @ low.coef)
-            there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(zero), b)
-            d_v = found.y_from_v.shape[1]
-            return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
-        return jackknife_error((stretched * factors[:, None]) @ found.x_from_u)
 
     # ---- predictions
 
@@ -477,33 +421,3 @@ def _labels(y: object) -> Any:
 
 def _two_columns(log_odds: Array) -> Array:
     return np.column_stack([expit(-log_odds), expit(log_odds)])
-
-
-def _rows_agree(features: Array, y: Array, fit: LogisticFit, inner: Array, a: float, theta: Array) -> bool:
-    """Whether (a, theta), averaged over what the features (n, d) do not say (covariance `inner`), explains the rows as well
-    as the logistic regression on them did: no more than one unit of log-likelihood below it.
-
-    The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
-    it can be far off, and the rows tell.
-    """
-    fitted = logit(np.clip(fit.probability, 1e-15, 1 - 1e-15))
-    beside = fitted - fit.intercept - features @ fit.coef  # of known covariates
-    averaged = beside + (a + features @ theta) / np.sqrt(1 + ATTENUATION * max(float(theta @ inner @ theta), 0.0))
-    losses = [np.sum(np.logaddexp(0.0, eta) - y * eta) for eta in (fitted, averaged)]
-    return bool(losses[1] - losses[0] <= 1.0)
-
-
-def _positive(covariance: Array) -> Array:
-    """The nearest positive semi-definite matrix, eigenvalues at least 2% of the largest."""
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
-
-
-def _covariance_at(model: ContrastiveRCA, fit: Coefficients) -> Array:
-    """Cov(S1) with the T that the outcome's own trust allows: Cov(U) - lift (D^2 + h T h) lift'."""
-    found, r = model._canonical, model.rank_
-    assert found is not None
-    d = found.correlations[:r]
-    h = np.sqrt(1 - d**2)
-    lift = found.u_from_x[:, :r]
-    return np.asarray(model._solution.cov_u - lift @ (np.diag(d**2) + h[:, None] * fit.t_effective * h) @ lift.T)
