@@ -29,6 +29,7 @@ from richcomponents.learning.ising import (
     joint_change,
     moment_model,
     pair_change,
+    whitened_moments,
     with_ghost,
 )
 from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
@@ -254,7 +255,7 @@ class ComponentIsing(ComponentLearner):
         moments = known.with_ghost[i, j]
         view = None
         if self.method == "auto" and 0 < len(model.edges) <= NEWTON_EDGES:
-            view = _canonical_moments(rca, component) or _whitened_moments(component)
+            view = _canonical_moments(rca, component) or whitened_moments(component)
         if view is None:
             return fit_pair_moments(model, moments, ridge), "likelihood", None
         if start is None:
@@ -411,21 +412,3 @@ def _canonical_moments(rca: ContrastiveRCA | None, component: Component) -> tupl
     weights = np.ones((len(x_from_u), len(x_from_u)))
     weights[:r, :r] = _UNTRUSTED_WEIGHT + (1 - _UNTRUSTED_WEIGHT) * trust
     return x_from_u, x_from_u @ component.covariance @ x_from_u.T, weights
-
-
-def _whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
-    """The same for a component alone: W with W Cov(view) W' = I, Cov(component) there, and equal weights.
-
-    The view is what the last slot of the first recipe reads: U for S1, V for S3, the samples themselves. Errors of second
-    moments have the size of Cov(view) there, so that in these coordinates they are even. None for a component without
-    recipes, or whose view does not see all of its columns.
-    """
-    if component.source is None:
-        return None
-    slot = component.recipes(2)[0][0].slots[-1]
-    p = component.source.moments.layout.n_columns
-    values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
-    if not values[0] > 1e-10 * values[-1]:
-        return None
-    W = (vectors / np.sqrt(values)).T
-    return W, W @ component.covariance @ W.T, np.ones(W.shape)

@@ -12,7 +12,7 @@ from richcomponents.algebra import Array, set_partitions
 from richcomponents.components import Component
 from richcomponents.learning.ising.sums import all_states
 
-__all__ = ["SpinMoments", "unit_diagonal"]
+__all__ = ["SpinMoments", "unit_diagonal", "whitened_moments"]
 
 _MAX_MEAN = 0.99
 _MAX_DENSE = 40  # columns up to which the tensor of fourth cumulants is formed
@@ -106,3 +106,21 @@ class SpinMoments:
                 total += float(sign.prod()) * float(theta @ self.component.projected_cumulant(theta, order))
             out.append(total / (factorial(order) * 2 ** (order - 1)) * float(np.prod(self.scale[list(q)])))
         return out
+
+
+def whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
+    """W (k, d) with W Cov(view) W' = I, the component's covariance there (k, k), and equal weights (k, k) for its entries.
+
+    The view is what the last slot of the first recipe reads: U for S1, V for S3, the samples themselves. Errors of second
+    moments have the size of Cov(view) there, so that in these coordinates they are even. None for a component without
+    recipes, or whose view does not see all of its columns.
+    """
+    if component.source is None:
+        return None
+    slot = component.recipes(2)[0][0].slots[-1]
+    p = component.source.moments.layout.n_columns
+    values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
+    if not values[0] > 1e-10 * values[-1]:
+        return None
+    W = (vectors / np.sqrt(values)).T
+    return W, W @ component.covariance @ W.T, np.ones(W.shape)
