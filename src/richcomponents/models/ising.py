@@ -63,9 +63,9 @@ class ComponentIsing(ComponentLearner):
         "taylor": composite likelihood with its gradient expanded as in Ge and Zou, by :func:`richcomponents.fit_likelihood`
         (`likelihood_fit_` holds its curvatures and error bound); biased for couplings above about 0.3 at any sample size.
         "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten the view, where their errors
-        are even (up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the RCA
-        trusts them; a component alone does not say, and all count the same. From true spins, "likelihood" if it is exact,
-        else "composite".
+        are even (S1, S3; up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the
+        RCA trusts them; a component alone does not say, and all count the same. From true spins, "likelihood" if it is
+        exact, else "composite".
     fields : bool
         Whether there are fields b_i. They are read off the means of the component, which are known by a rule only: by
         default the shared part has mean zero, so that all of the mean of U is S1's. If that is wrong, so are the fields
