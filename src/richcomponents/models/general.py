@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.contrastive.fit import Frame
 from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.components.general.discover import Verdict, discover_sets
 from richcomponents.components.general.evidence import Evidence
@@ -232,15 +233,21 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _whiten(self, covariance: Array) -> None:
-        """White coordinates of every view, from the covariance of the used columns."""
-        self._frames = {view: white_frame(covariance[part, part]) for view, part in self._place.items()}
+        """White coordinates of every view, from the covariance of the used columns; the paper's method works on columns as
+        they are."""
+        self._frames = {
+            view: white_frame(covariance[part, part])
+            if self.method == "efficient"
+            else Frame.identity(len(self.views_[view]))
+            for view, part in self._place.items()
+        }
         self._totals = {view: float(np.trace(covariance[part, part])) for view, part in self._place.items()}
         for view, frame in self._frames.items():
             if not len(frame.inner):
                 raise DataError(f"no column of view {view!r} varies: leave it out")
         into = self._into_white()
         values, vectors = np.linalg.eigh(into.T @ covariance @ into)
-        if values[0] < _SINGULAR:
+        if self.method == "efficient" and values[0] < _SINGULAR:
             back = np.abs(into @ vectors[:, 0]) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
             worst = self.views_.describe(int(self._used[int(np.argmax(back))]))
             raise DataError(
@@ -302,7 +309,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             system.require_order(evidence.order)
             self._parameters = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
             solution = solve_joint(evidence, system, gauge, self._frames, self._parameters, source)
-        if not covariances_identified(solution.system, self._columns, solution.transforms):
+        if not self.rank and not covariances_identified(solution.system, self._columns, solution.transforms):
             warn_user(
                 "second moments do not determine the covariances of all components of this set system: those reported are one "
                 "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
