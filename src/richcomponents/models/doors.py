@@ -21,6 +21,7 @@ from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Partial
 from richcomponents.moments.sources import ArraySource, Source, is_path
+from richcomponents.moments.sources.lazy import is_dask
 from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
 
 __all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
@@ -61,8 +62,9 @@ class ContrastiveDoors:
         ----------
         X : array or data frame of shape (n, d), or a source of rows
             Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
-            :func:`open_source` returns, or an iterator of blocks of rows. Files are read twice, in bounded memory, and give
-            the same bits as the table in memory; an iterator is read once (as :meth:`fit_moments`).
+            :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
+            cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
+            as the table in memory; an iterator is read once (as :meth:`fit_moments`).
         y : ignored, as scikit-learn expects.
         groups : (n,) labels; rows of a group stay in one block.
         progress : show bars.
@@ -266,4 +268,4 @@ class ContrastiveDoors:
 
 def is_source(X: object) -> bool:
     """Whether rows come from a file, a stream or a source, not from a table in memory."""
-    return isinstance(X, (Rows, Source, Iterator)) or is_path(X)
+    return isinstance(X, (Rows, Source, Iterator)) or is_path(X) or is_dask(X)

@@ -273,9 +273,7 @@ class Accumulator:
     def moments(self) -> Moments:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         layout = self._need_layout()
-        blocked, pooled = self._blocked.copy(), self._pooled.copy()
-        rest = [(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())]
-        self._sum(rest, blocked, pooled)
+        blocked, pooled, _, _ = self.partial()
         out = Moments(layout, self._shift, blocked, pooled)
         if not out.is_empty:
             self._say(out)
@@ -310,6 +308,44 @@ class Accumulator:
                 f"from the shift, which costs digits at order {layout.order}: pass shift= near the column means",
                 PrecisionWarning,
             )
+
+    # ---- parts that are computed apart (see cluster.py)
+
+    @property
+    def grain(self) -> int:
+        """Rows after which all blocks begin a new leaf."""
+        layout = self._need_layout()
+        return layout.n_blocks * layout.leaf * layout.block_length
+
+    def fork(self) -> Accumulator:
+        """An empty accumulator of the same kind and shift, on one thread."""
+        other = self.copy()
+        other._threads = 1
+        other._blocked, other._pooled, other._fragments, other._seen = Forest(), Forest(), {}, []
+        other._begin(self._shift)
+        return other
+
+    def partial(self) -> tuple[Forest, Forest, Array, Array]:
+        """Sums, incomplete leaves included, and the range of each column."""
+        blocked, pooled = self._blocked.copy(), self._pooled.copy()
+        self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], blocked, pooled)
+        return blocked, pooled, self._low, self._high
+
+    @staticmethod
+    def join(parts: Sequence[tuple[Forest, Forest, Array, Array]]) -> tuple[Forest, Forest, Array, Array]:
+        """The sums of several parts."""
+        blocked, pooled, low, high = parts[0]
+        for more in parts[1:]:
+            blocked, pooled = blocked.merged(more[0]), pooled.merged(more[1])
+            low, high = np.minimum(low, more[2]), np.maximum(high, more[3])
+        return blocked, pooled, low, high
+
+    def absorb(self, part: tuple[Forest, Forest, Array, Array], start: int, n_rows: int) -> None:
+        """Take in sums of the rows from number `start` on; no leaf may be incomplete but the last ones."""
+        seen = self._marked(start, start + n_rows)
+        mine = (self._blocked, self._pooled, self._low, self._high)
+        self._blocked, self._pooled, self._low, self._high = self.join([mine, part])
+        self._seen, self._next = seen, start + n_rows
 
     def copy(self) -> Accumulator:
         """An independent accumulator in the same state (sums are shared until either changes)."""

@@ -11,18 +11,21 @@ bits of a matrix product may depend on how many rows it is given, and must not d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.checkpoint import Checkpoint
+from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
 from richcomponents.moments.columns import column_range, column_sum
+from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import LEAF, MEMORY_LIMIT
-from richcomponents.moments.parallel import one_blas_thread
+from richcomponents.moments.parallel import in_pieces
 from richcomponents.moments.progress import row_bar
 from richcomponents.moments.sources import ArraySource, BlockSource, Source, block_rows, is_path, open_source
+from richcomponents.moments.sources.lazy import DaskSource, is_dask
 from richcomponents.views import as_matrix, column_names, resolve_views
 
 __all__ = ["Rows", "Statistic"]
@@ -86,6 +89,8 @@ class Rows:
             source = X
         elif is_path(X):
             source = open_source(X)
+        elif is_dask(X):
+            source = DaskSource(X)
         elif (
             isinstance(X, Iterator)
             or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
@@ -165,9 +170,7 @@ class Rows:
         again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
         blocks = map(as_matrix, self.source.blocks(skip - again, self.columns))
         for block in _aligned(blocks, LEAF * _PIECES):
-            with one_blas_thread():
-                parts = [self.transform(block[at : at + LEAF]) for at in range(0, len(block), LEAF)]
-            done = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            done = in_pieces(self.transform, block)
             if len(done) > again:
                 yield done[again:]
             again = 0
@@ -228,8 +231,14 @@ class Rows:
 
         start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
         checkpoint : where the statistic, an Accumulator, is kept while rows are read; it may hold rows already.
-        progress : the label of a bar, None for no bar.
+        progress : the label of a bar, None for no bar (dask shows its own dashboard).
         """
+        if isinstance(self.source, DaskSource):
+            if checkpoint is not None:
+                raise DataError("dask computes lost work again by itself: leave checkpoint= out")
+            if groups is None and start % LEAF == 0 and self.source.n_rows and hasattr(statistic, "fork"):
+                reduce_on_cluster(self.source, self.columns, self.transform, cast(Mergeable, statistic), start)
+                return statistic.result()
         take = statistic.update
         if groups is not None:
             if start:
@@ -283,52 +292,66 @@ def _mark(transform: object) -> str:
 class _Means:
     """Column means to rounding, and the exact value of columns that never change.
 
-    Sums are taken over pieces of 2048 rows of the source and added in order, so that no chunking changes a bit.
+    Sums of pieces of 2048 rows are merged as the leaves of a state are, so that no chunking changes a bit.
     """
 
+    grain = LEAF
+
     def __init__(self, names: Sequence[str] | None) -> None:
-        self.names, self.n = names, 0
+        self.names, self.n, self._sums = names, 0, Forest()
         self._rest: list[Array] = []
 
     def update(self, rows: object, start: int | None = None) -> None:
+        """Rows in order; the first ones begin a piece."""
         block = as_matrix(rows)
         if not len(block):
             return
         low, high = column_range(block)
         if self.n == 0:
-            self.total, self.low, self.high = np.zeros(block.shape[1]), low, high
+            self.low, self.high = low, high
+            self._piece = (start or 0) // LEAF
         self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
         self.n += len(block)
-        for piece in self._pieces(block):
-            self.total += column_sum(piece)
-
-    def _pieces(self, block: Array) -> Iterator[Array]:
-        """Complete pieces; what is left waits for more rows."""
-        held = sum(map(len, self._rest))
-        first = min(LEAF - held, len(block)) if held else 0
-        if first:
-            self._rest.append(block[:first].copy())
-            if held + first < LEAF:
+        for piece in _aligned([*self._rest, block], LEAF):
+            if len(piece) < LEAF:
+                self._rest = [piece.copy()]
                 return
-            yield np.concatenate(self._rest)
-            self._rest = []
-        whole = first + (len(block) - first) // LEAF * LEAF
-        for at in range(first, whole, LEAF):
-            yield block[at : at + LEAF]
-        if whole < len(block):
-            self._rest = [block[whole:].copy()]
+            self._sums.add((0, 0, self._piece), column_sum(piece))
+            self._piece += 1
+        self._rest = []
+
+    def fork(self) -> Self:
+        return type(self)(self.names)
+
+    def partial(self) -> tuple[Any, ...]:
+        if not self.n:
+            raise DataError("there are no rows")
+        sums = self._sums.copy()
+        if self._rest:
+            sums.add((0, 0, self._piece), column_sum(self._rest[0]))
+        return sums, self.low, self.high, self.n
+
+    @staticmethod
+    def join(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        sums, low, high, n = parts[0]
+        for more in parts[1:]:
+            sums, n = sums.merged(more[0]), n + more[3]
+            low, high = np.minimum(low, more[1]), np.maximum(high, more[2])
+        return sums, low, high, n
+
+    def absorb(self, part: tuple[Any, ...], start: int, n_rows: int) -> None:
+        self._sums, self.low, self.high, self.n = part
 
     def result(self) -> Array:
-        if self.n == 0:
-            raise DataError("there are no rows")
-        bad = ~(np.isfinite(self.low) & np.isfinite(self.high))
+        sums, low, high, n = self.partial()
+        bad = ~(np.isfinite(low) & np.isfinite(high))
         if bad.any():
             column = int(np.flatnonzero(bad)[0])
             label = repr(self.names[column]) if self.names is not None else column
             raise DataError(f"column {label} holds a missing or infinite value: drop those rows or impute them first")
-        total = self.total + column_sum(np.concatenate(self._rest)) if self._rest else self.total
+        total = sums.fold(1, slice(0, len(low)), len(low))[0]
         # between the extremes even where the sum overflows or rounds
-        mean: Array = np.clip(total / self.n, self.low, self.high)
+        mean: Array = np.clip(total / n, low, high)
         return mean
 
 

@@ -447,8 +447,10 @@ class Moments:
         """Moments of a table that need not be in memory, in memory that does not depend on the number of rows.
 
         source : a path or several (.npy, .parquet, .zarr, .h5ad, .csv, .tsv; see :func:`open_source`), what open_source
-        returns, or an iterator (or list) of blocks of rows. columns : those that are read (names, numbers, a mask or a
-        slice); all by default. targets : those of them that are outcomes, not view columns; they are put last.
+        returns, an iterator (or list) of blocks of rows, or a dask array or data frame, which is reduced on the active
+        cluster (a distributed.Client) or else by threads here; only sums travel.
+        columns : those that are read (names, numbers, a mask or a slice); all by default.
+        targets : those of them that are outcomes, not view columns; they are put last.
         shift : in the order (view columns, targets); the means by default, or the mean of the first block when the rows can
         be read only once. Other options as in :meth:`of`.
         """
