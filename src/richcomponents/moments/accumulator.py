@@ -131,7 +131,7 @@ class Accumulator:
         for b in range(layout.n_blocks):
             selector, position, count = layout.stripe(start, len(block), b)
             if count:
-                pieces.append((b, position, block[selector]))
+                pieces.append((b, position, self._counted(block[selector])))
         self._commit(pieces, seen, reached)
         self._next = start + len(block)
 
@@ -159,7 +159,11 @@ class Accumulator:
                 raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
             layout, reached = self._check(block)
             mine = chosen[start : start + len(block)]  # after the check: it may have been the first to know the columns
-            pieces = [(b, int(self._counts[b]), block[mine == b]) for b in range(layout.n_blocks) if np.any(mine == b)]
+            pieces = [
+                (b, int(self._counts[b]), self._counted(block[mine == b]))
+                for b in range(layout.n_blocks)
+                if np.any(mine == b)
+            ]
             counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
             self._grouped = True
             self._commit(pieces, self._marked(start, start + len(block)), reached, counts)
@@ -175,6 +179,9 @@ class Accumulator:
         if self._weighted:
             check_weights(block[:, -1])
             counted = block[:, -1] > 0
+            if self._layout is not None and not counted.any():
+                self._layout.check_columns(block.shape[1] - 1)
+                return self._layout, (self._low, self._high)
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
@@ -186,6 +193,14 @@ class Accumulator:
         for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
             raise self._out_of_range(column, far[column])
         return layout, (low, high)
+
+    def _counted(self, rows: Array) -> Array:
+        """Rows of weight zero may hold anything: their values are put at the shift."""
+        if not self._weighted or (rows[:, -1] > 0).all():
+            return rows
+        out = rows.copy()
+        out[rows[:, -1] == 0, :-1] = self._shift
+        return out
 
     def _out_of_range(self, column: int, reach: float) -> DataError:
         return DataError(
