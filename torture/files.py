@@ -227,7 +227,9 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
         whole[name] = fingerprint(rc.load(path))
     every = [data for _, data in kinds]
     members = {name: members_of(data) for name, data in kinds}
-    turns = [i for i, (_, data) in enumerate(kinds) for _ in range(3 if len(data) < 20_000 else 1)]  # small ones are fast
+    turns = [
+        i for i, (_, data) in enumerate(kinds) for _ in range(3 if len(data) < 20_000 else 1)
+    ]  # small ones are fast
     watch = Watch()
     limit_memory(CAP)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -118,7 +118,13 @@ def work(run: Callable[[int], dict[str, Any]], cases: Iterable[int], journal: Pa
 
 
 def run_workers(
-    tally: Tally, test: str, count: int, *, jobs: int, options: dict[str, Any], environment: dict[str, str] | None = None
+    tally: Tally,
+    test: str,
+    count: int,
+    *,
+    jobs: int,
+    options: dict[str, Any],
+    environment: dict[str, str] | None = None,
 ) -> Tally:
     """Cases 0..count-1 of a test, dealt out in turn to `jobs` workers at a time."""
     began = time.monotonic()

@@ -24,7 +24,11 @@ CAP = 3 * 2**30
 
 def table(rng: np.random.Generator) -> tuple[Any, int, list[str]]:
     """(X, columns of the first view, what was done to it)."""
-    n = int(rng.choice([0, 1, 2, 3, 5, 10, 39, 41, 100, 400, 1000, 5000], p=[0.02, *[0.04] * 5, 0.1, 0.1, 0.2, 0.2, 0.1, 0.08]))
+    n = int(
+        rng.choice(
+            [0, 1, 2, 3, 5, 10, 39, 41, 100, 400, 1000, 5000], p=[0.02, *[0.04] * 5, 0.1, 0.1, 0.2, 0.2, 0.1, 0.08]
+        )
+    )
     d_u, d_v = (int(rng.choice([1, 1, 2, 3, 5])) for _ in range(2))
     latent = _law(rng, (n, d_u))
     U = _law(rng, (n, d_u)) + latent
@@ -75,7 +79,9 @@ CHANGES: dict[str, Callable[[np.random.Generator, Any], Any]] = {
     "all constant": lambda rng, X: np.full_like(X, 0.1),
     "nearly constant": lambda rng, X: _column(rng, X, 1.0 + np.spacing(1.0) * rng.integers(0, 2, len(X))),
     "duplicate column": lambda rng, X: _column(rng, X, X[:, rng.integers(X.shape[1])]),
-    "nearly duplicate": lambda rng, X: _column(rng, X, X[:, rng.integers(X.shape[1])] * (1 + 1e-9 * rng.normal(size=len(X)))),
+    "nearly duplicate": lambda rng, X: _column(
+        rng, X, X[:, rng.integers(X.shape[1])] * (1 + 1e-9 * rng.normal(size=len(X)))
+    ),
     "collinear": lambda rng, X: _column(rng, X, X @ rng.integers(-2, 3, X.shape[1])),
     "duplicate rows": lambda rng, X: X[rng.integers(0, max(1, len(X) // 10), len(X))],
     "one row many times": lambda rng, X: np.repeat(X[:1], len(X), axis=0),
@@ -132,7 +138,10 @@ def check_moments(X: Any, rng: np.random.Generator) -> str | None:
     if order >= 4 and X.shape[1] <= 6:
         found = state.moment(4)[tuple([np.arange(X.shape[1])] * 4)]
         size = fourth + (spread + coarse) ** 4
-        if np.any(np.abs(found - fourth) > 1e-8 * size + 16 * coarse * (spread + coarse) ** 3) or not np.isfinite(found).all():
+        if (
+            np.any(np.abs(found - fourth) > 1e-8 * size + 16 * coarse * (spread + coarse) ** 3)
+            or not np.isfinite(found).all()
+        ):
             return "the fourth moments are wrong"
     return None
 

@@ -24,7 +24,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
-from richcomponents.moments import Accumulator, Moments
+from richcomponents.moments import Accumulator, Moments, open_source
 from richcomponents.storage import load
 from richcomponents.views import as_table, join_views
 
@@ -60,5 +60,6 @@ __all__ = [
     "join_views",
     "load",
     "moments_to_cumulants",
+    "open_source",
     "projected_cumulant",
 ]

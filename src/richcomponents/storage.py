@@ -17,7 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
@@ -362,7 +362,7 @@ def _make_dataclass(cls: Any, parts: _Fields) -> Any:
     return cls(**parts)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 

@@ -127,7 +127,9 @@ class Layout:
     @cached_property
     def target_pairs(self) -> slice:
         """sum y y', packed."""
-        start = self.joint.stop + self._with_target_size * self.n_targets  # no list: sizes are asked for before they are trusted
+        start = (
+            self.joint.stop + self._with_target_size * self.n_targets
+        )  # no list: sizes are asked for before they are trusted
         return slice(start, start + packed_size(self.n_targets, 2) if self.n_targets else start)
 
     @cached_property

@@ -376,14 +376,17 @@ class Moments:
         groups: object | None = None,
         threads: int | None = None,
         memory_limit: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 20.0,
+        progress: bool = False,
     ) -> Moments:
         """Moments of the rows of X.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            An array, a data frame, a path to an .npy file (memory-mapped), or an iterator or list of blocks of rows. Arrays
-            of other libraries (torch, cupy, jax: the array API) stay on their device; only sums come back.
+            An array, a data frame, a path or several (see :func:`open_source`), or an iterator or list of blocks of rows.
+            Arrays of other libraries (torch, cupy, jax: the array API) stay on their device; only sums come back.
         order : int
             All joint moments up to this order (2..6).
         shift : array of shape (n_columns + n_targets,), optional
@@ -405,8 +408,13 @@ class Moments:
             All cores by default. The result does not depend on it.
         memory_limit : float, optional
             Bytes above which the request is refused before anything is allocated (4 GiB).
+        checkpoint : path, optional
+            Where the pass is kept, every `checkpoint_every` seconds and when it is interrupted; the same call then goes on
+            from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete.
+        progress : bool
+            Show a bar.
         """
-        from richcomponents.moments.accumulator import Accumulator
+        from richcomponents.moments.building import build_moments
         from richcomponents.moments.device import device_moments
         from richcomponents.moments.namespaces import namespace_of
         from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
@@ -424,21 +432,21 @@ class Moments:
                 block_length=block_length,
                 memory_limit=memory_limit,
             )
-        rows = Rows.of(X, targets=targets)
-        if shift is None:
-            shift = rows.means()
-        accumulator = Accumulator(
+        return build_moments(
+            Rows.of(X, targets=targets),
             order,
             shift,
-            n_targets=rows.n_targets,
+            start,
             target_order=target_order,
             n_blocks=n_blocks,
             block_length=block_length,
+            groups=groups,
             threads=threads,
             memory_limit=memory_limit,
-            names=rows.names,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            progress="moments" if progress else None,
         )
-        return rows.reduce(accumulator, start=start, groups=groups)
 
     @classmethod
     def from_source(
@@ -446,20 +454,26 @@ class Moments:
         source: object,
         order: int = 4,
         *,
+        columns: object | None = None,
         targets: object | None = None,
         shift: Array | None = None,
         start: int = 0,
         **options: Any,
     ) -> Moments:
-        """Moments of a table that need not be in memory: an .npy file, or an iterator (or list) of blocks of rows.
+        """Moments of a table that need not be in memory, in memory that does not depend on the number of rows.
 
-        targets : columns of the source (numbers, a mask or a slice) that are outcomes, not view columns; they are put last.
+        source : a path or several (.npy, .parquet, .zarr, .h5ad, .csv, .tsv; see :func:`open_source`), what open_source
+        returns, an iterator (or list) of blocks of rows, or a dask array or data frame, which is reduced on the active
+        cluster (a distributed.Client) or else by threads here; only sums travel.
+        columns : those that are read (names, numbers, a mask or a slice); all by default.
+        targets : those of them that are outcomes, not view columns; they are put last.
         shift : in the order (view columns, targets); the means by default, or the mean of the first block when the rows can
         be read only once. Other options as in :meth:`of`.
         """
         from richcomponents.moments.rows import Rows
 
         rows = Rows.of(source)
+        rows = rows if columns is None else rows.select(columns)
         return cls.of(rows if targets is None else rows.with_targets(targets), order, shift, start, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
