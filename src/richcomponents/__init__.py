@@ -25,6 +25,7 @@ from richcomponents.models import (
     ContrastiveRCA,
 )
 from richcomponents.moments import Accumulator, Moments, open_source
+from richcomponents.storage import load
 from richcomponents.views import as_table, join_views
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ __all__ = [
     "fit_likelihood",
     "grid_edges",
     "join_views",
+    "load",
     "moments_to_cumulants",
     "open_source",
     "projected_cumulant",

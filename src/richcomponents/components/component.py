@@ -31,6 +31,7 @@ from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import CapacityError
 from richcomponents.moments import Moments
 from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.storage import Storable, storable
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Component", "CumulantSource", "Recipe", "Term"]
@@ -59,6 +60,11 @@ class CumulantSource:
         self.moments, self.unbiased = moments, unbiased
         self._low = Cumulants(moments, unbiased=unbiased)
         self._high = self._low if high is None else Cumulants(high, unbiased=unbiased)
+
+    @property
+    def high(self) -> Moments | None:
+        """The state of higher order, when there is one."""
+        return None if self._high is self._low else self._high.moments
 
     @property
     def max_order(self) -> int:
@@ -111,8 +117,15 @@ class CumulantSource:
         return np.flatnonzero(self.moments.block_sizes).tolist()
 
 
+storable(
+    CumulantSource,
+    lambda source: {"moments": source.moments, "high": source.high, "unbiased": source.unbiased},
+    lambda parts: CumulantSource(parts["moments"], high=parts["high"], unbiased=parts["unbiased"]),
+)
+
+
 @dataclass(frozen=True)
-class Component:
+class Component(Storable):
     """The extracted cumulants of one hidden component.
 
     Attributes
@@ -258,6 +271,7 @@ class Component:
         return self.source
 
 
+@storable
 @dataclass(frozen=True)
 class _PlainRecipes:
     """The observed columns are the component."""

@@ -30,6 +30,7 @@ from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificati
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.storage import Storable
 from richcomponents.views import as_matrix, check_finite
 
 __all__ = ["ContrastiveRCA"]
@@ -38,7 +39,7 @@ _MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 _STATE_LIMIT = MEMORY_LIMIT // 2
 
 
-class ContrastiveRCA(ContrastiveDoors, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What is specific to U once the part shared with V is removed.
 
     Two views of the same samples, U = S1 + S2 and V = A S2 + S3, with independent parts of any distribution.

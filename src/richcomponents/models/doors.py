@@ -22,7 +22,7 @@ from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Partial
 from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
-from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
+from richcomponents.views import Views, check_finite, check_range, column_names, join_views, refuse_dask, resolve_views
 
 __all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
 
@@ -214,6 +214,7 @@ class ContrastiveDoors:
                 inside = np.repeat(inside[:, :-1], inside[:, -1].astype(np.int64), axis=0)
             self._centre = inside.mean(axis=0)
             centred = inside - self._centre
+            check_range(centred, self.views_)  # wide views are reduced before their moments are taken
             u, v = self._reduced(centred[:, :d_u]), self._reduced(centred[:, d_u:])
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         if reduction:

@@ -25,6 +25,7 @@ from richcomponents.learning.ising import (
 )
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.storage import storable
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["ComponentIsing"]
@@ -221,6 +222,7 @@ class ComponentIsing(ComponentLearner):
         return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
+@storable
 def _no_recipes(order: int) -> list[Any]:
     return []
 

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,18 @@ from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import MEMORY_LIMIT, Layout, block_numbers
+from richcomponents.moments.namespaces import (
+    as_rows,
+    concatenated,
+    copied,
+    in_memory,
+    namespace_of,
+    on_device,
+    picked,
+    to_numpy,
+)
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
-from richcomponents.views import as_matrix
 
 __all__ = ["Accumulator", "check_weights"]
 
@@ -91,9 +101,10 @@ class Accumulator:
         self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
         self._grouped = self._broken = False
         self._blocked, self._pooled = Forest(), Forest()
-        self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
+        self._fragments: dict[tuple[int, int], dict[int, Any]] = {}
         self._lock = threading.Lock()
         self._spaces: SimpleQueue[_Spaces] = SimpleQueue()
+        self._device_spaces: SimpleQueue[_Spaces] = SimpleQueue()
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
@@ -117,31 +128,32 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block = as_matrix(rows)
+        block = self._rows(rows)
         start = self._next if start is None else int(start)
         if start < 0:
             raise ValueError(f"start must not be negative, got {start}")
         if self._grouped:
             raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
-        if not len(block):
+        if not block.shape[0]:
             return
         layout, reached = self._check(block)
-        seen = self._marked(start, start + len(block))
+        count = int(block.shape[0])
+        seen = self._marked(start, start + count)
         pieces = []
         for b in range(layout.n_blocks):
-            selector, position, count = layout.stripe(start, len(block), b)
-            if count:
-                pieces.append((b, position, self._counted(block[selector])))
+            selector, position, chosen = layout.stripe(start, count, b)
+            if chosen:
+                pieces.append((b, position, self._counted(picked(block, selector))))
         self._commit(pieces, seen, reached)
-        self._next = start + len(block)
+        self._next = start + count
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block."""
-        block = as_matrix(rows)
+        block = self._rows(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
-        if len(np.asarray(groups)) != len(block):
-            raise DataError(f"groups must have one label per row ({len(block)}), got {len(np.asarray(groups))}")
+        if len(np.asarray(groups)) != block.shape[0]:
+            raise DataError(f"groups must have one label per row ({block.shape[0]}), got {len(np.asarray(groups))}")
         self.grouped(groups)(block, 0)
 
     def grouped(self, groups: object) -> Callable[[object, int], None]:
@@ -152,29 +164,35 @@ class Accumulator:
         chosen = block_numbers(len(np.asarray(groups)), self._options[3], groups)
 
         def take(rows: object, start: int) -> None:
-            block = as_matrix(rows)
+            block = self._rows(rows)
+            count = int(block.shape[0])
             if start != (self._seen[-1][1] if self._seen else 0):
                 raise DataError("rows with groups come in order, without gaps")
-            if start + len(block) > len(chosen):
+            if start + count > len(chosen):
                 raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
             layout, reached = self._check(block)
-            mine = chosen[start : start + len(block)]  # after the check: it may have been the first to know the columns
+            mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
+            of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
             pieces = [
-                (b, int(self._counts[b]), self._counted(block[mine == b]))
-                for b in range(layout.n_blocks)
-                if np.any(mine == b)
+                (b, int(self._counts[b]), self._counted(picked(block, numbers)))
+                for b, numbers in of_block
+                if len(numbers)
             ]
             counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
             self._grouped = True
-            self._commit(pieces, self._marked(start, start + len(block)), reached, counts)
+            self._commit(pieces, self._marked(start, start + count), reached, counts)
 
         return take
 
-    def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
+    def _rows(self, rows: object) -> Any:
+        """Rows where they are; with weights, in main memory."""
+        return in_memory(rows) if self._weighted else as_rows(rows)
+
+    def _check(self, block: Any) -> tuple[Layout, tuple[Array, Array]]:
         """The layout, and the columns' ranges with this block; refuses before anything is changed."""
         if self._broken:
             raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
-        if not len(block):
+        if not block.shape[0]:
             raise DataError("there are no rows")
         if self._weighted:
             check_weights(block[:, -1])
@@ -185,8 +203,10 @@ class Accumulator:
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
-            raise self._not_finite(~np.isfinite(block))
-        layout = self._layout if self._layout is not None else self._begin(column_sum(block) / len(block))
+            raise self._not_finite(~np.isfinite(to_numpy(block)))
+        layout = self._layout
+        if layout is None:  # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
+            layout = self._begin(np.clip(column_sum(block) / block.shape[0], low, high))
         layout.check_columns(block.shape[1])
         low, high = np.minimum(self._low, low), np.maximum(self._high, high)
         far = np.maximum(high - self._shift, self._shift - low)
@@ -235,7 +255,7 @@ class Accumulator:
 
     def _commit(
         self,
-        pieces: Sequence[tuple[int, int, Array]],
+        pieces: Sequence[tuple[int, int, Any]],
         seen: list[tuple[int, int]],
         reached: tuple[Array, Array],
         counts: IntArray | None = None,
@@ -247,35 +267,38 @@ class Accumulator:
         self._counts = self._counts if counts is None else counts
         self._broken = False
 
-    def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
+    def _take(self, pieces: Sequence[tuple[int, int, Any]]) -> None:
         """Split the rows of each block into leaves; sum the complete ones, keep the rest."""
         layout = self._need_layout()
-        complete: list[tuple[int, int, Array]] = []
+        complete: list[tuple[int, int, Any]] = []
         for b, position, rows in pieces:
-            for k, low, high in _cut(position, len(rows), layout.leaf):
-                part = rows[low:high]
+            for k, low, high in _cut(position, rows.shape[0], layout.leaf):
+                part = rows[low:high, :]
                 if high - low == layout.leaf:
                     complete.append((b, k, part))
                     continue
                 held = self._fragments.setdefault((b, k), {})
-                held[position + low] = part.copy()
-                if sum(map(len, held.values())) == layout.leaf:
+                held[position + low] = copied(part)
+                if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._blocked, self._pooled)
 
-    def _sum(self, leaves: Sequence[tuple[int, int, Array]], blocked: Forest, pooled: Forest) -> None:
+    def _sum(self, leaves: Sequence[tuple[int, int, Any]], blocked: Forest, pooled: Forest) -> None:
         layout = self._need_layout()
-        work = sum(len(rows) for _, _, rows in leaves) * float(layout.blocked_size + layout.pooled_size)
+        work = sum(rows.shape[0] for _, _, rows in leaves) * float(layout.blocked_size + layout.pooled_size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
-        def one(leaf: tuple[int, int, Array]) -> None:
+        def one(leaf: tuple[int, int, Any]) -> None:
             b, k, rows = leaf
+            queue, executor = self._spaces, self._executor
+            if namespace_of(rows) is not None:
+                queue, executor = self._device_spaces, "array"
             try:
-                spaces = self._spaces.get_nowait()
+                spaces = queue.get_nowait()
             except Empty:
-                spaces = _Spaces(layout, self._executor, self._weighted)
+                spaces = _Spaces(layout, executor, self._weighted)
             low, high = spaces.sums(rows, self._shift)
-            self._spaces.put(spaces)
+            queue.put(spaces)
             with self._lock:
                 blocked.add((b, 0, k), low)
                 if len(high):
@@ -372,11 +395,11 @@ class Accumulator:
 
     def __getstate__(self) -> dict[str, object]:
         """A copy continues the stream; locks and scratch memory stay behind."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces", "_device_spaces")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._lock, self._spaces = threading.Lock(), SimpleQueue()
+        self._lock, self._spaces, self._device_spaces = threading.Lock(), SimpleQueue(), SimpleQueue()
 
     def _need_layout(self) -> Layout:
         if self._layout is None:
@@ -394,7 +417,7 @@ class _Spaces:
             Workspace(layout.n_columns + 1, layout.target_order - 1, executor) if layout.n_targets else None
         )
 
-    def sums(self, rows: Array, shift: Array) -> tuple[Array, Array]:
+    def sums(self, rows: Any, shift: Array) -> tuple[Array, Array]:
         """(blocked vector, pooled vector) of one leaf."""
         lay, p = self.layout, self.layout.n_columns
         weight = np.ascontiguousarray(rows[:, -1]) if self.weighted else None
@@ -404,10 +427,11 @@ class _Spaces:
         blocked, pooled = joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
         if self.with_target is None:
             return blocked, pooled
-        y = rows[:, p : len(shift)] - shift[p:]
+        y = rows[:, p : len(shift)] - on_device(shift[p:], rows)
         counted = y if weight is None else y * weight[:, None]
-        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in counted.T]
-        return np.concatenate([blocked, *parts, pack(counted.T @ y)]), pooled
+        columns = [counted[:, j] for j in range(lay.n_targets)]
+        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in columns]
+        return np.concatenate([blocked, *parts, pack(to_numpy(counted.T @ y))]), pooled
 
 
 def check_weights(weights: Array) -> None:
@@ -431,5 +455,5 @@ def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]
         low = high
 
 
-def _joined(held: dict[int, Array]) -> Array:
-    return np.concatenate([held[at] for at in sorted(held)])
+def _joined(held: dict[int, Any]) -> Any:
+    return concatenated([held[at] for at in sorted(held)])
