@@ -205,6 +205,25 @@ def demo(
     )
 
 
+@app.command()
+def paper(
+    out: Annotated[
+        Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")
+    ] = Path("paper"),
+    panel: Annotated[list[str], typer.Option(help="a..k, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
+    full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
+    data: Annotated[Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).")] = None,
+    pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="A changed copy of the packaged settings.toml.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="By default one per core.")] = None,
+) -> None:
+    """The paper's experiments: every panel of its Figure 1 and the biomarkers, and its claims next to what is measured."""
+    from richcomponents.experiments.paper import run_paper
+
+    page = run_paper(out, panel, full=full, data=data, pheno=pheno, settings_file=settings, processes=processes)
+    typer.echo(f"the page is {page}")
+
+
 # ---- printing
 
 

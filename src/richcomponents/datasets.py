@@ -259,17 +259,23 @@ def load_biomarkers() -> tuple[Table, list[int]]:
 
 
 def add_hidden_labs(
-    tests: Array, controls: Array, *, n_labs: int = 2, scale: float = 1.0, random_state: int | None = 0
+    tests: Array,
+    controls: Array,
+    *,
+    n_labs: int = 2,
+    scale: float = 1.0,
+    permute: bool = True,
+    random_state: int | np.random.Generator | None = 0,
 ) -> tuple[Array, Array]:
     """Measurements (n, d) as if samples had gone to several labs, each with its own bias, and nobody wrote down which.
 
-    tests, controls : standardised columns. The rows of the controls are permuted first: controls must share nothing with
-    the tests but the labs, and real columns of one sample usually do. Returns the perturbed (tests, controls).
+    tests, controls : standardised columns. permute : the rows of the controls are permuted first: controls must share
+    nothing with the tests but the labs, and real columns of one sample usually do. Returns the perturbed (tests, controls).
     """
     rng = np.random.default_rng(random_state)
     n = len(tests)
     lab = rng.integers(n_labs, size=n)
-    shuffled = controls[rng.permutation(n)]
+    shuffled = controls[rng.permutation(n)] if permute else controls
     bias_tests = scale * rng.normal(size=(n_labs, tests.shape[1]))
     bias_controls = scale * rng.normal(size=(n_labs, controls.shape[1]))
     return tests + bias_tests[lab], shuffled + bias_controls[lab]

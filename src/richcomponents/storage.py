@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
@@ -325,7 +326,7 @@ class _Reader:
         self._text_left -= array.nbytes
         if array.dtype != np.uint8 or self._text_left < 0:
             raise StateFileError(f"the texts {row['array']!r} are too long or not texts")
-        items = json.loads(array.tobytes())
+        items = json.loads(array.tobytes().decode("utf-8"))
         if not isinstance(items, list) or not all(type(item) is str for item in items):
             raise StateFileError(f"{row['array']!r} is not a list of texts")
         if row["as"] == "array":
@@ -354,11 +355,16 @@ def _make_dataclass(cls: Any, parts: _Fields) -> Any:
     for name, field in known.items():
         if name not in parts and field.default is MISSING and field.default_factory is MISSING:
             raise StateFileError(f"the part {name!r} of {cls.__name__} is missing")
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     for name, value in parts.items():
         if not _fits(value, hints[name]):
             raise StateFileError(f"{cls.__name__}.{name} should be {hints[name]}, it is {type(value).__name__}")
     return cls(**parts)
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -495,3 +495,12 @@ def test_intervals_of_wide_views_hold_the_estimate(kind):
     found = model.confidence_interval("covariance")
     assert np.all(found.low <= found.estimate + 1e-9)
     assert np.all(found.estimate <= found.high + 1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e-160])
+@pytest.mark.parametrize("n", [10, 200])  # with few rows views are reduced before their moments are taken
+def test_columns_whose_squares_leave_floating_point_are_refused(rng, scale, n):
+    X = rng.normal(size=(n, 8))
+    X[:, 6] *= scale
+    with pytest.raises(rc.DataError, match=r"column.*leaves the range of floating point: rescale"):
+        rc.ContrastiveRCA(views=4, n_blocks=10).fit(X)

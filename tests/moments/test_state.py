@@ -403,3 +403,11 @@ def test_shapes_are_checked(rng):
         Moments.of(np.zeros((0, 3)))
     with pytest.raises(rc.DataError, match="at least 1 rows"):
         _ = Moments.empty(3).mean
+
+
+def test_a_constant_stream_has_exactly_zero_variance():
+    accumulator = Accumulator(4)
+    with pytest.warns(rc.ConstantColumnWarning):
+        accumulator.update(np.full((1000, 2), 0.1))
+        state = accumulator.moments()
+    np.testing.assert_array_equal(state.covariance(), np.zeros((2, 2)))

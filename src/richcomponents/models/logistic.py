@@ -30,7 +30,7 @@ from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
 from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.logistic_calibration import covariance_at, positive, residual, standard_errors
+from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
 from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
@@ -137,7 +137,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
         if self.component != "S1":
             raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
+                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
+                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
             )
         target = self._binary(y)
         check_consistent_length(X, target)
@@ -285,7 +286,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             a, refined = refine(
                 self.component_, covariance, cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
-            theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
+            if rows_agree(features, y, again, inner, a, refined):
+                theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
         return theta, intercept, fit
 
     def _from_rows(

@@ -16,7 +16,16 @@ from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import MEMORY_LIMIT, Layout, block_numbers
-from richcomponents.moments.namespaces import as_rows, concatenated, copied, namespace_of, on_device, picked, to_numpy
+from richcomponents.moments.namespaces import (
+    as_rows,
+    concatenated,
+    copied,
+    in_memory,
+    namespace_of,
+    on_device,
+    picked,
+    to_numpy,
+)
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
 
@@ -119,7 +128,7 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block = as_rows(rows)
+        block = self._rows(rows)
         start = self._next if start is None else int(start)
         if start < 0:
             raise ValueError(f"start must not be negative, got {start}")
@@ -134,18 +143,17 @@ class Accumulator:
         for b in range(layout.n_blocks):
             selector, position, chosen = layout.stripe(start, count, b)
             if chosen:
-                pieces.append((b, position, picked(block, selector)))
+                pieces.append((b, position, self._counted(picked(block, selector))))
         self._commit(pieces, seen, reached)
         self._next = start + count
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block."""
-        block = as_rows(rows)
-        count, labels = int(block.shape[0]), len(np.asarray(groups))
+        block = self._rows(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
-        if labels != count:
-            raise DataError(f"groups must have one label per row ({count}), got {labels}")
+        if len(np.asarray(groups)) != block.shape[0]:
+            raise DataError(f"groups must have one label per row ({block.shape[0]}), got {len(np.asarray(groups))}")
         self.grouped(groups)(block, 0)
 
     def grouped(self, groups: object) -> Callable[[object, int], None]:
@@ -156,22 +164,29 @@ class Accumulator:
         chosen = block_numbers(len(np.asarray(groups)), self._options[3], groups)
 
         def take(rows: object, start: int) -> None:
-            block = as_rows(rows)
-            end = start + int(block.shape[0])
+            block = self._rows(rows)
+            count = int(block.shape[0])
             if start != (self._seen[-1][1] if self._seen else 0):
                 raise DataError("rows with groups come in order, without gaps")
-            if end > len(chosen):
+            if start + count > len(chosen):
                 raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
             layout, reached = self._check(block)
-            mine = chosen[start:end]  # after the check: it may have been the first to know the columns
+            mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
+            of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
             pieces = [
-                (b, int(self._counts[b]), picked(block, np.flatnonzero(mine == b))) for b in np.unique(mine).tolist()
+                (b, int(self._counts[b]), self._counted(picked(block, numbers)))
+                for b, numbers in of_block
+                if len(numbers)
             ]
             counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
             self._grouped = True
-            self._commit(pieces, self._marked(start, end), reached, counts)
+            self._commit(pieces, self._marked(start, start + count), reached, counts)
 
         return take
+
+    def _rows(self, rows: object) -> Any:
+        """Rows where they are; with weights, in main memory."""
+        return in_memory(rows) if self._weighted else as_rows(rows)
 
     def _check(self, block: Any) -> tuple[Layout, tuple[Array, Array]]:
         """The layout, and the columns' ranges with this block; refuses before anything is changed."""
@@ -182,6 +197,9 @@ class Accumulator:
         if self._weighted:
             check_weights(block[:, -1])
             counted = block[:, -1] > 0
+            if self._layout is not None and not counted.any():
+                self._layout.check_columns(block.shape[1] - 1)
+                return self._layout, (self._low, self._high)
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
@@ -195,6 +213,14 @@ class Accumulator:
         for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
             raise self._out_of_range(column, far[column])
         return layout, (low, high)
+
+    def _counted(self, rows: Array) -> Array:
+        """Rows of weight zero may hold anything: their values are put at the shift."""
+        if not self._weighted or (rows[:, -1] > 0).all():
+            return rows
+        out = rows.copy()
+        out[rows[:, -1] == 0, :-1] = self._shift
+        return out
 
     def _out_of_range(self, column: int, reach: float) -> DataError:
         return DataError(
@@ -285,9 +311,7 @@ class Accumulator:
     def moments(self) -> Moments:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         layout = self._need_layout()
-        blocked, pooled = self._blocked.copy(), self._pooled.copy()
-        rest = [(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())]
-        self._sum(rest, blocked, pooled)
+        blocked, pooled, _, _ = self.partial()
         out = Moments(layout, self._shift, blocked, pooled)
         if not out.is_empty:
             self._say(out)
@@ -322,6 +346,44 @@ class Accumulator:
                 f"from the shift, which costs digits at order {layout.order}: pass shift= near the column means",
                 PrecisionWarning,
             )
+
+    # ---- parts that are computed apart (see cluster.py)
+
+    @property
+    def grain(self) -> int:
+        """Rows after which all blocks begin a new leaf."""
+        layout = self._need_layout()
+        return layout.n_blocks * layout.leaf * layout.block_length
+
+    def fork(self) -> Accumulator:
+        """An empty accumulator of the same kind and shift, on one thread."""
+        other = self.copy()
+        other._threads = 1
+        other._blocked, other._pooled, other._fragments, other._seen = Forest(), Forest(), {}, []
+        other._begin(self._shift)
+        return other
+
+    def partial(self) -> tuple[Forest, Forest, Array, Array]:
+        """Sums, incomplete leaves included, and the range of each column."""
+        blocked, pooled = self._blocked.copy(), self._pooled.copy()
+        self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], blocked, pooled)
+        return blocked, pooled, self._low, self._high
+
+    @staticmethod
+    def join(parts: Sequence[tuple[Forest, Forest, Array, Array]]) -> tuple[Forest, Forest, Array, Array]:
+        """The sums of several parts."""
+        blocked, pooled, low, high = parts[0]
+        for more in parts[1:]:
+            blocked, pooled = blocked.merged(more[0]), pooled.merged(more[1])
+            low, high = np.minimum(low, more[2]), np.maximum(high, more[3])
+        return blocked, pooled, low, high
+
+    def absorb(self, part: tuple[Forest, Forest, Array, Array], start: int, n_rows: int) -> None:
+        """Take in sums of the rows from number `start` on; no leaf may be incomplete but the last ones."""
+        seen = self._marked(start, start + n_rows)
+        mine = (self._blocked, self._pooled, self._low, self._high)
+        self._blocked, self._pooled, self._low, self._high = self.join([mine, part])
+        self._seen, self._next = seen, start + n_rows
 
     def copy(self) -> Accumulator:
         """An independent accumulator in the same state (sums are shared until either changes)."""
@@ -367,10 +429,8 @@ class _Spaces:
             return blocked, pooled
         y = rows[:, p : len(shift)] - on_device(shift[p:], rows)
         counted = y if weight is None else y * weight[:, None]
-        parts = [
-            homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=counted[:, j])
-            for j in range(lay.n_targets)
-        ]
+        columns = [counted[:, j] for j in range(lay.n_targets)]
+        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in columns]
         return np.concatenate([blocked, *parts, pack(to_numpy(counted.T @ y))]), pooled
 
 

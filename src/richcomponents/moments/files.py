@@ -197,7 +197,7 @@ def _header(archive: zipfile.ZipFile, path: Path, limit: int) -> dict[str, Any]:
     info = archive.getinfo("header.json")
     if max(info.file_size, info.compress_size) > limit or info.compress_type != zipfile.ZIP_STORED:
         raise StateFileError(f"{path}: the header is too large to be one of ours")
-    header = json.loads(archive.read(info))
+    header = json.loads(archive.read(info).decode("utf-8"))
     if not isinstance(header, dict):
         raise StateFileError(f"{path} has no header")
     return header
