@@ -51,7 +51,7 @@ def test_two_views_that_share_something_become_contrastive():
 
 def test_a_component_that_cannot_be_subtracted_is_announced():
     data = make_views(20_000, 4, 1, sets=[tuple("abcd"), *"abcd"], kinds="exponential")
-    with pytest.raises(rc.DataError, match="show a component of .* takes cumulants of order 5"):
+    with pytest.raises(rc.DataError, match=r"show a component of .* takes cumulants of order 5"):
         rc.RCA(views=data.views, discover=True).fit(data.X)
     fewer = [tuple("abcd"), *[(x, y) for x in "abcd" for y in "abcd" if x < y], *"abcd"]
     model = rc.RCA(views=data.views, sets=fewer, discover=True).fit(data.X)
