@@ -19,6 +19,7 @@ from richcomponents.components.general.refine import (
     in_coordinates,
     levenberg_marquardt,
     solve_tensors,
+    transform_errors,
     white_data,
     white_model,
 )
@@ -26,7 +27,7 @@ from richcomponents.components.general.start import assemble, sequential
 from richcomponents.components.general.weights import influence_covariance
 from richcomponents.components.sets import SetSystem, Subset
 
-__all__ = ["estimate", "warm_estimate"]
+__all__ = ["Estimate", "estimate", "warm_estimate"]
 
 _LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
 _HALVES = 4  # starts from half of the blocks: the landscape has several minima
@@ -34,6 +35,14 @@ _SAME = 1.0  # minima of f closer than this, in units of noise, are the same
 _ROWS = 20_000  # enough for the covariance of a thousand cumulants
 _MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
 _SHRINK = 0.2  # of that covariance, towards its diagonal
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """parameters, and {(view, Q): approximate relative standard error of A}; none for large problems."""
+
+    parameters: Parameters
+    errors: dict[tuple[str, Subset], float]
 
 
 def estimate(
@@ -44,15 +53,15 @@ def estimate(
     *,
     rows: Array | None = None,
     random_state: int | None = 0,
-) -> Parameters:
-    """Loadings and tensors of all components.
+) -> Estimate:
+    """Loadings and tensors of all components, and how sure the transformations are.
 
     rows : (n, p), the whitened views themselves, where they are at hand: their cumulants' full covariance then serves as
     weight for the transformations.
     """
     model = white_model(evidence, system, ranks)
     if model.size * sum(map(len, model.entries.values())) > _LARGEST:
-        return descend(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings)
+        return Estimate(descend(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings), {})
     data = white_data(evidence, model)
     fits: list[Fit] = []
     for start in _starts(evidence, system, gauge, random_state):
@@ -64,7 +73,7 @@ def estimate(
     best = levenberg_marquardt(model, min(fits, key=lambda fit: fit.value).x, data, iterations=200)
     if rows is not None and len(data) <= _MOST_ENTRIES:
         best = polished(model, best, data, evidence, rows)
-    return model.split(best.x)
+    return Estimate(model.split(best.x), transform_errors(model, best.x, gauge))
 
 
 def _starts(
