@@ -36,6 +36,7 @@ __all__ = ["RCA"]
 
 _MIN_ROWS = 40
 _MIN_BLOCKS = 10
+_WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
 class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,6 +82,9 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         What `discover` found, also for the subsets that were dropped.
     variance_shares_ : {(view, subset): float}
         The part of a view's variance that a component carries there.
+    relative_errors_ : {(view, subset): float}
+        Approximate standard error of A over its size (white columns), method="efficient"; absent for large problems and for
+        two views. :meth:`confidence_interval` has the errors of every entry.
     views_ : Views
 
     Examples
@@ -171,7 +175,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._solve(state, system, None, None)
 
     def _forget(self) -> None:
-        for name in ("feature_names_in_", "evidence_"):
+        for name in ("feature_names_in_", "evidence_", "relative_errors_"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -275,7 +279,9 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             solution = self._paper(evidence, system, gauge, source, Cumulants(state if high is None else high))
         else:
             system.require_order(evidence.order)
-            self._parameters = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
+            found = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
+            self._parameters, self.relative_errors_ = found.parameters, found.errors
+            self._warn_of_weak()
             solution = solve_joint(evidence, system, gauge, self._white.frames, self._parameters, source)
         if not self.rank and not covariances_identified(solution.system, self._white.columns, solution.transforms):
             warn_user(
@@ -285,6 +291,18 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         self._adopt(solution)
         return self
+
+    def _warn_of_weak(self) -> None:
+        weak = {key: error for key, error in self.relative_errors_.items() if error > _WEAK}
+        if weak:
+            listed = ", ".join(
+                f"A({view}, {q}) (relative error {error:.0%} or more)" for (view, q), error in list(weak.items())[:4]
+            )
+            warn_user(
+                f"the data say little about {listed}{' and others' if len(weak) > 4 else ''}: such a component is nearly "
+                "Gaussian, small, or not there. Drop its set (discover=True tests it), or use more samples",
+                WeakIdentificationWarning,
+            )
 
     def _paper(
         self,

@@ -135,6 +135,13 @@ def _pseudo_values(
         return {
             t: weight[:, None] * evidence.blocks[t][:, chosen] * scale[t] for t, chosen in tested.items() if len(chosen)
         }
+    for r in above:
+        if len(current.distinguishing(r)) >= evidence.order:
+            raise DataError(
+                f"the data show a component of {r}, but to subtract it when {q} is tested takes cumulants of order "
+                f"{len(current.distinguishing(r)) + 1}, and order {evidence.order} is used: start from fewer sets (sets=), "
+                "for example without those of three views"
+            )
     undecided = [r for r in current if r not in present]
     fitted = {
         t: _entries(

@@ -45,6 +45,7 @@ __all__ = [
     "inverse_root",
     "levenberg_marquardt",
     "solve_tensors",
+    "transform_errors",
     "white_data",
     "white_model",
 ]
@@ -211,6 +212,32 @@ def white_model(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, in
 def white_data(evidence: Evidence, model: JointModel) -> Array:
     """The weighted data (rows,) for :func:`white_model`."""
     return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
+
+
+def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -> dict[tuple[str, Subset], float]:
+    """Approximate relative standard error of every A(i, Q) = C_i C_g^+, in white coordinates.
+
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
+    flat directions that A does not feel, any other flat direction makes A unknown, and the error large.
+    """
+    _, slope = model.predict(x)
+    assert slope is not None
+    values, vectors = np.linalg.eigh(slope.T @ slope)
+    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
+    found, out = model.split(x), {}
+    for q in model.system.order:
+        r, ends = model.ranks[q], np.cumsum([0, *(len(model.columns[view]) for view in q)])
+        of_view = {view: spread[model.slices[q, 1]][ends[i] * r : ends[i + 1] * r] for i, view in enumerate(q)}
+        parts = {view: found.loadings[q][ends[i] : ends[i + 1]] for i, view in enumerate(q)}
+        inverse = np.linalg.pinv(parts[gauge[q]])
+        for view in q:
+            if view == gauge[q]:
+                continue
+            A = parts[view] @ inverse
+            # dA = dC_i C_g^+ - A dC_g C_g^+, row by row
+            change = np.kron(np.eye(len(A)), inverse.T) @ of_view[view] - np.kron(A, inverse.T) @ of_view[gauge[q]]
+            out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
+    return out
 
 
 def order_scale(evidence: Evidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:
