@@ -26,11 +26,15 @@ __all__ = [
     "as_matrix",
     "as_table",
     "check_finite",
+    "check_range",
     "column_names",
     "join_views",
     "refuse_dask",
     "resolve_views",
 ]
+
+
+_LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
 
 
 @dataclass(frozen=True)
@@ -130,9 +134,7 @@ def _as_frame(X: object) -> Any:
 def refuse_dask(X: object) -> None:
     """Dask collections would be materialised silently by whatever touches them next."""
     if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
-        raise DataError(
-            "dask collections are not read directly: compute() them, or feed their blocks to an Accumulator"
-        )
+        raise DataError("a dask collection is read by fit and Moments.from_source only: compute() it here")
 
 
 def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
@@ -281,6 +283,17 @@ def check_finite(values: Array, views: Views) -> None:
         raise DataError(
             f"{views.describe(column)} holds {kind} in row {row} ({int(bad.sum())} such values in the table): "
             "drop those rows or impute them first"
+        )
+
+
+def check_range(centred: Array, views: Views) -> None:
+    """Raise when squares of the columns of all views, in order and centred, leave the range of floating point."""
+    reach = np.abs(centred).max(axis=0)
+    for column in np.flatnonzero(~((reach == 0) | ((reach > _SMALLEST) & (reach < _LARGEST)))).tolist():
+        where = int(np.concatenate(list(views.columns.values()))[column])
+        raise DataError(
+            f"{views.describe(where)} varies by {reach[column]:.1e}, and its square leaves the range of floating point: "
+            "rescale the column (for example to unit variance)"
         )
 
 

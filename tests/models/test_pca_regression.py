@@ -168,3 +168,12 @@ def test_bad_input_is_named(data):
         rc.ComponentRegression(alpha="cv").fit_component(component, np.ones(5))
     with pytest.raises(TypeError, match="takes a Component"):
         rc.ComponentPCA().fit_component(data.S1)
+
+
+def test_standard_errors_of_columns_that_are_nearly_the_same():
+    data = make_contrastive(2000, d=3, S2="skewed", random_state=0)
+    X = data.X.copy()
+    X[:, 1] = X[:, 0] * (1 + 1e-12 * np.random.default_rng(0).normal(size=len(X)))
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=3)).fit(X, data.y)
+    assert np.isfinite(model.coefficients_.standard_error).all()
+    np.testing.assert_allclose(model.coefficients_.standard_error[0], model.coefficients_.standard_error[1], rtol=1e-4)

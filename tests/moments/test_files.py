@@ -81,6 +81,12 @@ def array_bytes(array, **options):
         (lambda m: header(m, layout={"n_columns": 10**6}), "more than the limit"),
         (lambda m: header(m, layout={"n_columns": 3, "surprise": 1}), "does not describe a state"),
         (lambda m: header(m, layout={"n_columns": 4}), "it should be"),
+        (lambda m: header(m, layout={"n_columns": 3, "n_targets": 10**30}), "more than the limit"),  # sizes, not lists
+        (
+            lambda m: header(m, layout={"n_columns": 3, "n_blocks": 10**12}, nodes={"blocked": 0, "pooled": 0}),
+            "it should",
+        ),
+        (lambda m: m.update({"header.json": m["header.json"].decode().encode("utf-16")}), "not a readable state"),
     ],
 )
 def test_damaged_and_hostile_files_are_refused(state, tmp_path, change, message):
@@ -102,6 +108,29 @@ def test_nodes_that_cannot_exist_are_refused(state, tmp_path):
 
     rewrite(path, change)
     with pytest.raises(rc.StateFileError, match="cannot exist"):
+        Moments.load(path)
+
+
+def test_sums_that_no_rows_have_are_refused(state, tmp_path):
+    path = tmp_path / "state.npz"
+    for count in (-1.0, 0.5, 2.0**60, np.nan):
+        state.save(path)
+
+        def change(members, count=count):
+            sums = np.load(io.BytesIO(members["blocked_sums.npy"]))
+            sums[0, 0] = count
+            members["blocked_sums.npy"] = array_bytes(sums)
+
+        rewrite(path, change)
+        with pytest.raises(rc.StateFileError, match="sums are damaged"):
+            Moments.load(path)
+
+
+def test_blocks_that_would_not_fit_into_memory_are_refused(tmp_path):
+    path = tmp_path / "empty.npz"
+    Moments.empty(3, 4).save(path)
+    rewrite(path, lambda m: header(m, layout={"n_columns": 3, "n_blocks": 10**9}))
+    with pytest.raises(rc.StateFileError, match="more than the limit"):
         Moments.load(path)
 
 

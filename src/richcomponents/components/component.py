@@ -31,6 +31,7 @@ from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import CapacityError
 from richcomponents.moments import Moments
 from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.storage import Storable, storable
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Component", "CumulantSource", "Recipe", "Term"]
@@ -69,6 +70,11 @@ class CumulantSource:
     def n(self) -> int:
         """How many rows are behind the cumulants."""
         return self.moments.n
+
+    @property
+    def high(self) -> Moments | None:
+        """The state of higher order, when there is one."""
+        return None if self._high is self._low else self._high.moments
 
     @property
     def max_order(self) -> int:
@@ -127,8 +133,15 @@ class CumulantSource:
         return np.flatnonzero(self.moments.block_sizes).tolist()
 
 
+storable(
+    CumulantSource,
+    lambda source: {"moments": source.moments, "high": source.high, "unbiased": source.unbiased},
+    lambda parts: CumulantSource(parts["moments"], high=parts["high"], unbiased=parts["unbiased"]),
+)
+
+
 @dataclass(frozen=True)
-class Component:
+class Component(Storable):
     """The extracted cumulants of one hidden component.
 
     Attributes
@@ -285,6 +298,7 @@ class Component:
         return self.source
 
 
+@storable
 @dataclass(frozen=True)
 class _PlainRecipes:
     """The observed columns are the component."""

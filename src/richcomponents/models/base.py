@@ -14,13 +14,14 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.storage import Storable, storable
 
 __all__ = ["CoefficientTable", "ComponentLearner"]
 
 _SUSPICIOUS = 0.001
 
 
-class ComponentLearner(BaseEstimator):  # type: ignore[misc]
+class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
     """An estimator of a model of one component; subclasses take `rca=` and `component=`.
 
     After fit: `rca_` (a fitted clone; None after fit_component) and `component_` (what was learned from).
@@ -71,6 +72,7 @@ class ComponentLearner(BaseEstimator):  # type: ignore[misc]
         return model
 
 
+@storable
 @dataclass(frozen=True)
 class CoefficientTable:
     """Coefficients with standard errors, z values, two-sided p values and confidence limits.

@@ -12,16 +12,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
+from richcomponents.components.contrastive.decomposition import VarianceTable
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
-from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening
 from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
-from richcomponents.components.contrastive.reduce import needs_reduction, reduce_view
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
 from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
@@ -30,19 +29,20 @@ from richcomponents.components.contrastive.uncertainty import interval_evidence,
 from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
-from richcomponents.moments import Accumulator, Layout, Moments, block_numbers, partial_out
+from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
+from richcomponents.moments import Layout, Moments, block_numbers
 from richcomponents.moments.layout import MEMORY_LIMIT
-from richcomponents.moments.partial import Partial
-from richcomponents.views import Views, as_matrix, check_finite, column_names, join_views, refuse_dask, resolve_views
+from richcomponents.plots import correlation_plot, heat_map, interval_plot, overview_plot, variance_plot
+from richcomponents.storage import Storable
+from richcomponents.views import as_matrix, check_finite
 
 __all__ = ["ContrastiveRCA"]
 
 _MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
-_MIN_BLOCKS = 10
 _STATE_LIMIT = MEMORY_LIMIT // 2
 
 
-class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What is specific to U once the part shared with V is removed.
 
     Two views of the same samples, U = S1 + S2 and V = A S2 + S3, with independent parts of any distribution.
@@ -118,178 +118,7 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_blocks = n_blocks
         self.random_state = random_state
 
-    # ---- doors
-
-    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
-        """Fit to one table whose columns are both views (and the covariates).
-
-        y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
-        """
-        self._forget()
-        refuse_dask(X)
-        names = column_names(X)
-        values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
-        return self._fit_table(values, names, groups)
-
-    def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
-        """Fit to separate tables: a list [U, V], a dict of two, or a MuData-like object; samples must line up."""
-        self._forget()
-        table = join_views(views)
-        if len(table.views) != 2:
-            raise DataError(
-                f"contrastive RCA takes two views, got {len(table.views)} ({', '.join(table.views)}): pass the two to compare"
-            )
-        if self.covariates:
-            raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
-        self.n_features_in_ = table.values.shape[1]
-        if table.named:
-            self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
-        return self._fit_table(table.values, table.views.feature_names, groups, table.views)
-
-    def fit_moments(self, moments: Moments) -> Self:
-        """Fit to a state (of a stream, of several sites): no rows are needed.
-
-        The state's columns are the table's; `views=` is None, an int, or a dict of column numbers. Canonical coordinates
-        are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks.
-        """
-        self._forget()
-        self.n_features_in_ = moments.layout.n_columns
-        return self._fit_state(moments, None)
-
-    def partial_fit(self, X: object, y: object = None) -> Self:
-        """Add a block of rows to those seen so far, and refit from their moments.
-
-        For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper. A call that
-        fails leaves the rows seen so far as they were.
-        """
-        refuse_dask(X)
-        stream = getattr(self, "_stream", None)
-        if stream is None:
-            self._forget()
-        names = column_names(X)
-        values = validate_data(self, X, dtype=np.float64, order="C", reset=stream is None, ensure_all_finite=False)
-        check_finite(values, resolve_views(self.views, values.shape[1], names))
-        stream = Accumulator(4, n_blocks=self.n_blocks, names=names) if stream is None else stream.copy()
-        stream.update(values)
-        self._fit_state(stream.moments(), names)
-        self._stream = stream
-        return self
-
-    def _forget(self) -> None:
-        """A new fit starts from nothing."""
-        for name in ("_stream", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
-        self._check_parameters()
-        lay = moments.layout
-        if self.covariates:
-            raise DataError(
-                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
-            )
-        if self.order > 4:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
-        if lay.order != 4 or lay.n_targets:
-            raise DataError(
-                f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
-                "make it with Moments.of(X, order=4)"
-            )
-        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns, names))
-        self._partial: Partial | None = None
-        self._covariate_columns = np.zeros(0, dtype=np.int64)
-        state = moments.select(np.concatenate([self._u, self._v]))
-        self._centre = np.array(state.mean)
-        d_u, d_v = len(self._u), len(self._v)
-        return self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
-
     # ---- fitting
-
-    def _check_parameters(self) -> None:
-        if self.method not in ("efficient", "paper", "polarised"):
-            raise ValueError(f"method must be 'efficient', 'paper' or 'polarised', got {self.method!r}")
-        if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
-            raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
-        if not isinstance(self.n_blocks, (int, np.integer)) or self.n_blocks < _MIN_BLOCKS:
-            raise ValueError(f"n_blocks must be an integer, at least {_MIN_BLOCKS}, got {self.n_blocks!r}")
-        if self.mean is not None and (
-            not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in ("S1", "S2", "S3")
-        ):
-            raise ValueError(
-                "mean must be None or a dict with one of 'S1', 'S2', 'S3': one known mean fixes the others"
-            )
-
-    def _two_views(self, resolved: Views) -> Views:
-        if len(resolved) != 2:
-            raise DataError(
-                f"contrastive RCA takes two views, `views=` names {len(resolved)} ({', '.join(resolved)}): name two"
-            )
-        self._u, self._v = resolved[0], resolved[1]
-        return resolved
-
-    def _fit_table(
-        self, values: Array, names: Sequence[str] | None, groups: object, views: Views | None = None
-    ) -> Self:
-        self._check_parameters()
-        n, width = values.shape
-        if width < 2:
-            raise DataError(f"two views need at least two columns; X has n_features = {width}")
-        self._covariate_columns = self._resolve_covariates(width, names)
-        rest = np.setdiff1d(np.arange(width), self._covariate_columns)
-        if views is None and (self.views is None or isinstance(self.views, (int, np.integer))):
-            inner = resolve_views(self.views, len(rest))
-            columns = {name: rest[inner[name]] for name in inner}
-            views = resolve_views(columns, width, names)
-        elif views is None:
-            views = resolve_views(self.views, width, names)
-        self.views_ = self._two_views(views)
-        overlap = np.intersect1d(np.concatenate([self._u, self._v]), self._covariate_columns)
-        if len(overlap):
-            raise DataError(f"{self.views_.describe(int(overlap[0]))} is also a covariate: name it once")
-        check_finite(values, self.views_)
-        used = np.concatenate([self._u, self._v])
-        self._partial = None
-        if len(self._covariate_columns):
-            low = Moments.of(values[:, used], 2, targets=values[:, self._covariate_columns], n_blocks=1)
-            self._partial = partial_out(low, range(len(self._covariate_columns)))
-        rows = self._residuals(values)
-        self._centre = rows.mean(axis=0)
-        rows = rows - self._centre
-        d_u, d_v = len(self._u), len(self._v)
-        u, v = Frame.identity(d_u), Frame.identity(d_v)
-        if self.method == "efficient":
-            asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
-            u = reduce_view(rows[:, :d_u], asked) if needs_reduction(n, d_u) else u
-            v = reduce_view(rows[:, d_u:], asked) if needs_reduction(n, d_v) else v
-        reduction = len(u.inner) < d_u or len(v.inner) < d_v
-        reduced = np.hstack([rows[:, :d_u] @ u.inner.T, rows[:, d_u:] @ v.inner.T]) if reduction else rows
-        options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups}
-
-        def coordinates(matrix: Array) -> Moments:
-            return _quiet_moments(reduced @ matrix, 4, options)
-
-        def implicit(lead: Array, correlations: Array) -> Array:
-            return implicit_grams(reduced @ lead, joint_whitening(correlations), n_blocks=self.n_blocks)
-
-        second = _quiet_moments(reduced, 2 if self.method == "efficient" else 4, options)
-        by_rows = groups is None and n >= 4 * self.n_blocks
-        self._solve(
-            second,
-            len(u.inner),
-            u,
-            v,
-            coordinates,
-            rows=rows if reduction else None,
-            implicit=implicit if by_rows else None,
-        )
-        if self.order > 4:
-            self._add_high_orders(reduced)
-        return self
-
-    def _resolve_covariates(self, width: int, names: Sequence[str] | None) -> IntArray:
-        if self.covariates is None or len(self.covariates) == 0:
-            return np.zeros(0, dtype=np.int64)
-        return resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
 
     def _residuals(self, values: Array) -> Array:
         """Rows of (U, V), covariates partialled out."""
@@ -361,11 +190,11 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _too_small(self, second: Moments) -> bool:
         """Whether there are too few rows, or blocks of them, for cumulants of higher order; says so."""
         blocks = int(np.sum(second.block_sizes > 0))
-        if second.n >= _MIN_ROWS and blocks >= _MIN_BLOCKS:
+        if second.n >= _MIN_ROWS and blocks >= MIN_BLOCKS:
             return False
         short = f"{second.n} samples are" if second.n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
         warn_user(
-            f"{short} too few for cumulants of order three and four (at least {_MIN_ROWS} samples in {_MIN_BLOCKS} blocks are "
+            f"{short} too few for cumulants of order three and four (at least {_MIN_ROWS} samples in {MIN_BLOCKS} blocks are "
             "needed): only second moments are used, and coefficients are those of residualising",
             SampleSizeWarning,
         )
@@ -426,19 +255,6 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 s2 = np.linalg.pinv(self.A_) @ (mean_v - value)
         return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self.A_ @ s2}
 
-    def _add_high_orders(self, reduced: Array) -> None:
-        """Cumulants of order five and six: a state of their own, in the same coordinates, not kept by block."""
-        low = self._solution.source
-        if low is None:
-            return
-        z = reduced
-        if self._shared is not None:
-            found, k = self._shared.canonical, self._shared.canonical.x_from_u.shape[1]
-            z = np.hstack([reduced[:, :k] @ found.x_from_u.T, reduced[:, k:] @ found.y_from_v.T])
-        high = _quiet_moments(z, self.order, {"n_blocks": 1})
-        self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
-        self._name_components()
-
     # ---- values of the components
 
     def transform(self, X: object, component: str = "S1", return_std: bool = False) -> Any:
@@ -472,6 +288,10 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return values, np.tile(std, (len(values), 1))
 
     def _centred(self, X: object) -> tuple[Array, Array]:
+        if is_source(X):
+            raise DataError(
+                "only fit reads files and streams: pass a table in memory here, one block of rows at a time"
+            )
         values = validate_data(self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite=False)
         check_finite(values, self.views_)
         rows = self._residuals(values) - self._centre
@@ -617,7 +437,8 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
-        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. For
+        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. Both
+        leave out the noise of the variance outside the principal components that wide views are reduced to. For
         everything else: the block jackknife of :meth:`jackknife`, which refits.
         """
         check_is_fitted(self)
@@ -649,13 +470,21 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
             return Interval(point, unknown, *self._identified_set())
         found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
-        return Interval(point, unknown, found.lower, found.upper)
+        outside = self._outside(target)
+        return Interval(point, unknown, found.lower + outside, found.upper + outside)
+
+    def _outside(self, target: Target) -> Any:
+        """What Cov(S1) has outside the principal components a wide view was reduced to; its own noise is left out."""
+        if target == "mixing" or self._canonical is None:
+            return 0.0
+        lift = self._canonical.u_from_x
+        return self._solution.cov_u - lift @ lift.T if lift.shape[1] < len(lift) else 0.0
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self._interval_evidence()[0])
-        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t)
+        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t) + self._outside(target)
         found = confidence(replicates, target, centre, level)
         return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
 
@@ -702,6 +531,61 @@ class ContrastiveRCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 second_order_only=self._second_order_only,
             )
 
+    def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
+        """The variance of each column of U: its own, shared with V, and how sure that is."""
+        limits = self.confidence_interval("covariance", level=level, progress=progress)
+        total, own, shared = (
+            np.diag(C).copy() for C in (self._solution.cov_u, self._solution.covariance("S1"), self._solution.cov_s2)
+        )
+        ends = [np.diag(C).copy() for C in (limits.low, limits.high, *self._identified_set())]
+        for end in ends:
+            end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
+        return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
+
+    def plot(self, what: str = "overview", *, ax: Any = None) -> Any:
+        """Draw the fit (matplotlib).
+
+        what : "correlations" (canonical, and the rank), "variance" (own and shared, per column of U), "intervals" (Var(S1) by
+        several methods, with confidence interval and identified set), "A" (a heat map), or "overview", all four on a new
+        figure. ax : where to draw one of them; by default on a new figure.
+
+        Returns the Axes; for "overview" the Figure.
+        """
+        check_is_fitted(self)
+        names_u, names_v = (self.components_[name].feature_names for name in ("S1", "S3"))
+
+        def intervals(ax: Any) -> Any:
+            table = self.variance_table()
+            return interval_plot(
+                table.names,
+                {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
+                table.low,
+                table.high,
+                identified=(table.identified_low, table.identified_high),
+                title="How much of each column is its own",
+                label="Var(S1)",
+                ax=ax,
+            )
+
+        own, shared = (np.diag(self._solution.covariance(name)) for name in ("S1", "S2"))
+        panels: dict[str, Callable[[Any], Any]] = {
+            "correlations": lambda ax: correlation_plot(self.diagnostics_.canonical_correlations, self.rank_, ax=ax),
+            "variance": lambda ax: variance_plot(names_u, own, shared, ax=ax),
+            "intervals": intervals,
+            "A": lambda ax: heat_map(
+                self.A_, names_v, names_u, title="A: how the shared part enters V", label="entry of A", ax=ax
+            ),
+        }
+        if what == "overview":
+            if ax is not None:
+                raise ValueError(
+                    f"the overview needs a figure of its own: leave out ax, or choose one of {list(panels)}"
+                )
+            return overview_plot(list(panels.values()))
+        if what not in panels:
+            raise ValueError(f"what must be 'overview' or one of {', '.join(map(repr, panels))}, got {what!r}")
+        return panels[what](ax)
+
     def summary(self) -> str:
         """A page of text: what was found, how sure it is, what to do."""
         check_is_fitted(self)
@@ -721,13 +605,6 @@ def _fits(columns: int, n_blocks: int) -> bool:
     return True
 
 
-def _quiet_moments(rows: Array, order: int, options: dict[str, Any]) -> Moments:
-    """Moments of columns the user never sees: their warnings would name nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Moments.of(rows, order, **options)
-
-
 def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array | None) -> tuple[Array, Array]:
     """Cov(U), Cov(V) in the user's columns, with what a reduction left out (rows are given only then)."""
     if rows is not None:
@@ -740,6 +617,7 @@ def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array
 def _progress(items: Sequence[int], shown: bool, label: str) -> Any:
     if not shown:
         return items
+    from rich.console import Console
     from rich.progress import track
 
-    return track(items, description=label)
+    return track(items, description=label, console=Console(stderr=True), transient=True)

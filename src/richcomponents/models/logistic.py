@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
@@ -135,7 +137,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
         if self.component != "S1":
             raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
+                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
+                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
             )
         target = self._binary(y)
         check_consistent_length(X, target)
@@ -374,6 +377,24 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         if values.shape[1] != self.coef_.shape[1]:
             raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        table = self.coefficients_
+        return interval_plot(
+            own,
+            {"residualised": self.residualised_, "RCA": self.coef_[0]},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of the log-odds per unit",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""

@@ -4,6 +4,17 @@ from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.layout import Layout, block_numbers
 from richcomponents.moments.partial import Partial, partial_out
 from richcomponents.moments.rows import Rows, Statistic
+from richcomponents.moments.sources import open_source
 from richcomponents.moments.state import Moments
 
-__all__ = ["Accumulator", "Layout", "Moments", "Partial", "Rows", "Statistic", "block_numbers", "partial_out"]
+__all__ = [
+    "Accumulator",
+    "Layout",
+    "Moments",
+    "Partial",
+    "Rows",
+    "Statistic",
+    "block_numbers",
+    "open_source",
+    "partial_out",
+]

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, pack
+from richcomponents.algebra import Array, IntArray, pack
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, warn_user
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import MEMORY_LIMIT, Layout, block_numbers
+from richcomponents.moments.namespaces import (
+    as_rows,
+    concatenated,
+    copied,
+    in_memory,
+    namespace_of,
+    on_device,
+    picked,
+    to_numpy,
+)
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
-from richcomponents.views import as_matrix
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "check_weights"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
@@ -48,6 +58,9 @@ class Accumulator:
         numba when it is installed.
     names : sequence of str, optional
         Column names, for messages.
+    weighted : bool
+        The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
+        copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
 
     Examples
     --------
@@ -74,6 +87,7 @@ class Accumulator:
         executor: str | None = None,
         memory_limit: float | None = None,
         names: Sequence[str] | None = None,
+        weighted: bool = False,
     ) -> None:
         self._options = (order, n_targets, target_order, n_blocks, block_length)
         self._memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
@@ -81,15 +95,16 @@ class Accumulator:
         self._executor = default_executor() if executor is None else executor
         if self._executor not in EXECUTORS:
             raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
-        self._names = names
+        self._names, self._weighted = names, weighted
         self._layout: Layout | None = None
         self._next = 0
         self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
         self._grouped = self._broken = False
         self._blocked, self._pooled = Forest(), Forest()
-        self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
+        self._fragments: dict[tuple[int, int], dict[int, Any]] = {}
         self._lock = threading.Lock()
         self._spaces: SimpleQueue[_Spaces] = SimpleQueue()
+        self._device_spaces: SimpleQueue[_Spaces] = SimpleQueue()
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
@@ -102,6 +117,7 @@ class Accumulator:
         layout = Layout(len(shift) - n_targets, order, n_targets, target_order, n_blocks, block_length)
         layout.check_memory(self._memory_limit)
         self._layout, self._shift = layout, shift.copy()
+        self._counts = np.zeros(layout.n_blocks, dtype=np.int64)  # rows of each block, when groups say which
         self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
         return layout
 
@@ -112,51 +128,99 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block = as_matrix(rows)
+        block = self._rows(rows)
         start = self._next if start is None else int(start)
         if start < 0:
             raise ValueError(f"start must not be negative, got {start}")
         if self._grouped:
             raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
-        if not len(block):
+        if not block.shape[0]:
             return
         layout, reached = self._check(block)
-        seen = self._marked(start, start + len(block))
+        count = int(block.shape[0])
+        seen = self._marked(start, start + count)
         pieces = []
         for b in range(layout.n_blocks):
-            selector, position, count = layout.stripe(start, len(block), b)
-            if count:
-                pieces.append((b, position, block[selector]))
+            selector, position, chosen = layout.stripe(start, count, b)
+            if chosen:
+                pieces.append((b, position, self._counted(picked(block, selector))))
         self._commit(pieces, seen, reached)
-        self._next = start + len(block)
+        self._next = start + count
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block."""
-        block = as_matrix(rows)
+        block = self._rows(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
-        layout, reached = self._check(block)
-        chosen = block_numbers(len(block), layout.n_blocks, groups)
-        pieces = [(b, 0, block[chosen == b]) for b in range(layout.n_blocks) if np.any(chosen == b)]
-        self._commit(pieces, self._marked(0, len(block)), reached)
-        self._next, self._grouped = len(block), True
+        if len(np.asarray(groups)) != block.shape[0]:
+            raise DataError(f"groups must have one label per row ({block.shape[0]}), got {len(np.asarray(groups))}")
+        self.grouped(groups)(block, 0)
 
-    def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
+    def grouped(self, groups: object) -> Callable[[object, int], None]:
+        """A function (rows, number of the first one) that takes in rows IN ORDER, those of a group in one block.
+
+        groups : the labels of all rows that will come.
+        """
+        chosen = block_numbers(len(np.asarray(groups)), self._options[3], groups)
+
+        def take(rows: object, start: int) -> None:
+            block = self._rows(rows)
+            count = int(block.shape[0])
+            if start != (self._seen[-1][1] if self._seen else 0):
+                raise DataError("rows with groups come in order, without gaps")
+            if start + count > len(chosen):
+                raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
+            layout, reached = self._check(block)
+            mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
+            of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
+            pieces = [
+                (b, int(self._counts[b]), self._counted(picked(block, numbers)))
+                for b, numbers in of_block
+                if len(numbers)
+            ]
+            counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
+            self._grouped = True
+            self._commit(pieces, self._marked(start, start + count), reached, counts)
+
+        return take
+
+    def _rows(self, rows: object) -> Any:
+        """Rows where they are; with weights, in main memory."""
+        return in_memory(rows) if self._weighted else as_rows(rows)
+
+    def _check(self, block: Any) -> tuple[Layout, tuple[Array, Array]]:
         """The layout, and the columns' ranges with this block; refuses before anything is changed."""
         if self._broken:
             raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
-        if not len(block):
+        if not block.shape[0]:
             raise DataError("there are no rows")
+        if self._weighted:
+            check_weights(block[:, -1])
+            counted = block[:, -1] > 0
+            if self._layout is not None and not counted.any():
+                self._layout.check_columns(block.shape[1] - 1)
+                return self._layout, (self._low, self._high)
+            block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
-            raise self._not_finite(~np.isfinite(block))
-        layout = self._layout if self._layout is not None else self._begin(column_sum(block) / len(block))
+            raise self._not_finite(~np.isfinite(to_numpy(block)))
+        layout = self._layout
+        if layout is None:  # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
+            layout = self._begin(np.clip(column_sum(block) / block.shape[0], low, high))
         layout.check_columns(block.shape[1])
         low, high = np.minimum(self._low, low), np.maximum(self._high, high)
         far = np.maximum(high - self._shift, self._shift - low)
         for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
             raise self._out_of_range(column, far[column])
         return layout, (low, high)
+
+    def _counted(self, rows: Array) -> Array:
+        """Rows of weight zero may hold anything: their values are put at the shift."""
+        if not self._weighted or (rows[:, -1] > 0).all():
+            return rows
+        out = rows.copy()
+        out[rows[:, -1] == 0, :-1] = self._shift
+        return out
 
     def _out_of_range(self, column: int, reach: float) -> DataError:
         return DataError(
@@ -191,45 +255,50 @@ class Accumulator:
 
     def _commit(
         self,
-        pieces: Sequence[tuple[int, int, Array]],
+        pieces: Sequence[tuple[int, int, Any]],
         seen: list[tuple[int, int]],
         reached: tuple[Array, Array],
+        counts: IntArray | None = None,
     ) -> None:
         """Everything was checked: take the rows in. What can still fail (memory, Ctrl-C) leaves a mark."""
         self._broken = True
         self._take(pieces)
         self._seen, (self._low, self._high) = seen, reached
+        self._counts = self._counts if counts is None else counts
         self._broken = False
 
-    def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
+    def _take(self, pieces: Sequence[tuple[int, int, Any]]) -> None:
         """Split the rows of each block into leaves; sum the complete ones, keep the rest."""
         layout = self._need_layout()
-        complete: list[tuple[int, int, Array]] = []
+        complete: list[tuple[int, int, Any]] = []
         for b, position, rows in pieces:
-            for k, low, high in _cut(position, len(rows), layout.leaf):
-                part = rows[low:high]
+            for k, low, high in _cut(position, rows.shape[0], layout.leaf):
+                part = rows[low:high, :]
                 if high - low == layout.leaf:
                     complete.append((b, k, part))
                     continue
                 held = self._fragments.setdefault((b, k), {})
-                held[position + low] = part.copy()
-                if sum(map(len, held.values())) == layout.leaf:
+                held[position + low] = copied(part)
+                if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._blocked, self._pooled)
 
-    def _sum(self, leaves: Sequence[tuple[int, int, Array]], blocked: Forest, pooled: Forest) -> None:
+    def _sum(self, leaves: Sequence[tuple[int, int, Any]], blocked: Forest, pooled: Forest) -> None:
         layout = self._need_layout()
-        work = sum(len(rows) for _, _, rows in leaves) * float(layout.blocked_size + layout.pooled_size)
+        work = sum(rows.shape[0] for _, _, rows in leaves) * float(layout.blocked_size + layout.pooled_size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
-        def one(leaf: tuple[int, int, Array]) -> None:
+        def one(leaf: tuple[int, int, Any]) -> None:
             b, k, rows = leaf
+            queue, executor = self._spaces, self._executor
+            if namespace_of(rows) is not None:
+                queue, executor = self._device_spaces, "array"
             try:
-                spaces = self._spaces.get_nowait()
+                spaces = queue.get_nowait()
             except Empty:
-                spaces = _Spaces(layout, self._executor)
+                spaces = _Spaces(layout, executor, self._weighted)
             low, high = spaces.sums(rows, self._shift)
-            self._spaces.put(spaces)
+            queue.put(spaces)
             with self._lock:
                 blocked.add((b, 0, k), low)
                 if len(high):
@@ -242,9 +311,7 @@ class Accumulator:
     def moments(self) -> Moments:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         layout = self._need_layout()
-        blocked, pooled = self._blocked.copy(), self._pooled.copy()
-        rest = [(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())]
-        self._sum(rest, blocked, pooled)
+        blocked, pooled, _, _ = self.partial()
         out = Moments(layout, self._shift, blocked, pooled)
         if not out.is_empty:
             self._say(out)
@@ -280,6 +347,44 @@ class Accumulator:
                 PrecisionWarning,
             )
 
+    # ---- parts that are computed apart (see cluster.py)
+
+    @property
+    def grain(self) -> int:
+        """Rows after which all blocks begin a new leaf."""
+        layout = self._need_layout()
+        return layout.n_blocks * layout.leaf * layout.block_length
+
+    def fork(self) -> Accumulator:
+        """An empty accumulator of the same kind and shift, on one thread."""
+        other = self.copy()
+        other._threads = 1
+        other._blocked, other._pooled, other._fragments, other._seen = Forest(), Forest(), {}, []
+        other._begin(self._shift)
+        return other
+
+    def partial(self) -> tuple[Forest, Forest, Array, Array]:
+        """Sums, incomplete leaves included, and the range of each column."""
+        blocked, pooled = self._blocked.copy(), self._pooled.copy()
+        self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], blocked, pooled)
+        return blocked, pooled, self._low, self._high
+
+    @staticmethod
+    def join(parts: Sequence[tuple[Forest, Forest, Array, Array]]) -> tuple[Forest, Forest, Array, Array]:
+        """The sums of several parts."""
+        blocked, pooled, low, high = parts[0]
+        for more in parts[1:]:
+            blocked, pooled = blocked.merged(more[0]), pooled.merged(more[1])
+            low, high = np.minimum(low, more[2]), np.maximum(high, more[3])
+        return blocked, pooled, low, high
+
+    def absorb(self, part: tuple[Forest, Forest, Array, Array], start: int, n_rows: int) -> None:
+        """Take in sums of the rows from number `start` on; no leaf may be incomplete but the last ones."""
+        seen = self._marked(start, start + n_rows)
+        mine = (self._blocked, self._pooled, self._low, self._high)
+        self._blocked, self._pooled, self._low, self._high = self.join([mine, part])
+        self._seen, self._next = seen, start + n_rows
+
     def copy(self) -> Accumulator:
         """An independent accumulator in the same state (sums are shared until either changes)."""
         other = Accumulator.__new__(Accumulator)
@@ -290,11 +395,11 @@ class Accumulator:
 
     def __getstate__(self) -> dict[str, object]:
         """A copy continues the stream; locks and scratch memory stay behind."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces", "_device_spaces")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._lock, self._spaces = threading.Lock(), SimpleQueue()
+        self._lock, self._spaces, self._device_spaces = threading.Lock(), SimpleQueue(), SimpleQueue()
 
     def _need_layout(self) -> Layout:
         if self._layout is None:
@@ -305,25 +410,39 @@ class Accumulator:
 class _Spaces:
     """The buffers of one thread, and the sums of one leaf."""
 
-    def __init__(self, layout: Layout, executor: str) -> None:
-        self.layout = layout
+    def __init__(self, layout: Layout, executor: str, weighted: bool) -> None:
+        self.layout, self.weighted = layout, weighted
         self.joint = Workspace(layout.n_columns + 1, layout.order, executor)
         self.with_target = (
             Workspace(layout.n_columns + 1, layout.target_order - 1, executor) if layout.n_targets else None
         )
 
-    def sums(self, rows: Array, shift: Array) -> tuple[Array, Array]:
+    def sums(self, rows: Any, shift: Array) -> tuple[Array, Array]:
         """(blocked vector, pooled vector) of one leaf."""
         lay, p = self.layout, self.layout.n_columns
-        joint = homogeneous_sums(rows[:, :p], shift[:p], self.joint)
+        weight = np.ascontiguousarray(rows[:, -1]) if self.weighted else None
+        joint = homogeneous_sums(rows[:, :p], shift[:p], self.joint, weight)
         if self.with_target is None and not lay.pooled_size:
             return joint, np.empty(0)
         blocked, pooled = joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
         if self.with_target is None:
             return blocked, pooled
-        y = rows[:, p:] - shift[p:]
-        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in y.T]
-        return np.concatenate([blocked, *parts, pack(y.T @ y)]), pooled
+        y = rows[:, p : len(shift)] - on_device(shift[p:], rows)
+        counted = y if weight is None else y * weight[:, None]
+        columns = [counted[:, j] for j in range(lay.n_targets)]
+        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in columns]
+        return np.concatenate([blocked, *parts, pack(to_numpy(counted.T @ y))]), pooled
+
+
+def check_weights(weights: Array) -> None:
+    """Frequency weights are whole numbers, not negative."""
+    bad = ~(np.isfinite(weights) & (weights >= 0) & (weights == np.rint(weights)))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"sample_weight says how often a row is counted: whole numbers, at least 0; row {row} of its block has "
+            f"{weights[row]}"
+        )
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:
@@ -336,5 +455,5 @@ def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]
         low = high
 
 
-def _joined(held: dict[int, Array]) -> Array:
-    return np.concatenate([held[at] for at in sorted(held)])
+def _joined(held: dict[int, Any]) -> Any:
+    return concatenated([held[at] for at in sorted(held)])

@@ -1,7 +1,7 @@
 """Saved states: an npz archive of plain arrays and a JSON header; nothing in it is ever executed.
 
-Declared shapes are checked against the header, and their size against a cap, before a single value
-is read. A file is written next to its place and moved there, so that it is whole or absent.
+Declared shapes are checked against the header, and their size against a cap and against the file itself, before a single
+value is read. A file is written next to its place and moved there, so that it is whole or absent.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import struct
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -25,22 +26,31 @@ from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import Layout
 from richcomponents.moments.state import Moments
 
-__all__ = ["load_moments", "save_moments"]
+__all__ = [
+    "MOMENTS_FORMAT",
+    "check_state",
+    "load_moments",
+    "read_archive",
+    "read_forest",
+    "read_format",
+    "save_moments",
+    "write_archive",
+]
 
-FORMAT, VERSION = "richcomponents.Moments", 1
+MOMENTS_FORMAT, VERSION = "richcomponents.Moments", 1
 _HEADER_LIMIT = 2**16
+_DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
+_MOST_ROWS = 2.0**53  # counts beyond are not exact
 
 
 def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
     """Write a state; see :meth:`Moments.save`."""
     arrays: dict[str, Array | IntArray] = {"shift": moments.shift}
+    sizes = {"blocked": moments.layout.blocked_size, "pooled": moments.layout.pooled_size}
     for name, forest in (("blocked", moments._blocked), ("pooled", moments._pooled)):
-        nodes = list(forest)
-        size = moments.layout.blocked_size if name == "blocked" else moments.layout.pooled_size
-        arrays[f"{name}_nodes"] = np.array([node for node, _ in nodes], dtype=np.int64).reshape(-1, 3)
-        arrays[f"{name}_sums"] = np.array([value for _, value in nodes]).reshape(len(nodes), size)
-    header = {"format": FORMAT, "version": VERSION, "layout": asdict(moments.layout)}
-    header["nodes"] = {"blocked": len(arrays["blocked_nodes"]), "pooled": len(arrays["pooled_nodes"])}
+        arrays[f"{name}_nodes"], arrays[f"{name}_sums"] = forest.arrays(sizes[name])
+    header = {"format": MOMENTS_FORMAT, "version": VERSION, "layout": asdict(moments.layout)}
+    header["nodes"] = {name: len(arrays[f"{name}_nodes"]) for name in sizes}
     write_archive(Path(path), header, arrays)
 
 
@@ -60,23 +70,54 @@ def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
             "pooled_sums": ((pooled, layout.pooled_size), "<f8"),
         }
 
-    header, arrays = read_archive(Path(path), FORMAT, VERSION, expected, max_bytes)
-    layout = Layout(**header["layout"])
-    forests = {}
-    for name, trees in (("blocked", layout.n_blocks), ("pooled", 1)):
-        nodes = arrays[f"{name}_nodes"]
-        if len(nodes) and not (nodes.min() >= 0 and nodes[:, 0].max() < trees and nodes[:, 1].max() < 64):
-            raise StateFileError(f"{path}: '{name}_nodes' names a node that cannot exist")
-        forest = Forest()
-        for node, value in zip(nodes.tolist(), arrays[f"{name}_sums"], strict=True):
-            forest.add((int(node[0]), int(node[1]), int(node[2])), value)
-        if len(forest) != len(nodes) or not np.isfinite(arrays[f"{name}_sums"]).all():
-            raise StateFileError(f"{path}: the sums are damaged (repeated nodes or values that are not finite)")
-        forests[name] = forest
-    return Moments(layout, arrays["shift"].astype(np.float64), forests["blocked"], forests["pooled"])
+    header, arrays = read_archive(Path(path), MOMENTS_FORMAT, VERSION, expected, max_bytes)
+    layout, shift = Layout(**header["layout"]), arrays["shift"].astype(np.float64)
+    try:
+        layout.check_memory(max_bytes)
+        blocked, pooled = (
+            read_forest(arrays[f"{name}_nodes"], arrays[f"{name}_sums"]) for name in ("blocked", "pooled")
+        )
+        check_state(layout, shift, blocked, pooled)
+    except (StateFileError, MemoryError) as error:
+        raise StateFileError(f"{path}: {error}") from error
+    return Moments(layout, shift, blocked, pooled)
 
 
-def write_archive(path: Path, header: dict[str, object], arrays: dict[str, Array | IntArray]) -> None:
+def read_forest(nodes: IntArray, sums: Array) -> Forest:
+    """A forest from a file; refuses what no forest looks like."""
+    if nodes.ndim != 2 or sums.ndim != 2 or len(nodes) != len(sums) or nodes.shape[1] != 3 or nodes.dtype != np.int64:
+        raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
+    if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
+        raise StateFileError("the sums name a node that cannot exist")
+    forest = Forest.from_arrays(nodes, sums)
+    if len(forest) != len(nodes):
+        raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
+    return forest
+
+
+def check_state(layout: Layout, shift: Array, blocked: Forest, pooled: Forest) -> None:
+    """Refuse sums that do not belong to the layout."""
+    if shift.shape != (layout.n_columns + layout.n_targets,) or shift.dtype != np.float64:
+        raise StateFileError(
+            f"the shift has shape {shift.shape}, the state {layout.n_columns + layout.n_targets} columns"
+        )
+    if len(blocked) and not np.isfinite(shift).all():
+        raise StateFileError("the shift is not finite")
+    for forest, trees, size in ((blocked, layout.n_blocks, layout.blocked_size), (pooled, 1, layout.pooled_size)):
+        for (tree, _, _), value in forest:
+            if tree >= trees or value.shape != (size,) or value.dtype != np.float64:
+                raise StateFileError("the sums name a node that cannot exist, or have the wrong length")
+            if not np.isfinite(value).all():
+                raise StateFileError("the sums are damaged (values that are not finite)")
+    for _, value in blocked:
+        if not 0 <= value[0] <= _MOST_ROWS or value[0] != np.rint(value[0]):
+            raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
+
+
+# ---- archives
+
+
+def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Array | IntArray]) -> None:
     """header.json and one .npy per array, all or nothing."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -84,9 +125,8 @@ def write_archive(path: Path, header: dict[str, object], arrays: dict[str, Array
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
                 archive.writestr("header.json", json.dumps(header, indent=1))
                 for name, array in arrays.items():
-                    buffer = io.BytesIO()
-                    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-                    archive.writestr(f"{name}.npy", buffer.getvalue())
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)
@@ -102,19 +142,21 @@ Expected = Callable[[dict[str, Any]], dict[str, tuple[tuple[int, ...], str]]]
 
 
 def read_archive(
-    path: Path, kind: str, version: int, expected: Expected, max_bytes: int
-) -> tuple[dict[str, Any], dict[str, Array | IntArray]]:
+    path: Path, kind: str, version: int, expected: Expected, max_bytes: int, *, header_limit: int = _HEADER_LIMIT
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header, and the arrays whose names, shapes and types follow from it: all checked before any value is read."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            header = _read_header(archive, path, kind, version)
+        with path.open("rb") as file, _open_archive(file, path) as archive:
+            header = _read_header(archive, path, kind, version, header_limit)
             try:
                 wanted = expected(header)
-            except (KeyError, TypeError, ValueError, MemoryError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError, MemoryError) as error:
                 raise StateFileError(f"{path}: the header does not describe a state ({error!r})") from error
-            total = sum(8 * prod(shape) for shape, _ in wanted.values())
+            total = sum(_n_bytes(shape, dtype) for shape, dtype in wanted.values())
             if total > max_bytes:
                 raise StateFileError(f"{path} declares {total} bytes of sums, more than the limit {max_bytes}")
+            if total > os.fstat(file.fileno()).st_size:
+                raise StateFileError(f"{path} declares {total} bytes of arrays, more than the file has")
             arrays = {name: _read_array(archive, path, name, *what) for name, what in wanted.items()}
     except (StateFileError, FileNotFoundError):
         raise
@@ -123,32 +165,80 @@ def read_archive(
     return header, arrays
 
 
-def _read_header(archive: zipfile.ZipFile, path: Path, kind: str, version: int) -> dict[str, Any]:
-    if archive.getinfo("header.json").file_size > _HEADER_LIMIT:
+def read_format(path: Path, *, header_limit: int = 2**22) -> str:
+    """What kind of file this is, by its header."""
+    try:
+        with path.open("rb") as file, _open_archive(file, path) as archive:
+            return str(_header(archive, path, header_limit).get("format"))
+    except (StateFileError, FileNotFoundError):
+        raise
+    except Exception as error:
+        raise StateFileError(f"{path} is not a readable state file ({type(error).__name__}: {error})") from error
+
+
+def _open_archive(file: IO[bytes], path: Path) -> zipfile.ZipFile:
+    """The archive; refuses a list of members that is too long to be ours before it is read into memory."""
+    end, wide, locator = 22, 56, 20  # bytes of the records at the end of a zip archive, and of its 64-bit form
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - end - locator - wide))
+    tail = file.read().rjust(end + locator + wide, b"\0")
+    if tail[-end : -end + 4] != b"PK\5\6":
+        raise StateFileError(f"{path} is not a readable state file (it is cut off, or not an npz archive)")
+    members = struct.unpack("<I", tail[-end + 12 : -end + 16])[0]
+    if tail[-end - locator : -end - locator + 4] == b"PK\6\7":
+        members = struct.unpack("<Q", tail[40:48])[0]
+    if members > _DIRECTORY_LIMIT:
+        raise StateFileError(f"{path}: the list of members is too large to be one of ours")
+    file.seek(0)
+    return zipfile.ZipFile(file)
+
+
+def _header(archive: zipfile.ZipFile, path: Path, limit: int) -> dict[str, Any]:
+    info = archive.getinfo("header.json")
+    if max(info.file_size, info.compress_size) > limit or info.compress_type != zipfile.ZIP_STORED:
         raise StateFileError(f"{path}: the header is too large to be one of ours")
-    header = json.loads(archive.read("header.json"))
-    if not isinstance(header, dict) or header.get("format") != kind:
+    header = json.loads(archive.read(info).decode("utf-8"))
+    if not isinstance(header, dict):
+        raise StateFileError(f"{path} has no header")
+    return header
+
+
+def _read_header(archive: zipfile.ZipFile, path: Path, kind: str, version: int, limit: int) -> dict[str, Any]:
+    header = _header(archive, path, limit)
+    if header.get("format") != kind:
         raise StateFileError(f"{path} does not hold a {kind}")
     found = header.get("version")
-    if not isinstance(found, int) or not 1 <= found <= version:
+    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= version:
         raise StateFileError(
             f"{path} has format version {found}, this library reads up to {version}: update richcomponents"
         )
     return header
 
 
-def _read_array(archive: zipfile.ZipFile, path: Path, name: str, shape: tuple[int, ...], kind: str) -> Array | IntArray:
+def _n_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return np.dtype(dtype).itemsize * prod(shape)
+
+
+def _read_array(archive: zipfile.ZipFile, path: Path, name: str, shape: tuple[int, ...], kind: str) -> Any:
     info = archive.getinfo(f"{name}.npy")
-    if info.compress_type != zipfile.ZIP_STORED:
+    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise StateFileError(f"{path}: array {name!r} is compressed; states are written uncompressed")
-    n_bytes = 8 * prod(shape)
+    n_bytes = _n_bytes(shape, kind)
     with archive.open(info) as file:
         if np.lib.format.read_magic(file) != (1, 0):
             raise StateFileError(f"{path}: array {name!r} has an unknown header")
         found, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=10_000)
         if tuple(found) != shape or fortran or dtype.str != kind:
             raise StateFileError(f"{path}: array {name!r} is {dtype} {found}, it should be {kind} {shape}")
-        data = file.read(n_bytes + 1)
-    if len(data) != n_bytes:
-        raise StateFileError(f"{path}: array {name!r} holds {len(data)} bytes instead of {n_bytes}")
-    return np.frombuffer(data, dtype=dtype).reshape(shape)
+        if info.file_size - file.tell() != n_bytes:
+            raise StateFileError(
+                f"{path}: array {name!r} holds {info.file_size - file.tell()} bytes instead of {n_bytes}"
+            )
+        data = np.empty(n_bytes, dtype=np.uint8)  # no larger than the file: see read_archive
+        at = 0
+        while part := file.read(2**20):  # to the end, where the archive's checksum is compared
+            data[at : at + len(part)] = np.frombuffer(part, dtype=np.uint8)
+            at += len(part)
+    if at != n_bytes:
+        raise StateFileError(f"{path}: array {name!r} holds {at} bytes instead of {n_bytes}")
+    return data.view(dtype).reshape(shape)

@@ -69,6 +69,20 @@ class Forest:
             total[tree] += value[where]
         return total
 
+    def arrays(self, size: int) -> tuple[IntArray, Array]:
+        """The nodes (m, 3) and their sums (m, size), in canonical order."""
+        items = list(self)
+        nodes = np.array([node for node, _ in items], dtype=np.int64).reshape(-1, 3)
+        return nodes, np.array([value for _, value in items]).reshape(len(items), size)
+
+    @classmethod
+    def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
+        """The way back."""
+        forest = cls()
+        for node, value in zip(nodes.tolist(), sums, strict=True):
+            forest.add((int(node[0]), int(node[1]), int(node[2])), value)
+        return forest
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forest):
             return NotImplemented

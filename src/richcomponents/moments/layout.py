@@ -117,14 +117,19 @@ class Layout:
     @cached_property
     def with_target(self) -> list[slice]:
         """For each target y: the homogeneous tensor of (1, Z), weighted by y, of order target_order - 1."""
-        size = packed_size(self.n_columns + 1, self.target_order - 1)
-        first = self.joint.stop
+        size, first = self._with_target_size, self.joint.stop
         return [slice(first + size * j, first + size * (j + 1)) for j in range(self.n_targets)]
+
+    @cached_property
+    def _with_target_size(self) -> int:
+        return packed_size(self.n_columns + 1, self.target_order - 1)
 
     @cached_property
     def target_pairs(self) -> slice:
         """sum y y', packed."""
-        start = self.with_target[-1].stop if self.n_targets else self.joint.stop
+        start = (
+            self.joint.stop + self._with_target_size * self.n_targets
+        )  # no list: sizes are asked for before they are trusted
         return slice(start, start + packed_size(self.n_targets, 2) if self.n_targets else start)
 
     @cached_property

@@ -7,15 +7,20 @@ building of monomials is parallel too.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["available_cores", "one_blas_thread", "run_all"]
+from richcomponents.algebra import Array
+from richcomponents.moments.layout import LEAF
+
+__all__ = ["available_cores", "in_pieces", "one_blas_thread", "run_all"]
 
 _T = TypeVar("_T")
 
@@ -33,10 +38,35 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # looks through all loaded libraries: once is enough
 
 
+class _OneThread(AbstractContextManager[None]):
+    """The limit belongs to the process: the first one in sets it, the last one out lifts it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.__exit__(None, None, None)
+
+
+_one_thread = _OneThread()
+
+
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Inside: BLAS on one thread. For long chains of small matrix products, which threads only slow down."""
-    limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return limited
+    """Inside: BLAS on one thread. For long chains of small matrix products, which threads only slow down.
+
+    Safe when several threads are inside: a limit lifted under another thread's product would change its bits.
+    """
+    return _one_thread
 
 
 def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> None:
@@ -56,3 +86,10 @@ def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> N
             worker()  # this thread works too
             for other in others:
                 other.result()
+
+
+def in_pieces(transform: Callable[[Array], Array], rows: Array) -> Array:
+    """A row-wise map applied to pieces of 2048 rows: a matrix product's bits may depend on how many rows it is given."""
+    with one_blas_thread():
+        parts = [transform(rows[at : at + LEAF]) for at in range(0, len(rows), LEAF)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -1,30 +1,49 @@
 """Rows: the one door through which data are read.
 
 `Rows.reduce(statistic)` feeds blocks of rows to anything that has `update(rows, start)` and
-`result()`. Arrays, data frames, memory-mapped files and iterators of blocks all come in here; a
-row-wise linear map (partialling out, canonical coordinates) can be applied on the way.
+`result()`. Arrays, data frames, files, iterators of blocks and dask collections all come in here; a
+row-wise map (partialling out, canonical coordinates) can be applied on the way.
+
+Maps are always applied to the same pieces of 2048 rows, counted from the first row of the source: the
+bits of a matrix product may depend on how many rows it is given, and must not depend on how they arrive.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from pathlib import Path
-from typing import Protocol, TypeVar
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
-from richcomponents.algebra import Array, column_numbers
-from richcomponents.errors import DataError
+from richcomponents.algebra import Array, IntArray, column_numbers
+from richcomponents.errors import CapacityError, DataError
+from richcomponents.moments.accumulator import check_weights
+from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
+from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
 from richcomponents.moments.columns import column_range, column_sum
-from richcomponents.views import as_matrix, column_names
+from richcomponents.moments.forest import Forest
+from richcomponents.moments.layout import LEAF, MEMORY_LIMIT
+from richcomponents.moments.parallel import in_pieces
+from richcomponents.moments.progress import row_bar
+from richcomponents.moments.sources import (
+    ArraySource,
+    BlockSource,
+    Source,
+    WithColumn,
+    block_rows,
+    is_path,
+    open_source,
+)
+from richcomponents.moments.sources.lazy import DaskSource, is_dask
+from richcomponents.views import as_matrix, column_names, resolve_views
 
 __all__ = ["Rows", "Statistic"]
 
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
-_CHUNK = 2**16
+_PIECES = 32  # of LEAF rows that are mapped before they are handed on
 
 
 class Statistic(Protocol[_T_co]):
@@ -40,164 +59,393 @@ class Rows:
 
     Parameters
     ----------
-    source : array of shape (n_rows, width), or an iterable of such arrays
+    source : Source, array of shape (n_rows, width), or an iterable of such arrays
     n_targets : int
         How many of the last columns are targets.
     names : sequence of str, optional
-        Column names, for messages.
+        Column names, for messages; those of the source by default.
     transform : callable, optional
         Applied to every block of rows, row by row.
+    columns : int array, optional
+        Which columns of the source are read, and in which order, before the transform.
+    weighted : bool
+        The last of the columns that are read holds frequency weights; it is no column of the table, is not mapped, and
+        comes last in every chunk.
     """
 
     def __init__(
         self,
-        source: Array | Iterable[object],
+        source: Source | Array | Iterable[object],
         *,
         n_targets: int = 0,
         names: Sequence[str] | None = None,
         transform: Callable[[Array], Array] | None = None,
+        columns: IntArray | None = None,
+        weighted: bool = False,
     ) -> None:
-        self.source, self.n_targets, self.names, self.transform = source, n_targets, names, transform
+        if isinstance(source, np.ndarray):
+            source = ArraySource(source)
+        self.source = source if isinstance(source, Source) else BlockSource(source)
+        self.n_targets, self.transform, self.columns, self.weighted = n_targets, transform, columns, weighted
+        if names is None and transform is None and self.source.names is not None:
+            names = [self.source.names[c] for c in self._read_columns()[: self.width]]
+        self.names = names
 
     @classmethod
     def of(cls, X: object, *, targets: object | None = None) -> Rows:
-        """Rows of an array, a data frame, an .npy file, or an iterable of blocks; targets come last."""
+        """Rows of an array, a data frame, a file or several, or an iterable of blocks; targets come last."""
         if isinstance(X, Rows):
             if targets is not None:
                 raise DataError("these rows hold their targets already: use Rows.with_targets for columns among them")
             return X
-        names: Sequence[str] | None = None
-        source: Array | Iterable[object]
-        if isinstance(X, (str, os.PathLike)):
-            source = _open_npy(Path(X))
-        elif isinstance(X, Iterator) or (isinstance(X, Iterable) and not hasattr(X, "__len__")):
+        source: Source
+        if isinstance(X, Source):
             source = X
-        elif isinstance(X, (list, tuple)) and len(X) and all(getattr(block, "ndim", 0) == 2 for block in X):
-            source = X  # blocks of rows
+        elif is_path(X):
+            source = open_source(X)
+        elif is_dask(X):
+            source = DaskSource(X)
+        elif (
+            isinstance(X, Iterator)
+            or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
+            or (isinstance(X, (list, tuple)) and len(X) and all(getattr(block, "ndim", 0) == 2 for block in X))
+        ):
+            source = BlockSource(X)
         else:
-            names = column_names(X)
-            source = as_matrix(X)
+            source = ArraySource(as_matrix(X), column_names(X))
         if targets is None:
-            return cls(source, names=names)
+            return cls(source)
         y = as_matrix(targets, column=True)
-        if not isinstance(source, np.ndarray):
+        if not isinstance(source, ArraySource):
             raise DataError(
                 "targets go with a table in memory; for blocks of rows use Moments.from_source(targets=columns)"
             )
-        if len(y) != len(source):
-            raise DataError(f"the targets have {len(y)} rows, the table has {len(source)}")
+        values, names = source.values, source.names
+        if len(y) != len(values):
+            raise DataError(f"the targets have {len(y)} rows, the table has {len(values)}")
         if names is not None:
-            names = [*names, *(column_names(targets) or [f"target {j}" for j in range(y.shape[1])])]
-        return cls(np.hstack([source, y]), n_targets=y.shape[1], names=names)
+            names = (*names, *(column_names(targets) or [f"target {j}" for j in range(y.shape[1])]))
+        return cls(np.hstack([values, y]), n_targets=y.shape[1], names=names)
 
     @property
     def again(self) -> bool:
         """Whether the rows can be read a second time."""
-        return not isinstance(self.source, Iterator)
+        return self.source.again
 
-    def mapped(self, transform: Callable[[Array], Array], n_targets: int | None = None) -> Rows:
-        """The same rows with a further row-wise map; its columns have no names."""
+    @property
+    def width(self) -> int:
+        """Columns before the transform, without the weights."""
+        return (self.source.width if self.columns is None else len(self.columns)) - self.weighted
+
+    def _read_columns(self) -> IntArray:
+        return np.arange(self.source.width) if self.columns is None else self.columns
+
+    def mark(self) -> str:
+        """What tells these rows from others."""
+        columns = "all" if self.columns is None else self.columns.tolist()
+        return f"{self.source.mark()}; columns {columns}; targets {self.n_targets}; {_mark(self.transform)}"
+
+    # ---- the same rows, otherwise
+
+    def select(self, columns: object, n_targets: int | None = None) -> Rows:
+        """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
+        if self.transform is not None:
+            raise ValueError("columns are chosen before rows are mapped")
+        read = self._read_columns()
+        chosen = np.concatenate([read[self._numbers(columns)], read[self.width :]])  # with the weights
+        targets = self.n_targets if n_targets is None else n_targets
+        return Rows(self.source, n_targets=targets, columns=_unless_all(chosen, self.source), weighted=self.weighted)
+
+    def weighted_by(self, sample_weight: object) -> Rows:
+        """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
+        if self.transform is not None or self.weighted:
+            raise ValueError("weights are given once, before rows are mapped")
+        read = self._read_columns()
+        if isinstance(sample_weight, str):
+            weight = self._numbers(sample_weight)
+            chosen = np.concatenate([np.delete(read, weight), read[weight]])
+            return Rows(self.source, n_targets=self.n_targets, columns=_unless_all(chosen, self.source), weighted=True)
+        weights = as_matrix(sample_weight, column=True)
+        if weights.shape[1] != 1 or len(weights) != (self.source.n_rows or len(weights)):
+            raise DataError(
+                f"sample_weight must have one entry per row ({self.source.n_rows}), its shape is {weights.shape}"
+            )
+        check_weights(weights[:, 0])
+        if not weights.any():
+            raise DataError("sample_weight counts no row: at least one weight must be above zero")
+        add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
+        source = add(weights[:, 0], "sample_weight")
+        chosen = np.append(read, source.width - 1)
+        return Rows(source, n_targets=self.n_targets, columns=_unless_all(chosen, source), weighted=True)
+
+    def mapped(
+        self,
+        transform: Callable[[Array], Array],
+        n_targets: int | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Rows:
+        """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
         first = self.transform
-        then = transform if first is None else lambda block: transform(first(block))
-        return Rows(self.source, n_targets=self.n_targets if n_targets is None else n_targets, transform=then)
+        then = _KeepLast(transform) if self.weighted else transform
+        return Rows(
+            self.source,
+            n_targets=self.n_targets if n_targets is None else n_targets,
+            names=names,
+            transform=then if first is None else _Chain(first, then),
+            columns=self.columns,
+            weighted=self.weighted,
+        )
 
     def with_targets(self, columns: object) -> Rows:
         """The same rows with some of their columns put last, as targets."""
+        chosen = self._numbers(columns)
+        rest = np.setdiff1d(np.arange(self.width), chosen)
+        return self.select(np.concatenate([rest, chosen]), n_targets=len(chosen))
 
-        def reorder(block: Array) -> Array:
-            chosen = column_numbers(columns, block.shape[1])
-            rest = np.setdiff1d(np.arange(block.shape[1]), chosen)
-            return np.ascontiguousarray(block[:, np.concatenate([rest, chosen])])
+    def _numbers(self, columns: object) -> IntArray:
+        given = [columns] if isinstance(columns, str) else columns
+        if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
+            return resolve_views({"columns": given}, self.width, self.names)["columns"]
+        return column_numbers(given, self.width)
 
-        probe, source = _first_width(self.source)
-        n_targets = len(column_numbers(columns, probe))
-        return Rows(source, n_targets=n_targets, transform=self.transform).mapped(reorder, n_targets=n_targets)
+    # ---- reading
 
-    def chunks(self) -> Iterator[Array]:
-        """Blocks of rows in order."""
-        if isinstance(self.source, np.memmap) or (isinstance(self.source, np.ndarray) and self.transform):
-            blocks: Iterable[object] = (
-                self.source[at : at + _CHUNK] for at in range(0, max(len(self.source), 1), _CHUNK)
-            )
-        elif isinstance(self.source, np.ndarray):
-            blocks = (self.source,)
-        else:
-            blocks = self.source
-        for block in blocks:
+    def chunks(self, skip: int = 0) -> Iterator[Array]:
+        """Blocks of rows in order, without the first `skip`."""
+        if self.transform is None:
+            yield from map(as_matrix, self.source.blocks(skip, self.columns))
+            return
+        again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
+        blocks = map(as_matrix, self.source.blocks(skip - again, self.columns))
+        for block in _aligned(blocks, LEAF * _PIECES):
+            done = in_pieces(self.transform, block)
+            if len(done) > again:
+                yield done[again:]
+            again = 0
+
+    def _steps(self, skip: int) -> Iterator[Array]:
+        """As :meth:`chunks`, no block longer than the time between two looks at the clock."""
+        for block in self.chunks(skip):
+            size = block_rows(block.shape[1])
+            for at in range(0, len(block), size):
+                yield block[at : at + size]
+
+    def head(self, n: int) -> Array:
+        """The first n rows (fewer when there are fewer), for rows that can be read again."""
+        found: list[Array] = []
+        for block in self.chunks():
+            found.append(block[: n - sum(map(len, found))])
+            if sum(map(len, found)) >= n:
+                break
+        if not found:
+            raise DataError("there are no rows")
+        return np.concatenate(found)
+
+    def more_than(self, n: int) -> bool:
+        """Whether there are more than n rows, counted by their weights; reads no further than it must."""
+        if self.source.n_rows is not None and not self.weighted:
+            return self.source.n_rows > n
+        seen = 0.0
+        for block in self.source.blocks(0, self.columns):
             rows = as_matrix(block)
-            yield rows if self.transform is None else self.transform(rows)
+            seen += rows[:, -1].sum() if self.weighted else len(rows)
+            if seen > n:
+                return True
+        return False
 
-    def reduce(self, statistic: Statistic[_T], *, start: int = 0, groups: object | None = None) -> _T:
-        """Feed all rows to the statistic and return its result."""
+    def array(self, limit: float = MEMORY_LIMIT) -> Array:
+        """All rows in memory."""
+        found, size = [], 0
+        for block in self.chunks():
+            found.append(block)
+            size += block.nbytes
+            if size > limit:
+                raise CapacityError(
+                    f"these rows do not fit into {limit / 2**30:.1f} GiB of memory: use fewer columns (views=)"
+                )
+        if not found:
+            raise DataError("there are no rows")
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def reduce(
+        self,
+        statistic: Statistic[_T],
+        *,
+        start: int = 0,
+        groups: object | None = None,
+        checkpoint: Checkpoint | None = None,
+        progress: str | None = None,
+    ) -> _T:
+        """Feed all rows to the statistic and return its result.
+
+        start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
+        checkpoint : where the statistic, an Accumulator, is kept while rows are read; it may hold rows already.
+        progress : the label of a bar, None for no bar (dask shows its own dashboard).
+        """
+        if isinstance(self.source, DaskSource):
+            if checkpoint is not None:
+                raise DataError("dask computes lost work again by itself: leave checkpoint= out")
+            if groups is None and start % LEAF == 0 and self.source.n_rows and hasattr(statistic, "fork"):
+                reduce_on_cluster(self.source, self.columns, self.transform, cast(Mergeable, statistic), start)
+                return statistic.result()
+        take = statistic.update
         if groups is not None:
             if start:
                 raise ValueError("rows with groups are read whole: start must be 0")
-            grouped = getattr(statistic, "update_grouped", None)
+            grouped = getattr(statistic, "grouped", None)
             if grouped is None:
                 raise DataError(f"{type(statistic).__name__} does not know groups of rows")
-            grouped(np.concatenate(list(self.chunks())), groups)
-            return statistic.result()
-        for block in self.chunks():
-            statistic.update(block, start)
-            start += len(block)
+            take = grouped(groups)
+        done = 0 if checkpoint is None else checkpoint.rows_done(statistic, start)
+        hold = held_interrupts() if checkpoint is not None else nullcontext(lambda: False)
+        watched = checkpoint is not None or progress is not None
+        with row_bar(progress, self.source.n_rows, done) as advance, hold as interrupted:
+            try:
+                for block in self._steps(done) if watched else self.chunks(done):
+                    take(block, start + done)
+                    done += len(block)
+                    advance(len(block))
+                    if interrupted():
+                        raise KeyboardInterrupt
+                    if checkpoint is not None:
+                        checkpoint.tick(statistic)
+            except BaseException:
+                if checkpoint is not None:
+                    checkpoint.keep(statistic)
+                raise
+        if groups is not None and done != len(np.asarray(groups)):
+            raise DataError(f"groups must have one label per row ({done}), got {len(np.asarray(groups))}")
         return statistic.result()
 
-    def means(self) -> Array | None:
+    def means(self, progress: str | None = None) -> Array | None:
         """Column means (exactly the value for a constant column); None when the rows can be read only once."""
         if not self.again:
             return None
-        return self.reduce(_Means(self.names))
+        return self.reduce(_Means(self.names, self.weighted), progress=progress)
+
+
+class _Chain:
+    """One map after another (a class, so that it can be sent to other processes)."""
+
+    def __init__(self, first: Callable[[Array], Array], then: Callable[[Array], Array]) -> None:
+        self.first, self.then = first, then
+
+    def __call__(self, block: Array) -> Array:
+        return self.then(self.first(block))
+
+
+class _KeepLast:
+    """A map of all columns but the last, the weights."""
+
+    def __init__(self, transform: Callable[[Array], Array]) -> None:
+        self.transform, self.mark = transform, _mark(transform)
+
+    def __call__(self, block: Array) -> Array:
+        return np.column_stack([self.transform(block[:, :-1]), block[:, -1]])
+
+
+def _unless_all(columns: IntArray, source: Source) -> IntArray | None:
+    """None for all columns in their order, which sources read faster."""
+    return None if np.array_equal(columns, np.arange(source.width)) else columns
+
+
+def _mark(transform: object) -> str:
+    """Maps that are computed from data carry a `mark`; the others follow from the columns."""
+    if isinstance(transform, _Chain):
+        return f"{_mark(transform.first)} {_mark(transform.then)}"
+    return str(getattr(transform, "mark", type(transform).__name__))
 
 
 class _Means:
-    """Column means to rounding, and the exact value of columns that never change."""
+    """Column means to rounding, and the exact value of columns that never change.
 
-    def __init__(self, names: Sequence[str] | None) -> None:
-        self.names, self.n = names, 0
+    Sums of pieces of 2048 rows are merged as the leaves of a state are, so that no chunking changes a bit.
+    """
+
+    grain = LEAF
+
+    def __init__(self, names: Sequence[str] | None, weighted: bool = False) -> None:
+        self.names, self.weighted, self.n, self._sums = names, weighted, 0.0, Forest()
+        self._rest: list[Array] = []
+        self._piece: int | None = None
 
     def update(self, rows: object, start: int | None = None) -> None:
+        """Rows in order; the first ones begin a piece."""
         block = as_matrix(rows)
         if not len(block):
             return
-        low, high = column_range(block)
-        if self.n == 0:
-            self.total, self.low, self.high = np.zeros(block.shape[1]), low, high
-        self.total += column_sum(block)
-        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
-        self.n += len(block)
+        if self._piece is None:
+            width = block.shape[1] - self.weighted
+            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+            self._piece = (start or 0) // LEAF
+        counted, weight = (block[block[:, -1] > 0, :-1], block[:, -1:]) if self.weighted else (block, None)
+        if len(counted):
+            low, high = column_range(np.ascontiguousarray(counted))
+            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+        self.n += len(block) if weight is None else float(weight.sum())
+        if weight is not None:  # what does not count may be anything
+            block = np.where(weight > 0, block[:, :-1], 0.0) * weight
+        for piece in _aligned([*self._rest, block], LEAF):
+            if len(piece) < LEAF:
+                self._rest = [piece.copy()]
+                return
+            self._sums.add((0, 0, self._piece), column_sum(piece))
+            self._piece += 1
+        self._rest = []
+
+    def fork(self) -> Self:
+        return type(self)(self.names, self.weighted)
+
+    def partial(self) -> tuple[Any, ...]:
+        sums = self._sums.copy()
+        if self._rest and self._piece is not None:
+            sums.add((0, 0, self._piece), column_sum(self._rest[0]))
+        return sums, self.low, self.high, self.n
+
+    @staticmethod
+    def join(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        sums, low, high, n = parts[0]
+        for more in parts[1:]:
+            sums, n = sums.merged(more[0]), n + more[3]
+            low, high = np.minimum(low, more[1]), np.maximum(high, more[2])
+        return sums, low, high, n
+
+    def absorb(self, part: tuple[Any, ...], start: int, n_rows: int) -> None:
+        self._sums, self.low, self.high, self.n = part
 
     def result(self) -> Array:
-        if self.n == 0:
-            raise DataError("there are no rows")
-        bad = ~(np.isfinite(self.low) & np.isfinite(self.high))
+        if not self.n:
+            raise DataError("there are no rows" + (", or all weights are zero" if self.weighted else ""))
+        sums, low, high, n = self.partial()
+        bad = ~(np.isfinite(low) & np.isfinite(high))
         if bad.any():
             column = int(np.flatnonzero(bad)[0])
             label = repr(self.names[column]) if self.names is not None else column
             raise DataError(f"column {label} holds a missing or infinite value: drop those rows or impute them first")
+        total = sums.fold(1, slice(0, len(low)), len(low))[0]
         # between the extremes even where the sum overflows or rounds
-        mean: Array = np.clip(self.total / self.n, self.low, self.high)
+        mean: Array = np.clip(total / n, low, high)
         return mean
 
 
-def _first_width(source: Array | Iterable[object]) -> tuple[int, Array | Iterable[object]]:
-    """How many columns the rows have, and a source that still yields all of them."""
-    if isinstance(source, np.ndarray):
-        return source.shape[1], source
-    if not isinstance(source, Iterator):
-        return as_matrix(next(iter(source))).shape[1], source
-    first = next(source, None)
-    if first is None:
-        raise DataError("there are no rows")
-    return as_matrix(first).shape[1], chain([first], source)
-
-
-def _open_npy(path: Path) -> Array:
-    if path.suffix != ".npy":
-        raise DataError(f"cannot read {path.name}: only .npy files are read directly; load the table first")
-    try:
-        rows: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path.name}: {error}") from error
-    if rows.ndim != 2:
-        raise DataError(f"{path.name} must hold a two-dimensional table, its shape is {rows.shape}")
-    return rows
+def _aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
+    """The same rows in blocks of exactly `size`, but for the last."""
+    held: list[Array] = []
+    count = 0
+    for block in blocks:
+        at = 0
+        if held:
+            at = min(size - count, len(block))
+            held.append(block[:at])
+            count += at
+            if count < size:
+                continue
+            yield np.concatenate(held)
+            held, count = [], 0
+        whole = at + (len(block) - at) // size * size
+        for first in range(at, whole, size):
+            yield block[first : first + size]
+        if whole < len(block):
+            held, count = [block[whole:]], len(block) - whole
+    if held:
+        yield np.concatenate(held)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995
 """Canonical correlations are clipped here: beyond it 1 - D^2 is rounding and sampling noise."""
@@ -29,6 +30,7 @@ RANK_TOLERANCE = 1e-9
 """Eigenvalues of a correlation matrix below this share of the largest count as exact collinearity."""
 
 
+@storable
 @dataclass(frozen=True)
 class Canonical:
     """Canonical coordinates ``x = x_from_u (u - mean)``, ``y = y_from_v (v - mean)``.

@@ -13,6 +13,7 @@ from richcomponents.components.contrastive.intervals import Evidence
 from richcomponents.components.contrastive.rank import remaining_p_value
 from richcomponents.components.contrastive.solution import Solution
 from richcomponents.components.contrastive.specification import TestResult, leftover_test, overidentification_test
+from richcomponents.storage import storable
 
 __all__ = ["ADVICE", "Diagnostics", "diagnose"]
 
@@ -30,6 +31,7 @@ ADVICE = {
 """What each verdict means, in words."""
 
 
+@storable
 @dataclass(frozen=True)
 class Diagnostics:
     """Numbers behind the verdict.

@@ -21,6 +21,7 @@ from richcomponents.components.contrastive.rank import choose_rank
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
+from richcomponents.storage import storable
 
 __all__ = ["Frame", "SharedPart", "canonical_of", "find_shared", "resolve_rank"]
 
@@ -40,6 +41,7 @@ class Frame:
         return cls(np.eye(d), np.eye(d))
 
 
+@storable
 @dataclass(frozen=True)
 class SharedPart:
     """What the second and higher orders say, in the user's units.

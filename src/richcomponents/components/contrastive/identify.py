@@ -14,6 +14,7 @@ from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.energy import SharedEnergy
 from richcomponents.components.contrastive.evidence import pair_mean
+from richcomponents.storage import storable
 
 TAUS = (0.1, 0.3, 0.8, 2.0)
 """Prior standard deviations of the entries of E; held-out energy weighs them."""
@@ -32,6 +33,7 @@ STRONG_EVIDENCE = 4.5
 STRONG_GAIN = 10.0
 
 
+@storable
 @dataclass(frozen=True)
 class Identified:
     """All that the data say about T.

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.canonical import RANK_TOLERANCE, Canonical
 from richcomponents.components.contrastive.replicates import (
     Basis,
     BlockCovariances,
@@ -156,7 +156,7 @@ def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps
 
     def beta(basis: Basis, t: Array, u: Array, v: Array) -> Array:
         own = u[..., None] - basis.from_x @ basis.cross @ basis.to_y @ v[..., None]
-        return np.asarray(np.linalg.solve(basis.cov_s1(t), own)[..., 0])
+        return np.asarray((_inverse(basis.cov_s1(t)) @ own)[..., 0])
 
     here = beta(rep.basis, Link.at(rep.x).t, with_u, with_v)
     replicates = beta(rep.bases, Link.at(rep.xs).t, with_u_reps, with_v_reps)
@@ -166,7 +166,7 @@ def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps
     steps = np.tensordot(root.T, units(len(rep.x)), 1)
     own = with_u - rep.basis.from_x @ rep.basis.cross @ rep.basis.to_y @ with_v
     dt = Link.at(rep.x).derivative(steps)
-    inverse = np.linalg.inv(rep.basis.cov_s1(Link.at(rep.x).t))
+    inverse = _inverse(rep.basis.cov_s1(Link.at(rep.x).t))
     # d Cov(S1) = - L dT L', so d beta = Cov(S1)^-1 L dT L' beta
     lift = rep.basis.from_x @ rep.basis.slack
     moved = (inverse @ lift) @ (dt @ (lift.T @ (inverse @ own))[:, None])
@@ -189,3 +189,11 @@ def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], m
     moved = change(covariances, means)
     shrinkage = np.sum(moved[blocks:] ** 2, axis=0)
     return np.asarray(np.sqrt(jackknife_error(moved[:blocks]) ** 2 + shrinkage))
+
+
+def _inverse(covariance: Array) -> Array:
+    """Inverses of covariances (..., d, d) on their numerical range, as the coefficients see it: units do not count."""
+    scale = np.sqrt(np.maximum(np.einsum("...ii->...i", covariance), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    outer = scale[..., :, None] * scale[..., None, :]
+    return np.asarray(np.linalg.pinv(covariance / outer, rcond=RANK_TOLERANCE, hermitian=True) / outer)

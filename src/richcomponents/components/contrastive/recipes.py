@@ -18,10 +18,12 @@ from dataclasses import dataclass
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Recipe, Term
+from richcomponents.storage import storable
 
 __all__ = ["OwnRecipes", "PaperRecipes", "SharedRecipes"]
 
 
+@storable
 @dataclass(frozen=True)
 class OwnRecipes:
     """S1 (or S3 with the views exchanged).
@@ -39,6 +41,7 @@ class OwnRecipes:
         return [(Term(1.0, (first, second, *[other] * (order - 2))),) for other in others]
 
 
+@storable
 @dataclass(frozen=True)
 class SharedRecipes:
     """S2: one : z -> U, two : z -> A^+ V, best : z -> the combination of both with the least noise."""
@@ -52,6 +55,7 @@ class SharedRecipes:
         return [(Term(1.0, (self.one, self.two, *[other] * (order - 2))),) for other in others]
 
 
+@storable
 @dataclass(frozen=True)
 class PaperRecipes:
     """The paper's equations: cross (3)-(5), or polarised (its appendix), which need no cross-cumulants.

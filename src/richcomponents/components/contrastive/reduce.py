@@ -11,7 +11,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.fit import Frame
 
-__all__ = ["needs_reduction", "reduce_view"]
+__all__ = ["enough_rows", "needs_reduction", "reduce_view"]
 
 _ROWS_PER_COLUMN = 6
 
@@ -19,6 +19,11 @@ _ROWS_PER_COLUMN = 6
 def needs_reduction(n: int, d: int) -> bool:
     """Whether a view has too many columns for its samples."""
     return d > max(n // _ROWS_PER_COLUMN, 2)
+
+
+def enough_rows(d: int) -> int:
+    """A number of rows above which a view of d columns is never reduced."""
+    return _ROWS_PER_COLUMN * (d + 1)
 
 
 def reduce_view(view: Array, at_least: int = 1) -> Frame:

@@ -18,10 +18,12 @@ from richcomponents.components.contrastive.paper import paper_mixing, truncated_
 from richcomponents.components.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
 from richcomponents.cumulants import Cumulants
 from richcomponents.moments import Moments
+from richcomponents.storage import storable
 
 __all__ = ["Solution", "solve_efficient", "solve_paper", "whole_recipes"]
 
 
+@storable
 @dataclass(frozen=True)
 class Solution:
     """In the user's units, for centred views u (n, d_u), v (n, d_v).

@@ -26,8 +26,10 @@ from richcomponents.components.contrastive.replicates import (
     score,
     units,
 )
+from richcomponents.storage import storable
 
 
+@storable
 @dataclass(frozen=True)
 class TestResult:
     """A test statistic, its degrees of freedom (when it has any) and the p-value."""

@@ -83,7 +83,7 @@ def _restricted(component: Component, source: CumulantSource, gone: Sequence[int
         less.cumulant(3),
         None if whole.fourth is None else less.cumulant(4),
         whole.scale,
-        float(part.moments.n),
+        float(part.n),
     )
 
 

@@ -1,0 +1,284 @@
+"""The doors of ContrastiveRCA: tables, separate views, saved states and streams all end in the same solver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+from sklearn.utils.validation import validate_data
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components.component import CumulantSource
+from richcomponents.components.contrastive.fit import Frame, SharedPart
+from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
+from richcomponents.components.contrastive.solution import Solution
+from richcomponents.errors import DataError
+from richcomponents.models.passes import Linear, Passes
+from richcomponents.moments import Accumulator, Moments, Rows, partial_out
+from richcomponents.moments.partial import Partial
+from richcomponents.moments.sources import Source, is_path
+from richcomponents.moments.sources.lazy import is_dask
+from richcomponents.views import Views, check_finite, check_range, column_names, join_views, refuse_dask, resolve_views
+
+__all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
+
+MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+_MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
+
+
+class ContrastiveDoors:
+    """How samples come in. The parameters and the solver are those of :class:`ContrastiveRCA`."""
+
+    views: Any
+    method: str
+    rank: Any
+    order: int
+    mean: Any
+    covariates: Any
+    n_blocks: int
+    views_: Views
+    _solve: Callable[..., Any]
+    _residuals: Callable[[Array], Array]
+    _name_components: Callable[[], None]
+    _shared: SharedPart | None
+    _solution: Solution
+
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        progress: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Fit to one table whose columns are both views (and the covariates).
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d), or a source of rows
+            Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
+            :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
+            cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
+            as the table in memory; an iterator is read once (as :meth:`fit_moments`).
+        y : ignored, as scikit-learn expects.
+        groups : (n,) labels; rows of a group stay in one block.
+        sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
+            in one block (as with groups).
+        progress : show bars.
+        checkpoint : where passes over a source are kept; the same call goes on after an interruption.
+        """
+        self._forget()
+        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        if is_source(X):
+            rows = Rows.of(X)
+            self.n_features_in_ = rows.width
+            if rows.names is not None:
+                self.feature_names_in_ = np.array(rows.names, dtype=object)
+            names = rows.names
+            rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+            if rows.again:
+                return self._fit_rows(rows, names, reading)
+            return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
+        names = column_names(X)
+        values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
+        rows = Rows(values) if sample_weight is None else Rows(values).weighted_by(sample_weight)
+        return self._fit_rows(rows, names, reading, values=values)
+
+    def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
+        """Fit to separate tables: a list [U, V], a dict of two, or a MuData-like object; samples must line up."""
+        self._forget()
+        table = join_views(views)
+        if len(table.views) != 2:
+            raise DataError(
+                f"contrastive RCA takes two views, got {len(table.views)} ({', '.join(table.views)}): pass the two to compare"
+            )
+        if self.covariates:
+            raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
+        self.n_features_in_ = table.values.shape[1]
+        if table.named:
+            self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
+        return self._fit_rows(
+            Rows(table.values), table.views.feature_names, {"groups": groups}, table.views, table.values
+        )
+
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit to a state (of a stream, of several sites): no rows are needed.
+
+        The state's columns are the table's; `views=` is None, an int, or a dict of column numbers. Canonical coordinates
+        are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks.
+        """
+        self._forget()
+        self.n_features_in_ = moments.layout.n_columns
+        return self._fit_state(moments, None)
+
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments.
+
+        For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper. A call that
+        fails leaves the rows seen so far as they were.
+        """
+        refuse_dask(X)
+        stream = getattr(self, "_stream", None)
+        if stream is None:
+            self._forget()
+        names = column_names(X)
+        values = validate_data(self, X, dtype=np.float64, order="C", reset=stream is None, ensure_all_finite=False)
+        check_finite(values, resolve_views(self.views, values.shape[1], names))
+        stream = Accumulator(4, n_blocks=self.n_blocks, names=names) if stream is None else stream.copy()
+        stream.update(values)
+        self._fit_state(stream.moments(), names)
+        self._stream = stream
+        return self
+
+    def _forget(self) -> None:
+        """A new fit starts from nothing."""
+        for name in ("_stream", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
+        self._check_parameters()
+        lay = moments.layout
+        if self.covariates:
+            raise DataError(
+                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
+            )
+        if self.order > 4:
+            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        if lay.order != 4 or lay.n_targets:
+            raise DataError(
+                f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
+                "make it with Moments.of(X, order=4)"
+            )
+        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns, names))
+        self._partial: Partial | None = None
+        self._covariate_columns = np.zeros(0, dtype=np.int64)
+        state = moments.select(np.concatenate([self._u, self._v]))
+        self._centre = np.array(state.mean)
+        d_u, d_v = len(self._u), len(self._v)
+        self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.method not in ("efficient", "paper", "polarised"):
+            raise ValueError(f"method must be 'efficient', 'paper' or 'polarised', got {self.method!r}")
+        if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
+            raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
+        if not isinstance(self.n_blocks, (int, np.integer)) or self.n_blocks < MIN_BLOCKS:
+            raise ValueError(f"n_blocks must be an integer, at least {MIN_BLOCKS}, got {self.n_blocks!r}")
+        if self.mean is not None and (
+            not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in ("S1", "S2", "S3")
+        ):
+            raise ValueError(
+                "mean must be None or a dict with one of 'S1', 'S2', 'S3': one known mean fixes the others"
+            )
+
+    def _two_views(self, resolved: Views) -> Views:
+        if len(resolved) != 2:
+            raise DataError(
+                f"contrastive RCA takes two views, `views=` names {len(resolved)} ({', '.join(resolved)}): name two"
+            )
+        self._u, self._v = resolved[0], resolved[1]
+        return resolved
+
+    def _fit_rows(
+        self,
+        rows: Rows,
+        names: Sequence[str] | None,
+        reading: dict[str, Any],
+        views: Views | None = None,
+        values: Array | None = None,
+    ) -> Self:
+        """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
+        self._check_parameters()
+        self._resolve(rows.width, names, views)
+        if values is not None:  # the view and the row are named; files are checked while they are read
+            check_finite(values, self.views_)
+        d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
+        table = rows.select(np.concatenate([self._u, self._v, known]), n_targets=len(known))
+        self._partial = None
+        if len(known):
+            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(known)))
+            table = table.mapped(self._partial.residuals, n_targets=0)
+        u, v = Frame.identity(d_u), Frame.identity(d_v)
+        centred: Array | None = None
+        if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
+            inside = table.array()
+            if table.weighted:  # few rows, however they are counted
+                inside = np.repeat(inside[:, :-1], inside[:, -1].astype(np.int64), axis=0)
+            self._centre = inside.mean(axis=0)
+            centred = inside - self._centre
+            check_range(centred, self.views_)  # wide views are reduced before their moments are taken
+            u, v = self._reduced(centred[:, :d_u]), self._reduced(centred[:, d_u:])
+        reduction = len(u.inner) < d_u or len(v.inner) < d_v
+        if reduction:
+            table = table.mapped(Linear(self._centre, linalg.block_diag(u.inner.T, v.inner.T)))
+        passes = Passes(table, self.n_blocks, **reading)
+        second = passes.second() if self.method == "efficient" else passes.fourth()
+        if not reduction:
+            self._centre = np.array(second.mean)
+        by_rows = passes.groups is None and not rows.weighted and 4 * self.n_blocks <= second.n <= _MOST_PAIRED
+        self._solve(
+            second,
+            len(u.inner),
+            u,
+            v,
+            passes.coordinates(second.mean),
+            rows=centred if reduction else None,
+            implicit=passes.implicit(second.mean) if by_rows else None,
+        )
+        if self.order > 4:
+            self._add_high_orders(passes, second)
+        return self
+
+    def _resolve(self, width: int, names: Sequence[str] | None, views: Views | None) -> None:
+        """Which columns are U, V and covariates."""
+        if width < 2:
+            raise DataError(f"two views need at least two columns; X has n_features = {width}")
+        self._covariate_columns = self._resolve_covariates(width, names)
+        rest = np.setdiff1d(np.arange(width), self._covariate_columns)
+        if views is None and (self.views is None or isinstance(self.views, (int, np.integer))):
+            inner = resolve_views(self.views, len(rest))
+            columns = {name: rest[inner[name]] for name in inner}
+            views = resolve_views(columns, width, names)
+        elif views is None:
+            views = resolve_views(self.views, width, names)
+        self.views_ = self._two_views(views)
+        overlap = np.intersect1d(np.concatenate([self._u, self._v]), self._covariate_columns)
+        if len(overlap):
+            raise DataError(f"{self.views_.describe(int(overlap[0]))} is also a covariate: name it once")
+
+    def _reduced(self, view: Array) -> Frame:
+        """Principal components of a centred view that has too many columns for its rows."""
+        n, d = view.shape
+        asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
+        return reduce_view(view, asked) if needs_reduction(n, d) else Frame.identity(d)
+
+    def _resolve_covariates(self, width: int, names: Sequence[str] | None) -> IntArray:
+        if self.covariates is None or len(self.covariates) == 0:
+            return np.zeros(0, dtype=np.int64)
+        return resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
+
+    def _add_high_orders(self, passes: Passes, second: Moments) -> None:
+        """Cumulants of order five and six: a state of their own, in the same coordinates, not kept by block."""
+        low = self._solution.source
+        if low is None:
+            return
+        matrix = np.eye(second.layout.n_columns)
+        if self._shared is not None:
+            found = self._shared.canonical
+            matrix = linalg.block_diag(found.x_from_u.T, found.y_from_v.T)
+        high = passes.high_orders(second.mean, matrix, self.order)
+        self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
+        self._name_components()
+
+
+def is_source(X: object) -> bool:
+    """Whether rows come from a file, a stream or a source, not from a table in memory."""
+    return isinstance(X, (Rows, Source, Iterator)) or is_path(X) or is_dask(X)

@@ -1,0 +1,202 @@
+"""Checkpoints: an accumulator on disk, from which a pass over rows goes on to the same bits.
+
+A checkpoint holds sums, the rows of leaves that are not complete yet, and what tells the source. It is
+written next to its place and moved there: whatever happens, and whenever, the file is the last whole one.
+It holds ROWS (up to n_blocks * 2048 of them), unlike a saved state: keep it where the data may be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.errors import DataError, StateFileError
+from richcomponents.moments.accumulator import Accumulator
+from richcomponents.moments.files import read_archive, write_archive
+from richcomponents.moments.forest import Forest
+from richcomponents.moments.layout import Layout
+
+__all__ = ["Checkpoint", "held_interrupts"]
+
+FORMAT, VERSION = "richcomponents.Checkpoint", 1
+_SHARE = 20.0  # a write may take one part in so many of the time
+
+
+@contextmanager
+def held_interrupts() -> Iterator[Callable[[], bool]]:
+    """Inside, the first Ctrl-C waits: what is yielded tells whether there was one. The second one interrupts at once.
+
+    Rows that are half taken in cannot be kept; those of a block that is finished can.
+    """
+    asked: list[bool] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(True)
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False  # other threads see no signals, and a handler of the user's own is left alone
+        return
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Checkpoint:
+    """Where a pass is kept.
+
+    Parameters
+    ----------
+    path : where. The file is removed when the pass is complete.
+    task : what tells this pass from any other: source, columns, maps, options.
+    every : seconds between writes; more when a write takes long.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], task: str, every: float = 20.0) -> None:
+        self.path, self.every = Path(path), every
+        self.task = hashlib.sha256(task.encode()).hexdigest()
+        self._about = task[:200]
+        self._next = time.monotonic() + every
+
+    def load(self, accumulator: Accumulator, *, keep_shift: bool) -> Accumulator:
+        """The accumulator with the state on disk, if there is one.
+
+        keep_shift : the shift on disk must be the accumulator's; otherwise it is taken from there.
+        """
+        self._remove_leftovers()
+        if not self.path.exists():
+            return accumulator
+        header, arrays = self._read()
+        if header["task"] != self.task:
+            raise DataError(
+                f"the checkpoint {self.path} belongs to another source, other columns or other options "
+                f"({header['about']!r}, not {self._about!r}): delete it to start again, or give another path"
+            )
+        shift = np.array(arrays["shift"], dtype=np.float64)
+        if keep_shift and not np.array_equal(accumulator._shift, shift):
+            raise DataError(f"the checkpoint {self.path} was made with another shift: delete it to start again")
+        accumulator._begin(shift)
+        layout = accumulator._need_layout()
+        if asdict(layout) != header["layout"]:
+            raise DataError(f"the checkpoint {self.path} was made with other options: delete it to start again")
+        accumulator._blocked = Forest.from_arrays(arrays["blocked_nodes"], arrays["blocked_sums"])
+        accumulator._pooled = Forest.from_arrays(arrays["pooled_nodes"], arrays["pooled_sums"])
+        accumulator._low, accumulator._high = np.array(arrays["low"]), np.array(arrays["high"])
+        accumulator._seen = [(int(low), int(high)) for low, high in arrays["seen"]]
+        accumulator._next = accumulator._seen[-1][1] if accumulator._seen else 0
+        accumulator._counts, accumulator._grouped = np.array(arrays["counts"]), bool(header["grouped"])
+        at = 0
+        for block, leaf, position, count in arrays["fragments"].tolist():
+            part = np.array(arrays["rows"][at : at + count])
+            accumulator._fragments.setdefault((block, leaf), {})[position] = part
+            at += count
+        return accumulator
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+            layout = Layout(**header["layout"])
+            width = layout.n_columns + layout.n_targets
+            sizes = {name: int(header["sizes"][name]) for name in ("seen", "blocked", "pooled", "fragments", "rows")}
+            if min(sizes.values()) < 0 or header["weighted"] not in (0, 1):
+                raise ValueError("a negative size")
+            return {
+                **dict.fromkeys(("shift", "low", "high"), ((width,), "<f8")),
+                "seen": ((sizes["seen"], 2), "<i8"),
+                "counts": ((layout.n_blocks,), "<i8"),
+                "blocked_nodes": ((sizes["blocked"], 3), "<i8"),
+                "blocked_sums": ((sizes["blocked"], layout.blocked_size), "<f8"),
+                "pooled_nodes": ((sizes["pooled"], 3), "<i8"),
+                "pooled_sums": ((sizes["pooled"], layout.pooled_size), "<f8"),
+                "fragments": ((sizes["fragments"], 4), "<i8"),
+                "rows": ((sizes["rows"], width + header["weighted"]), "<f8"),
+            }
+
+        try:
+            header, arrays = read_archive(self.path, FORMAT, VERSION, expected, max_bytes=64 * 2**30)
+        except StateFileError as error:
+            raise StateFileError(f"{error}. The checkpoint cannot be used: delete it to start again") from error
+        return header, arrays
+
+    def rows_done(self, statistic: object, start: int) -> int:
+        """How many rows of the source the statistic holds already."""
+        assert isinstance(statistic, Accumulator)
+        return statistic._seen[-1][1] - start if statistic._seen else 0
+
+    def tick(self, statistic: object) -> None:
+        """Write when it is time."""
+        if time.monotonic() >= self._next:
+            self.keep(statistic)
+
+    def keep(self, statistic: object) -> None:
+        """Write now; an accumulator that was interrupted half-way is not written: the last file stays."""
+        assert isinstance(statistic, Accumulator)
+        if statistic._broken or not statistic._seen:
+            return
+        began = time.monotonic()
+        self._write(statistic)
+        now = time.monotonic()
+        self._next = now + max(self.every, _SHARE * (now - began) if self.every else 0.0)
+
+    def _write(self, accumulator: Accumulator) -> None:
+        layout = accumulator._need_layout()
+        fragments, rows = [], []
+        for (block, leaf), held in sorted(accumulator._fragments.items()):
+            for position, part in sorted(held.items()):
+                fragments.append((block, leaf, position, len(part)))
+                rows.append(part)
+        width = layout.n_columns + layout.n_targets + accumulator._weighted
+        arrays: dict[str, Array | IntArray] = {
+            "shift": accumulator._shift,
+            "low": accumulator._low,
+            "high": accumulator._high,
+            "seen": np.array(accumulator._seen, dtype=np.int64).reshape(-1, 2),
+            "counts": accumulator._counts,
+            "fragments": np.array(fragments, dtype=np.int64).reshape(-1, 4),
+            "rows": np.concatenate(rows) if rows else np.zeros((0, width)),
+        }
+        sizes = {name: len(arrays[name]) for name in ("seen", "fragments", "rows")}
+        for name, forest, size in (
+            ("blocked", accumulator._blocked, layout.blocked_size),
+            ("pooled", accumulator._pooled, layout.pooled_size),
+        ):
+            arrays[f"{name}_nodes"], arrays[f"{name}_sums"] = forest.arrays(size)
+            sizes[name] = len(forest)
+        header: dict[str, object] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "task": self.task,
+            "about": self._about,
+            "layout": asdict(layout),
+            "grouped": accumulator._grouped,
+            "weighted": int(accumulator._weighted),
+            "sizes": sizes,
+        }
+        write_archive(self.path, header, arrays)
+
+    def done(self) -> None:
+        """The pass is complete: nothing is left to resume."""
+        self.path.unlink(missing_ok=True)
+
+    def _remove_leftovers(self) -> None:
+        """Half-written files of a process that was killed while it wrote."""
+        pattern = re.compile(re.escape(f".{self.path.name}.") + r"[a-z0-9_]{8}")
+        for other in self.path.parent.iterdir():
+            if pattern.fullmatch(other.name):
+                other.unlink(missing_ok=True)

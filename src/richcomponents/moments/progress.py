@@ -1,0 +1,35 @@
+"""A bar for long passes over rows: how far, how fast, how long still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["row_bar"]
+
+
+@contextmanager
+def row_bar(label: str | None, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yields a function to be told how many rows more were read; shows nothing without a label."""
+    if label is None:
+        yield lambda rows: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f} rows/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task(label, total=total, completed=done)
+        yield lambda rows: bar.advance(task, rows)

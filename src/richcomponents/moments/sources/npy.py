@@ -1,0 +1,44 @@
+"""Memory-mapped .npy files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.errors import DataError
+from richcomponents.moments.sources.base import Source, block_rows, file_mark
+
+__all__ = ["NpySource"]
+
+
+class NpySource(Source):
+    """A two-dimensional .npy file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.n_rows, self._width = self._open().shape
+
+    def _open(self) -> Array:
+        try:
+            rows: Array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot read {self.path.name}: {error}") from error
+        if rows.ndim != 2:
+            raise DataError(f"{self.path.name} must hold a two-dimensional table, its shape is {rows.shape}")
+        return rows
+
+    @property
+    def width(self) -> int:
+        return int(self._width)
+
+    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
+        size = block_rows(self.width)
+        for at in range(start, self.n_rows or 0, size):
+            part = self._open()[at : at + size]  # mapped anew each time: pages that were read are let go
+            yield np.array(part if columns is None else part[:, columns])
+
+    def mark(self) -> str:
+        return file_mark(self.path)

@@ -1,0 +1,85 @@
+"""Parquet files: row groups in order, only the needed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.errors import DataError
+from richcomponents.moments.sources.base import Source, block_rows, file_mark, missing_extra
+from richcomponents.views import as_matrix
+
+__all__ = ["ParquetSource"]
+
+_BUFFER = 2**20  # bytes of a column read ahead: a row group may be larger than memory
+
+
+class ParquetSource(Source):
+    """One Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow as arrow
+            import pyarrow.parquet
+        except ImportError:
+            raise missing_extra("pyarrow", "parquet", path.name) from None
+        self.path = path
+        try:
+            with arrow.parquet.ParquetFile(path) as file:
+                self.names = tuple(map(str, file.schema_arrow.names))
+                self.n_rows = int(file.metadata.num_rows)
+                self._groups = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+                self._kinds = dict(zip(self.names, file.schema_arrow.types, strict=True))
+        except arrow.ArrowInvalid as error:
+            raise DataError(f"cannot read {path.name}: {error}") from error
+
+    @property
+    def width(self) -> int:
+        assert self.names is not None
+        return len(self.names)
+
+    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
+        import pyarrow.parquet
+
+        assert self.names is not None
+        names = [self.names[c] for c in (range(self.width) if columns is None else columns)]
+        for name in names:
+            self._check(name)
+        group = 0
+        while group < len(self._groups) and self._groups[group] <= start:
+            start -= self._groups[group]
+            group += 1
+        with pyarrow.parquet.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            batches = file.iter_batches(block_rows(len(names)), range(group, len(self._groups)), columns=names)
+            for batch in batches:
+                if batch.num_rows <= start:
+                    start -= batch.num_rows
+                    continue
+                yield _matrix(batch.slice(start), names)
+                start = 0
+
+    def _check(self, name: str) -> None:
+        from pyarrow import types
+
+        kind = self._kinds[name]
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise DataError(
+                f"column {name!r} of {self.path.name} is not numeric ({kind}): leave it out (columns=, or views= by name), "
+                "or encode it as numbers first"
+            )
+
+    def mark(self) -> str:
+        return file_mark(self.path)
+
+
+def _matrix(batch: Any, names: list[str]) -> Array:
+    """(n, p) float64; missing values become NaN and are refused, with the column's name, where rows are summed."""
+    out = np.empty((batch.num_rows, len(names)))
+    for j, name in enumerate(names):
+        values = batch.column(name).to_numpy(zero_copy_only=False)
+        out[:, j] = values if values.dtype.kind == "f" else as_matrix(values, column=True)[:, 0]
+    return out

@@ -1,0 +1,463 @@
+"""Saved models: one mechanism for everything that is fitted, as plain arrays and a table of objects in JSON.
+
+An object is written as a row of a table, after the objects it holds:
+
+    {"kind": "object", "class": "Canonical", "fields": {"n": 500, "correlations": {"row": 3}, ...}}
+
+Numbers and short texts stand in the row itself, arrays are members of the archive, everything else is the number of an
+EARLIER row, so that shared parts are written once, stay shared, and no cycle can be described. Reading builds objects only of
+the classes registered here with :func:`storable`: a file names them, it never imports or runs anything. Caches are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from richcomponents.errors import StateFileError
+from richcomponents.moments import Accumulator, Layout, Moments, Partial
+from richcomponents.moments.files import (
+    MOMENTS_FORMAT,
+    check_state,
+    load_moments,
+    read_archive,
+    read_forest,
+    read_format,
+    write_archive,
+)
+from richcomponents.moments.forest import Forest
+from richcomponents.moments.kernel import EXECUTORS, default_executor
+from richcomponents.views import Views
+
+__all__ = ["Storable", "load", "storable"]
+
+FORMAT, VERSION = "richcomponents.Model", 1
+MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
+_HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
+_TEXT_LIMIT = 2**24
+_KINDS = "biuf"  # numbers and truth values: what an array may hold, besides texts
+
+_T = TypeVar("_T")
+_C = TypeVar("_C")
+_Fields = dict[str, Any]
+
+
+# ---- what may be saved
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """How an object of a class is taken apart into named parts, and made from them again."""
+
+    cls: type
+    take: Callable[[Any], _Fields]
+    make: Callable[[_Fields], Any]
+
+
+_CLASSES: dict[str, _Entry] = {}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def storable(
+    what: _T,
+    take: Callable[[Any], _Fields] | None = None,
+    make: Callable[[_Fields], Any] | None = None,
+) -> _T:
+    """Allow objects of a class (or a function of a module, by name) in saved models; usable as a decorator.
+
+    A dataclass needs nothing more: its fields are saved, except those with compare=False, which are caches.
+    take, make : for other classes, object -> named parts and back.
+    """
+    if isinstance(what, type):
+        entry = _Entry(what, take or _take_fields, make or (lambda parts: _make_dataclass(what, parts)))
+        _CLASSES[_name_of(what)] = entry
+    elif isinstance(what, types.FunctionType):
+        _FUNCTIONS[_name_of(what)] = what
+    else:
+        raise TypeError(f"only classes and functions of a module can be registered, not {what!r}")
+    return what
+
+
+def _name_of(what: Any) -> str:
+    """The name in files: that of the class alone for our own, so that moving a module does not make old files unreadable."""
+    ours = what.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return str(what.__qualname__ if ours else f"{what.__module__}.{what.__qualname__}")
+
+
+class Storable:
+    """Base of estimators and components that can be saved to one file and loaded again.
+
+    Every subclass may be saved, those of users too (they must be imported before they are loaded).
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        storable(cls, _take_parts, lambda parts: _make(cls, parts))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
+
+        What is saved is what was fitted: sums over rows, not rows. (A model of partial_fit, which is to continue, also holds
+        the rows of leaves that are not complete yet.)
+        """
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Self:
+        """Read a saved object: everything about it equals the original, bit for bit.
+
+        Nothing in the file is executed, and nothing is read when it declares more than `max_bytes` of arrays.
+        """
+        found = load(path, max_bytes=max_bytes)
+        if not isinstance(found, cls):
+            raise StateFileError(
+                f"{path} holds a {type(found).__name__}, not a {cls.__name__}: use richcomponents.load"
+            )
+        return found
+
+
+def save(what: object, path: str | os.PathLike[str]) -> None:
+    """Write any storable object; see :meth:`Storable.save`."""
+    writer = _Writer()
+    root = writer.row(what, type(what).__name__)
+    header = {"format": FORMAT, "version": VERSION, "root": root, "rows": writer.rows}
+    header["arrays"] = {name: {"shape": a.shape, "dtype": a.dtype.str} for name, a in writer.arrays.items()}
+    if len(json.dumps(header)) > _HEADER_LIMIT:
+        raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
+    write_archive(Path(path), header, writer.arrays)
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
+    """Whatever was saved in this file: Moments, a Component or a fitted estimator.
+
+    Nothing in the file is executed, and nothing is read when it declares more than `max_bytes` of arrays. A file that is
+    damaged, too large, or written by a newer version is refused with :class:`StateFileError`.
+
+    Examples
+    --------
+    >>> import tempfile, richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=0)
+    >>> model = rc.ContrastiveRCA(views=3).fit(data.X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.npz")
+    ...     again = rc.load(f"{folder}/model.npz")
+    >>> bool((again.transform(data.X) == model.transform(data.X)).all())
+    True
+    """
+    if read_format(Path(path)) == MOMENTS_FORMAT:
+        return load_moments(path, max_bytes=max_bytes)
+    header, arrays = read_archive(Path(path), FORMAT, VERSION, _declared, max_bytes, header_limit=_HEADER_LIMIT)
+    try:
+        return _Reader(header, arrays, max_bytes).root()
+    except StateFileError as error:
+        raise StateFileError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise StateFileError(f"{path} describes an object that is too large: {error}") from error
+    except Exception as error:  # a forged header can be wrong in many ways; all of them mean the same to the user
+        raise StateFileError(f"{path} does not describe a model ({type(error).__name__}: {error})") from error
+
+
+def _declared(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Names, shapes and types of the arrays, from the header."""
+    out = {}
+    for name, what in header["arrays"].items():
+        shape, dtype = what["shape"], np.dtype(what["dtype"])
+        if dtype.kind not in _KINDS + "U" or dtype.str != what["dtype"]:
+            raise ValueError(f"array {name!r} has the type {what['dtype']!r}")
+        if not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
+            raise ValueError(f"array {name!r} has the shape {shape}")
+        out[name] = (tuple(shape), dtype.str)
+    return out
+
+
+# ---- writing
+
+
+class _Writer:
+    """The table of objects and the arrays, filled from the leaves up."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.arrays: dict[str, Any] = {}
+        self._known: dict[int, tuple[Any, int]] = {}  # the object is held, so that its id stays its own
+        self._open: set[int] = set()
+
+    def value(self, what: Any, where: str) -> Any:
+        """As it stands in a row: itself, or the number of the row that describes it."""
+        if what is None or isinstance(what, (bool, str)) or type(what) is int:
+            return str(what) if isinstance(what, np.str_) else what
+        if type(what) is float and isfinite(what):
+            return what
+        return {"row": self.row(what, where)}
+
+    def row(self, what: Any, where: str) -> int:
+        if id(what) in self._known:
+            return self._known[id(what)][1]
+        if id(what) in self._open:
+            raise ValueError(f"{where} holds itself and cannot be saved")
+        self._open.add(id(what))
+        row = self._describe(what, where)
+        self._open.discard(id(what))
+        self.rows.append(row)
+        self._known[id(what)] = what, len(self.rows) - 1
+        return len(self.rows) - 1
+
+    def _describe(self, what: Any, where: str) -> dict[str, Any]:
+        if isinstance(what, float) and not isinstance(what, np.generic):
+            return {"kind": "float", "value": repr(what)}
+        if isinstance(what, (np.ndarray, np.generic)):
+            return self._array(what, where)
+        if type(what) in (list, tuple):
+            if len(what) and all(type(item) is str for item in what):
+                return {"kind": "text", "as": type(what).__name__, "array": self._text(what)}
+            items = [self.value(item, f"{where}[{i}]") for i, item in enumerate(what)]
+            return {"kind": type(what).__name__, "items": items}
+        if isinstance(what, Mapping):
+            pairs = [[self.value(k, where), self.value(v, f"{where}[{k!r}]")] for k, v in what.items()]
+            return {"kind": "dict", "items": pairs}
+        if isinstance(what, (slice, range)):
+            parts = [self.value(part, where) for part in (what.start, what.stop, what.step)]
+            return {"kind": type(what).__name__, "items": parts}
+        if isinstance(what, types.FunctionType) and _FUNCTIONS.get(_name_of(what)) is what:
+            return {"kind": "function", "name": _name_of(what)}
+        entry = _CLASSES.get(_name_of(type(what)))
+        if entry is None or entry.cls is not type(what):
+            raise TypeError(
+                f"{where} is a {type(what).__name__}, which cannot be saved: use numbers, texts, arrays, lists and dicts "
+                "of them, or classes registered with richcomponents.storage.storable"
+            )
+        named = {name: self.value(part, f"{where}.{name}") for name, part in entry.take(what).items()}
+        return {"kind": "object", "class": _name_of(type(what)), "fields": named}
+
+    def _array(self, what: Any, where: str) -> dict[str, Any]:
+        array = np.asarray(what)
+        if array.dtype == object and array.ndim == 1 and all(isinstance(item, str) for item in array):
+            return {"kind": "text", "as": "array", "array": self._text(array.tolist())}
+        if array.dtype.kind not in _KINDS + "U":
+            raise TypeError(f"{where} is an array of {array.dtype}, which cannot be saved: use numbers or texts")
+        # Products of matrices may round differently for another memory order: the order is part of the value.
+        axes = list(range(array.ndim))
+        if not array.flags.c_contiguous:
+            axes.sort(key=lambda axis: -abs(array.strides[axis]))
+        plain = np.asarray(array.transpose(axes), dtype=array.dtype.newbyteorder("<"), order="C")
+        row = {"kind": "array" if isinstance(what, np.ndarray) else "scalar", "array": self._keep(plain)}
+        return row if axes == sorted(axes) else {**row, "axes": axes}
+
+    def _text(self, items: Any) -> str:
+        return self._keep(np.frombuffer(json.dumps([str(item) for item in items]).encode(), dtype=np.uint8))
+
+    def _keep(self, array: Any) -> str:
+        name = f"a{len(self.arrays)}"
+        self.arrays[name] = array
+        return name
+
+
+# ---- reading
+
+
+class _Reader:
+    """Rows of the table back to objects, first to last."""
+
+    def __init__(self, header: dict[str, Any], arrays: Mapping[str, Any], max_bytes: int) -> None:
+        self.header, self.arrays, self.max_bytes = header, arrays, max_bytes
+        self._objects: list[Any] = []
+        self._text_left = _TEXT_LIMIT
+
+    def root(self) -> Any:
+        for row in self.header["rows"]:
+            self._objects.append(self._make(row))
+        return self._objects[_natural(self.header["root"])]
+
+    def value(self, what: Any) -> Any:
+        if isinstance(what, dict):
+            return self._objects[_natural(what["row"])]
+        if isinstance(what, list):
+            raise StateFileError("a list stands where a number, a text or a row was expected")
+        return what
+
+    def _make(self, row: dict[str, Any]) -> Any:
+        kind = row["kind"]
+        if kind == "float":
+            return {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}[row["value"]]
+        if kind in ("array", "scalar"):
+            return self._array(row)
+        if kind == "text":
+            return self._text(row)
+        if kind in ("list", "tuple"):
+            return {"list": list, "tuple": tuple}[kind](self.value(item) for item in row["items"])
+        if kind == "dict":
+            return {self.value(k): self.value(v) for k, v in row["items"]}
+        if kind in ("slice", "range"):
+            start, stop, step = (self.value(item) for item in row["items"])
+            return slice(start, stop, step) if kind == "slice" else range(start, stop, step)
+        if kind == "function" and row["name"] in _FUNCTIONS:
+            return _FUNCTIONS[row["name"]]
+        if kind == "object" and row["class"] in _CLASSES:
+            entry = _CLASSES[row["class"]]
+            parts = {name: self.value(part) for name, part in row["fields"].items()}
+            made = entry.make(parts)
+            if isinstance(made, Moments):
+                made.layout.check_memory(self.max_bytes)  # before anything reads its sums
+            return made
+        raise StateFileError(
+            f"there is no {kind} {row.get('class', row.get('name', ''))!r} in this version of richcomponents: update it, or "
+            "import the module that defines it before loading"
+        )
+
+    def _array(self, row: dict[str, Any]) -> Any:
+        array = self.arrays[row["array"]]
+        if "axes" in row:
+            array = array.transpose(np.argsort([_natural(axis) for axis in row["axes"]]))
+        return array if row["kind"] == "array" else array[()]
+
+    def _text(self, row: dict[str, Any]) -> Any:
+        array = self.arrays[row["array"]]
+        self._text_left -= array.nbytes
+        if array.dtype != np.uint8 or self._text_left < 0:
+            raise StateFileError(f"the texts {row['array']!r} are too long or not texts")
+        items = json.loads(array.tobytes().decode("utf-8"))
+        if not isinstance(items, list) or not all(type(item) is str for item in items):
+            raise StateFileError(f"{row['array']!r} is not a list of texts")
+        if row["as"] == "array":
+            return np.array(items, dtype=object)
+        return {"list": list, "tuple": tuple}[row["as"]](items)
+
+
+def _natural(number: Any) -> int:
+    """A row or an axis: Python would read negative numbers from the end."""
+    if type(number) is not int or number < 0:
+        raise StateFileError(f"{number!r} is not the number of a row")
+    return number
+
+
+# ---- classes
+
+
+def _take_fields(what: Any) -> _Fields:
+    return {f.name: getattr(what, f.name) for f in fields(what) if f.compare}
+
+
+def _make_dataclass(cls: Any, parts: _Fields) -> Any:
+    known = {f.name: f for f in fields(cls) if f.compare and f.init}
+    for name in parts.keys() - known.keys():
+        raise StateFileError(f"{cls.__name__} has no part {name!r} in this version of richcomponents: update it")
+    for name, field in known.items():
+        if name not in parts and field.default is MISSING and field.default_factory is MISSING:
+            raise StateFileError(f"the part {name!r} of {cls.__name__} is missing")
+    hints = _hints(cls)
+    for name, value in parts.items():
+        if not _fits(value, hints[name]):
+            raise StateFileError(f"{cls.__name__}.{name} should be {hints[name]}, it is {type(value).__name__}")
+    return cls(**parts)
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type, as far as our dataclasses use them."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or hint is object:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in inside)
+    if origin is typing.Literal:
+        return value in inside
+    if origin is np.ndarray:
+        kinds = typing.get_args(inside[1]) if len(inside) > 1 else ()
+        allowed = [k for k in kinds if isinstance(k, type)]
+        return isinstance(value, np.ndarray) and (not allowed or np.issubdtype(value.dtype, allowed[0]))
+    if origin is tuple:
+        kinds = inside[:1] * len(value) if inside[-1:] == (Ellipsis,) and isinstance(value, tuple) else inside
+        return isinstance(value, tuple) and len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(_fits(k, inside[0]) and _fits(v, inside[1]) for k, v in value.items())
+    if origin is not None:
+        return callable(value) if origin is typing.get_origin(Callable[[int], int]) else isinstance(value, origin)
+    if hint in (int, float):
+        number = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
+        return isinstance(value, number) and not isinstance(value, bool)
+    return value is None if hint in (None, type(None)) else isinstance(value, hint)
+
+
+def _take_parts(what: Any) -> _Fields:
+    return _take_fields(what) if is_dataclass(what) else dict(vars(what))
+
+
+def _make(cls: Any, parts: _Fields) -> Any:
+    """An estimator: its parameters, and what fit has set."""
+    if is_dataclass(cls):
+        return _make_dataclass(cls, parts)
+    parameters = set(cls._get_param_names()) if hasattr(cls, "_get_param_names") else set()
+    for name in parameters - parts.keys():
+        raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
+    made = cls.__new__(cls)
+    for name, value in parts.items():
+        if name not in parameters and (not name.isidentifier() or name.startswith("__") or hasattr(cls, name)):
+            raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
+        made.__dict__[name] = value
+    return made
+
+
+# ---- classes of the layers below
+
+
+def _take_moments(what: Moments) -> _Fields:
+    return {"layout": what.layout, "shift": what.shift, "blocked": what._blocked, "pooled": what._pooled}
+
+
+def _make_moments(parts: _Fields) -> Moments:
+    layout, shift = _checked(parts["layout"], Layout), _checked(parts["shift"], np.ndarray)
+    blocked, pooled = _checked(parts["blocked"], Forest), _checked(parts["pooled"], Forest)
+    check_state(layout, shift, blocked, pooled)
+    return Moments(layout, shift, blocked, pooled)
+
+
+def _take_forest(what: Forest) -> _Fields:
+    nodes, sums = what.arrays(len(next(iter(what))[1]) if len(what) else 0)
+    return {"nodes": nodes, "sums": sums}
+
+
+def _take_accumulator(what: Accumulator) -> _Fields:
+    state = what.__getstate__()
+    return {name: value for name, value in state.items() if name != "_threads"}  # cores of this machine
+
+
+def _make_accumulator(parts: _Fields) -> Accumulator:
+    fresh, begun = Accumulator(), Accumulator(shift=np.zeros(1))
+    expected = (fresh if parts["_layout"] is None else begun).__getstate__().keys() - {"_threads"}
+    for name in parts.keys() ^ expected:
+        raise StateFileError(f"Accumulator cannot have, or lacks, the part {name!r}")
+    if parts["_executor"] not in EXECUTORS or find_spec(parts["_executor"]) is None:
+        parts["_executor"] = default_executor()
+    fresh.__setstate__(parts)
+    if fresh._layout is not None:
+        _checked(fresh._layout, Layout).check_memory()
+        check_state(fresh._layout, _checked(fresh._shift, np.ndarray), fresh._blocked, fresh._pooled)
+    return fresh
+
+
+def _checked(value: Any, cls: type[_C]) -> _C:
+    if not isinstance(value, cls):
+        raise StateFileError(f"a {cls.__name__} was expected, not a {type(value).__name__}")
+    return value
+
+
+storable(Moments, _take_moments, _make_moments)
+storable(Accumulator, _take_accumulator, _make_accumulator)
+storable(Forest, _take_forest, lambda parts: read_forest(parts["nodes"], parts["sums"]))
+for _cls in (Layout, Partial, Views):
+    storable(_cls)

@@ -1,0 +1,103 @@
+"""A fit to a file is the fit to the table, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import richcomponents as rc
+
+
+@pytest.fixture(scope="module")
+def frame():
+    data = rc.datasets.make_contrastive(6000, d=3, S2="skewed", random_state=1)
+    table = pd.DataFrame(data.X, columns=[*("u0", "u1", "u2"), *("v0", "v1", "v2")])
+    table.insert(2, "age", np.random.default_rng(0).normal(size=6000))
+    table["u0"] += table["age"]
+    return table
+
+
+VIEWS = {"tests": ["u0", "u1", "u2"], "controls": ["v0", "v1", "v2"]}
+
+
+def same(one, two):
+    np.testing.assert_array_equal(one.A_, two.A_)
+    np.testing.assert_array_equal(one._centre, two._centre)
+    assert one._state == two._state
+    for name in one.components_:
+        np.testing.assert_array_equal(one.components_[name].covariance, two.components_[name].covariance)
+        np.testing.assert_array_equal(one.components_[name].mean, two.components_[name].mean)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"covariates": ["age"]}, {"method": "paper"}, {"order": 5}, {"rank": 1}], ids=str
+)
+def test_a_file_gives_the_bits_of_the_table(frame, tmp_path, settings):
+    pytest.importorskip("pyarrow")
+    frame.assign(label="x").to_parquet(tmp_path / "t.parquet", row_group_size=1000)
+    in_memory = rc.ContrastiveRCA(views=VIEWS, **settings).fit(frame)
+    from_file = rc.ContrastiveRCA(views=VIEWS, **settings).fit(tmp_path / "t.parquet")
+    same(in_memory, from_file)
+    assert from_file.feature_names_in_.tolist() == [*frame.columns, "label"]
+    assert from_file.get_feature_names_out().tolist() == ["u0", "u1", "u2"]
+    if settings.get("order") == 5:
+        one, two = (m.components_["S1"].cumulant(5) for m in (in_memory, from_file))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_groups_and_wide_tables_too(tmp_path, rng):
+    X = rng.exponential(size=(150, 60))
+    np.save(tmp_path / "wide.npy", X)
+    same(rc.ContrastiveRCA().fit(X), rc.ContrastiveRCA().fit(tmp_path / "wide.npy"))
+    data = rc.datasets.make_contrastive(3000, d=3, S2="skewed", random_state=2)
+    np.save(tmp_path / "g.npy", data.X)
+    groups = rng.integers(0, 100, size=3000)
+    one, two = (rc.ContrastiveRCA().fit(X, groups=groups) for X in (data.X, str(tmp_path / "g.npy")))
+    same(one, two)
+
+
+def test_an_iterator_is_fitted_from_its_moments(frame):
+    X = frame[[*VIEWS["tests"], *VIEWS["controls"]]].to_numpy()
+    model = rc.ContrastiveRCA(views=3).fit(X[i : i + 1000] for i in range(0, 6000, 1000))
+    reference = rc.ContrastiveRCA(views=3).fit(X)
+    np.testing.assert_allclose(model.A_, reference.A_, rtol=1e-6, atol=1e-8)
+
+
+def test_an_interrupted_fit_goes_on(frame, tmp_path, monkeypatch):
+    X = frame.drop(columns="age").to_numpy()
+    np.save(tmp_path / "t.npy", X)
+    path = tmp_path / "fit.npz"
+    reference = rc.ContrastiveRCA(views=3).fit(X)
+    real, calls = rc.Accumulator.update, []
+
+    def interrupted(self, rows, start=None):
+        calls.append(start)
+        if len(calls) > 9:
+            raise KeyboardInterrupt
+        real(self, rows, start)
+
+    monkeypatch.setattr("richcomponents.moments.sources.base._MOST_ROWS", 1000)
+    monkeypatch.setattr("richcomponents.moments.rows._PIECES", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(rc.Accumulator, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            rc.ContrastiveRCA(views=3).fit(tmp_path / "t.npy", checkpoint=path)
+    assert path.exists()
+    same(rc.ContrastiveRCA(views=3).fit(tmp_path / "t.npy", checkpoint=path), reference)
+    assert not path.exists()
+
+
+def test_learners_without_outcomes_read_files_too(frame, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False, float_format="%.17g")
+    rca = rc.ContrastiveRCA(views=VIEWS)
+    one, two = (rc.ComponentPCA(2, rca=rca).fit(X) for X in (frame, tmp_path / "t.csv"))
+    np.testing.assert_array_equal(one.components_, two.components_)
+
+
+def test_only_fit_reads_files(frame, tmp_path):
+    model = rc.ContrastiveRCA(views=VIEWS).fit(frame)
+    with pytest.raises(rc.DataError, match="only fit reads files"):
+        model.transform(tmp_path / "t.parquet")
+    with pytest.raises(rc.DataError, match="there is no file"):
+        model.fit("nowhere.parquet")

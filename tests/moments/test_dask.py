@@ -1,0 +1,115 @@
+"""Dask collections: the bits of the table in memory, whatever the chunks, the workers and what happens to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import richcomponents as rc
+from richcomponents.moments import Moments
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+N = 90_000  # a little more than two grains of 20 * 2048 rows
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(3).exponential(size=(N, 3)) + np.array([0, 5, 1])
+
+
+@pytest.fixture(scope="module")
+def reference(X):
+    return Moments.of(X)
+
+
+@pytest.mark.parametrize(
+    "chunks", [(N, 3), (7777, 3), (40_960, 1), (1000, 2), ((1, 50_000, 39_999), 3), (65_536, 3)], ids=str
+)
+def test_any_chunks_give_the_bits_of_the_table(X, reference, chunks):
+    found = Moments.from_source(da.from_array(X, chunks=chunks), order=4)
+    assert found == reference
+
+
+def test_data_frames_and_unknown_lengths(X, reference):
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    collection = dd.from_pandas(frame.assign(label="x"), npartitions=5)
+    assert Moments.from_source(collection, 4, columns=["a", "b", "c"]) == reference
+    swapped = Moments.from_source(collection, 3, columns=["a", "c"], targets=["a"])
+    assert swapped == Moments.of(X[:, [2]], 3, targets=X[:, 0])
+    array = da.from_array(X, chunks=(9000, 3))
+    unknown = array[array[:, 0] > 1]
+    assert Moments.from_source(unknown, 2) == Moments.of(X[X[:, 0] > 1], 2)
+
+
+def test_starts_and_groups(X):
+    array, shift = da.from_array(X[2048:], chunks=(20_000, 3)), np.ones(3)
+    assert Moments.of(array, 2, shift, 2048) == Moments.of(X[2048:], 2, shift, 2048)
+    assert Moments.of(array, 2, shift, 5) == Moments.of(X[2048:], 2, shift, 5)
+    groups = np.arange(N) // 7
+    assert Moments.of(da.from_array(X, chunks=(8000, 3)), 2, groups=groups) == Moments.of(X, 2, groups=groups)
+
+
+def test_fits_are_equal_in_bits():
+    data = rc.datasets.make_contrastive(5000, d=3, S2="skewed", random_state=4)
+    age = np.random.default_rng(0).normal(size=(5000, 1))
+    table = np.hstack([data.X, age])
+    model = rc.ContrastiveRCA(views=3, covariates=[6])
+    one = model.fit(table).A_
+    np.testing.assert_array_equal(model.fit(da.from_array(table, chunks=(777, 2))).A_, one)
+
+
+def test_what_cannot_be_done_is_said(X, tmp_path):
+    array = da.from_array(X, chunks=(9000, 3))
+    with pytest.raises(rc.DataError, match="leave checkpoint= out"):
+        Moments.from_source(array, checkpoint=tmp_path / "c.npz")
+    with pytest.raises(rc.DataError, match="column 1 holds a missing"):
+        Moments.from_source(da.where(array > 12, np.nan, array))
+    with pytest.raises(rc.DataError, match="two-dimensional"):
+        Moments.from_source(array[:, 0])
+    model = rc.ContrastiveRCA(views=1).fit(X[:2000, :2])
+    for work in (model.transform, model.partial_fit):
+        with pytest.raises(rc.DataError, match=r"compute\(\)|only fit"):
+            work(array[:, :2])
+
+
+def slow(block, place):
+    """A map on the way that takes its time and leaves a trace, so that a worker can be killed in the middle."""
+    (place / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+    time.sleep(0.2)
+    return block
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_changes_no_bit(X, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    killed = []
+
+    def kill_one():
+        while len(traces := list(tmp_path.iterdir())) < 3:  # some pieces are done, most are not
+            time.sleep(0.02)
+        killed.append(int(traces[0].name.partition("-")[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        array = da.from_array(X, chunks=(10_000, 3)).map_blocks(slow, tmp_path, dtype=float)
+        for trace in tmp_path.iterdir():
+            trace.unlink()
+        killer = threading.Thread(target=kill_one, daemon=True)
+        killer.start()
+        found = Moments.from_source(array, order=2, shift=np.ones(3))
+        killer.join(timeout=10)
+    assert killed
+    assert found == Moments.of(X, 2, np.ones(3))
+    assert len({trace.name.partition("-")[0] for trace in tmp_path.iterdir()}) >= 2

@@ -1,0 +1,217 @@
+"""Every source gives the rows of the table, and so the same bits as the table in memory."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import richcomponents as rc
+from richcomponents.moments import Accumulator, Moments, Rows
+from richcomponents.moments.sources import base
+
+N, NAMES = 3000, ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def frame(rng):
+    return pd.DataFrame(rng.exponential(size=(N, 4)) * [1, 10, 0.1, 3] + [0, 5, 0, 1], columns=NAMES)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of 700 rows, so that a small table makes several."""
+    monkeypatch.setattr(base, "_MOST_ROWS", 700)
+
+
+def write_npy(frame, place):
+    np.save(place / "t.npy", frame.to_numpy())
+    return place / "t.npy"
+
+
+def write_parquet(frame, place):
+    pytest.importorskip("pyarrow")
+    frame.assign(label="x").to_parquet(place / "t.parquet", row_group_size=800)  # a column that is not a number
+    return place / "t.parquet"
+
+
+def write_directory(frame, place):
+    pytest.importorskip("pyarrow")
+    (place / "parts").mkdir()
+    for i, low in enumerate((0, 1100, 1101, 2500)):
+        high = (1100, 1101, 2500, N)[i]
+        frame[low:high].to_parquet(place / "parts" / f"{i}.parquet")
+    return place / "parts"
+
+
+def write_zarr(frame, place):
+    zarr = pytest.importorskip("zarr")
+    zarr.save(str(place / "t.zarr"), frame.to_numpy())
+    return place / "t.zarr"
+
+
+def write_zarr_group(frame, place):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(place / "g.zarr"), mode="w")
+    group["table"] = frame.to_numpy()
+    group["labels"] = np.arange(N)
+    return place / "g.zarr"
+
+
+def write_h5ad(frame, place):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(frame.set_index(frame.index.astype(str))).write_h5ad(place / "t.h5ad")
+    return place / "t.h5ad"
+
+
+def write_sparse_h5ad(frame, place):
+    anndata = pytest.importorskip("anndata")
+    table = frame.set_index(frame.index.astype(str))
+    cells = anndata.AnnData(sparse.csr_matrix(table.to_numpy()), var=pd.DataFrame(index=NAMES))
+    cells.write_h5ad(place / "s.h5ad")
+    return place / "s.h5ad"
+
+
+def write_csv(frame, place):
+    frame.assign(label="x").to_csv(place / "t.csv", index=False)
+    return place / "t.csv"
+
+
+def write_tsv(frame, place):
+    with gzip.open(place / "t.tsv.gz", "wt") as file:
+        frame.to_csv(file, index=False, sep="\t")
+    return place / "t.tsv.gz"
+
+
+def write_several(frame, place):
+    frame[:1234].to_csv(place / "0.csv", index=False)
+    frame[1234:].to_csv(place / "1.csv", index=False)
+    return [place / "0.csv", str(place / "1.csv")]
+
+
+WRITERS = [
+    write_npy,
+    write_parquet,
+    write_directory,
+    write_zarr,
+    write_zarr_group,
+    write_h5ad,
+    write_sparse_h5ad,
+    write_csv,
+    write_tsv,
+    write_several,
+]
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda w: w.__name__[6:])
+def test_every_source_gives_the_bits_of_the_table(frame, tmp_path, write):
+    X = frame.to_numpy()
+    path = write(frame, tmp_path)
+    source = rc.open_source(path)
+    columns = NAMES if source.names else [0, 1, 2, 3]
+    assert Moments.from_source(path, 4, columns=columns) == Moments.of(X)
+    few = [columns[2], columns[0]]
+    assert Moments.from_source(source, 3, columns=few) == Moments.of(X[:, [2, 0]], 3)
+    with_target = Moments.from_source(path, 3, columns=columns, targets=[columns[1]])
+    assert with_target == Moments.of(X[:, [0, 2, 3]], 3, targets=X[:, 1])
+    for start in (0, 1, 699, 700, 1500, N - 1, N):  # where a checkpoint may have stopped
+        rest = [np.asarray(block) for block in source.blocks(start, np.array([3, 0]))]
+        np.testing.assert_array_equal(np.concatenate([np.zeros((0, 2)), *rest]), X[start:][:, [3, 0]])
+
+
+def test_text_is_read_the_same_with_and_without_pyarrow(frame, tmp_path, monkeypatch):
+    path = write_csv(frame, tmp_path)
+    with_arrow = Moments.from_source(path, 2, columns=NAMES)
+    real = builtins.__import__
+
+    def without_arrow(name, *rest):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_arrow)
+    assert Moments.from_source(path, 2, columns=NAMES) == with_arrow
+    (tmp_path / "x.parquet").touch()
+    with pytest.raises(rc.DataError, match=r"richcomponents\[parquet\]"):
+        rc.open_source(tmp_path / "x.parquet")
+
+
+def test_text_without_names(tmp_path, rng):
+    X = rng.normal(size=(50, 3))
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",", fmt="%.17g")
+    assert Moments.from_source(tmp_path / "x.csv") == Moments.of(X)
+
+
+def test_h5ad_layers(frame, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    table = frame.set_index(frame.index.astype(str))
+    cells = anndata.AnnData(table, layers={"double": 2 * table.to_numpy()})
+    cells.write_h5ad(tmp_path / "l.h5ad")
+    source = rc.open_source(tmp_path / "l.h5ad", layer="double")
+    assert source.names == tuple(NAMES)
+    assert Moments.from_source(source) == Moments.of(2 * frame.to_numpy())
+    with pytest.raises(rc.DataError, match=r"no 'layers/half'; its layers are: double"):
+        rc.open_source(tmp_path / "l.h5ad", layer="half")
+
+
+def test_means_do_not_depend_on_the_chunks(rng):
+    X = rng.exponential(size=(9000, 3)) * 1e3
+    reference = Rows.of(X).means()
+    np.testing.assert_allclose(reference, X.mean(axis=0), rtol=1e-14)
+    for cuts in ([4000], [1, 2, 3], [2048, 2049], sorted(rng.choice(9000, 40, replace=False).tolist())):
+        np.testing.assert_array_equal(Rows.of(np.split(X, cuts)).means(), reference)
+
+
+def test_maps_do_not_depend_on_the_chunks(rng):
+    X, matrix = rng.normal(size=(70_000, 3)), rng.normal(size=(3, 2))
+    reference = Rows(X).mapped(lambda b: b @ matrix).reduce(Accumulator(3, np.zeros(2)))
+    for cuts in ([1], [30_000, 65_536], sorted(rng.choice(70_000, 9, replace=False).tolist())):
+        mapped = Rows.of(np.split(X, cuts)).mapped(lambda b: b @ matrix)
+        assert mapped.reduce(Accumulator(3, np.zeros(2))) == reference
+    for skip in (1, 2048, 5000, 69_999):
+        rest = np.concatenate(list(Rows(X).mapped(lambda b: b @ matrix).chunks(skip)))
+        np.testing.assert_array_equal(rest, np.concatenate(list(Rows(X).mapped(lambda b: b @ matrix).chunks()))[skip:])
+
+
+def test_groups_of_a_stream_are_those_of_the_table(rng):
+    X, groups = rng.normal(size=(900, 2)), rng.integers(0, 70, size=900)
+    blocks = [X[i : i + 110] for i in range(0, 900, 110)]
+    assert Moments.of(iter(blocks), 4, np.zeros(2), groups=groups) == Moments.of(X, 4, np.zeros(2), groups=groups)
+    for wrong in (groups[:-1], [*groups, 0]):
+        with pytest.raises(rc.DataError, match="one label per row"):
+            Moments.of(iter(blocks), 4, np.zeros(2), groups=wrong)
+
+
+def test_a_bar_changes_nothing(frame, tmp_path, capsys):
+    path = write_npy(frame, tmp_path)
+    assert Moments.from_source(path, 4, progress=True) == Moments.of(frame)
+
+
+def test_errors_name_the_column_and_the_remedy(frame, tmp_path):
+    pytest.importorskip("pyarrow")
+    frame.loc[1500, "c"] = np.nan
+    path = write_parquet(frame, tmp_path)
+    with pytest.raises(rc.DataError, match="column 'c' holds a missing"):
+        Moments.from_source(path, columns=["a", "c"])
+    assert Moments.from_source(path, columns=["a", "b"]).n == N
+    with pytest.raises(rc.DataError, match=r"'label' of t.parquet is not numeric.*columns="):
+        Moments.from_source(path)
+    with pytest.raises(rc.DataError, match=r"names column 'z'.*the first are"):
+        Moments.from_source(path, columns=["z"])
+    with pytest.raises(rc.DataError, match=r"t.csv is not a table of numbers"):
+        Moments.from_source(write_csv(frame, tmp_path))
+    (tmp_path / "t.xlsx").touch()
+    with pytest.raises(rc.DataError, match=r"the formats are \.npy"):
+        rc.open_source(tmp_path / "t.xlsx")
+    frame[["a"]].to_parquet(tmp_path / "u.parquet")
+    with pytest.raises(rc.DataError, match="different columns"):
+        rc.open_source([path, tmp_path / "u.parquet"])
+    with pytest.raises(rc.DataError, match="with these options"):
+        rc.open_source(path, layer="x")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(rc.DataError, match=r"cannot read bad.parquet"):
+        rc.open_source(tmp_path / "bad.parquet")

@@ -1,0 +1,1 @@
+"""What the library must survive: see `python -m torture --help`."""
