@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from richcomponents.learning.quadratic import elastic_net, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
@@ -167,6 +169,24 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         if values.shape[1] != len(self.coef_):
             raise DataError(f"samples of the component have {len(self.coef_)} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_ + values @ self.coef_)
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        table = self.coefficients_
+        return interval_plot(
+            own,
+            {"residualised": self.residualised_, "RCA": self.coef_},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of y per unit",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """The coefficients beside those of residualising, and how sure the RCA was."""
