@@ -131,9 +131,9 @@ def large(label: str, seed: int) -> Row:
         pairs = np.column_stack(np.triu_indices(60, 1))
         edges, d = pairs[np.random.default_rng(seed).permutation(len(pairs))[:100]], 60
     J, S1, U, V = draw(edges, d, 3000, seed)
-    start = time.perf_counter()
+    start = time.process_time()  # of one core: others may be at work on the machine
     fitted = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=d)).fit(np.hstack([U, V]))
-    row: Row = {"seconds": time.perf_counter() - start, "RCA": error(fitted.coef_, J), "rank": int(fitted.rca_.rank_)}
+    row: Row = {"seconds": time.process_time() - start, "RCA": error(fitted.coef_, J), "rank": int(fitted.rca_.rank_)}
     row["true"] = error(ComponentIsing(edges=edges).fit_clean(S1).coef_, J)
     row["naive"] = error(ComponentIsing(edges=edges).fit_component(Component.of_samples(U, order=2)).coef_, J)
     return row

@@ -35,6 +35,5 @@ print(f"two sites and whole table agree: {np.abs(joint.A_ - whole.A_).max():.1e}
 growing = rc.ContrastiveRCA(views=4)
 for block in blocks[:4]:
     growing.partial_fit(block)
-    print(
-        f"{growing.diagnostics_.n:>6} rows: error of A {np.linalg.norm(growing.A_ - data.A):.3f}, {growing.diagnostics_.verdict}"
-    )
+    found = growing.diagnostics_
+    print(f"{found.n:>6} rows: error of A {np.linalg.norm(growing.A_ - data.A):.3f}, {found.verdict}")

@@ -22,6 +22,8 @@ app = typer.Typer(
     help="Rich Component Analysis.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
+_SHOWN = 50
+
 Data = Annotated[
     list[Path], typer.Argument(help="One table, or two (one view each). CSV, TSV, Parquet, npz, h5ad, h5mu.")
 ]
@@ -89,6 +91,7 @@ def fit(
 
     rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
     """
+    _check_folders(report, save)
     result = _fitted(
         data, views, target=target, model=model, covariates=covariates, groups=groups, key=key, rank=rank,
         components=components, drop_missing=drop_missing, seed=seed,
@@ -157,6 +160,7 @@ def simulate(
     """Write two views with a shared part, and the truth."""
     from richcomponents.jobs import simulate as write
 
+    _check_folders(out, truth)
     data = write(out, truth, n_samples=n, d=d, S1=s1, S2=s2, A=mixing, strength=strength, random_state=seed)
     views = "" if out.suffix == ".npz" else " --views 'U=U_*' --views 'V=V_*'"
     outcome = "" if data.y is None else " --target y"
@@ -172,6 +176,7 @@ def demo(
 
     from richcomponents.demo import run_demo
 
+    _check_folders(out)
     typer.echo(
         "Which measurements of cell nuclei go with malignancy, when the samples went to three labs?\n"
         "Each lab has its own bias, and nobody wrote down which sample went where. Real measurements (Wisconsin breast\n"
@@ -241,6 +246,15 @@ def _command() -> str:
     return shlex.join(["rca", *sys.argv[1:]])
 
 
+def _check_folders(*paths: Path | None) -> None:
+    """Before anything is computed: can the results be written?"""
+    from richcomponents.errors import DataError
+
+    for path in filter(None, paths):
+        if not path.parent.is_dir():
+            raise DataError(f"cannot write {path}: the folder {path.parent} does not exist")
+
+
 def _busy(what: str) -> AbstractContextManager[object]:
     """A spinner on standard error, only where somebody looks at it."""
     from contextlib import nullcontext
@@ -271,12 +285,20 @@ def _print_fit(result: Result) -> None:
     _tell_notes(result)
     found = result.findings
     typer.echo(f"{found.headline()}\n")
-    typer.echo(result.model.summary())
     if found.outcome is not None:
-        methods = found.outcome.methods()
-        rows = [[n, *(f"{beta[i]:+.4g}" for beta in methods.values())] for i, n in enumerate(found.outcome.names)]
-        typer.echo("")
-        _print_table(f"Coefficients of {found.outcome.outcome}, by method", ["coefficient", *methods], rows)
+        _print_rows(f"Coefficients ({found.outcome.unit}), by method", found.outcome.rows())
+    if found.detail is not None:
+        _print_rows(*found.detail)
+    typer.echo(result.rca.summary())
+
+
+def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
+    shown = rows[:_SHOWN]
+    cells = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in shown]
+    if shown:
+        _print_table(title, list(shown[0]), cells)
+    if len(shown) < len(rows):
+        typer.echo(f"  ... and {len(rows) - len(shown)} more rows: see --report or --json\n")
 
 
 def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:

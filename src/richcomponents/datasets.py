@@ -16,7 +16,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.learning.ising import Elimination, grid_edges
 from richcomponents.simulated_views import MultiView, make_views
-from richcomponents.views import Table, as_table
+from richcomponents.views import Table, resolve_views
 
 __all__ = ["Contrastive", "MultiView", "add_hidden_labs", "load_biomarkers", "make_contrastive", "make_views"]
 
@@ -250,11 +250,12 @@ def load_biomarkers() -> tuple[Table, list[int]]:
     """
     from sklearn.datasets import load_breast_cancer
 
-    frame, diagnosis = load_breast_cancer(return_X_y=True, as_frame=True)
-    chosen = frame.iloc[:, :20]
-    chosen = (chosen - chosen.mean()) / chosen.std()
-    views = {"mean": list(chosen.columns[:10]), "variation": list(chosen.columns[10:])}
-    return as_table(chosen, views), [int(1 - label) for label in diagnosis]
+    cancer = load_breast_cancer()
+    values = np.asarray(cancer.data[:, :20])
+    values = (values - values.mean(axis=0)) / values.std(axis=0, ddof=1)
+    names = [str(name) for name in cancer.feature_names[:20]]
+    views = resolve_views({"mean": names[:10], "variation": names[10:]}, 20, names)
+    return Table(values, views, named=True), [int(1 - label) for label in cancer.target]
 
 
 def add_hidden_labs(

@@ -129,6 +129,13 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
             f"the target {request.target!r} holds text ({str(y[0])!r}): use --model logistic for two classes, or encode "
             "it as numbers"
         )
+    if kind == "logistic" and y is not None and (count := len(np.unique(y.astype(np.str_)))) != 2:
+        advice = (
+            "use --model regression" if y.dtype.kind == "f" else "keep two of them, or mark one class against the rest"
+        )
+        raise DataError(
+            f"the target {request.target!r} has {count} different values, --model logistic needs two: {advice}"
+        )
     if kind == "pca":
         return ComponentPCA(request.components or 1, rca=rca), None
     if kind == "mixture":

@@ -168,13 +168,15 @@ def test_save(capsys, table, folder):
     [
         (["nowhere.csv"], "there is no file nowhere.csv"),
         (["TABLE"], "say which columns of t.csv"),
-        (["TABLE", *VIEWS, "--target", "z"], "the target 'z' is not a column"),
+        (["TABLE", *VIEWS, "--target", "z"], "t.csv has no column 'z' (the target)"),
         (["TABLE", *VIEWS, "--model", "regression"], "name its column with --target"),
         (["TABLE", *VIEWS, "--model", "pca", "--target", "y"], "leave out --target"),
         (["TABLE", *VIEWS, "--model", "forest"], "--model must be one of"),
         (["TABLE", *VIEWS, "--rank", "many"], "--rank must be auto, full or a whole number"),
         (["TABLE", *VIEWS, "--rank", "9"], "rank"),
         (["TABLE", *VIEWS, "--components", "2"], "--components goes with"),
+        (["TABLE", *VIEWS, "--target", "y", "--model", "logistic"], "the target 'y' has 1200 different values"),
+        (["TABLE", *VIEWS, "--report", "/no/such/place/a.html"], "the folder /no/such/place does not exist"),
     ],
 )
 def test_errors_are_sentences(capsys, table, arguments, message):

@@ -70,6 +70,24 @@ def test_growth_with_strength_is_compared_with_the_benchmarks():
     assert claims(rows)["As the strength of the perturb"] == "agrees"
 
 
+def test_the_papers_formulas_are_judged_beside():
+    rows = [r for name in "abc" for r in panel_rows(name, "good", by_size)]
+    lines = check_claims(SETTINGS, curves(rows))[0].evidence
+    assert [(line.holds, line.paper_holds) for line in lines] == [(True, False)] * 3
+
+
+def test_gradient_steps_and_what_remains_of_the_error():
+    ends = {"true": 0.1, "known": 0.5, "rca": 0.5, "exact": 0.2, "default": 0.2}
+
+    def error(x: float, method: str) -> float:
+        return ends[method] if method == "default" else ends[method] + 2.0 ** -(x / (20 if method == "rca" else 2))
+
+    rows = [r for name in "fg" for r in panel_rows(name, "good", error)]
+    found = claims(rows)
+    assert found["RCA converges to the final sta"] == "does not agree"  # ten times the steps
+    assert found["The residual error of RCA is d"] == "agrees"
+
+
 def test_biomarkers_are_judged_scale_by_scale():
     rows = panel_rows("biomarkers", "mine", lambda x, m: 1.0 if m != "rca" else (2.0 if x < 1 else 0.5))
     assert claims(rows)["Running logistic regression di"] == "agrees in 3 of 5 settings"

@@ -352,7 +352,7 @@ def test_other_fits_of_the_views():
     assert paper.method_ == "joint"
     assert np.mean((known.coef_ - J) ** 2) < min(0.03, 2 * np.mean((paper.coef_ - J) ** 2))
     shared = ComponentIsing(edges=edges, component="S2", rca=ContrastiveRCA(views=9)).fit(X)
-    assert shared.method_ == "joint"
+    assert shared.method_ == "likelihood"
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")

@@ -125,7 +125,7 @@ def test_two_files_that_do_not_match(tmp_path):
         join_files([one, twice], "id")
     with pytest.raises(DataError, match="share no sample label"):
         join_files([one, other], "id")
-    with pytest.raises(DataError, match=r"'sample' is not a column of one.csv"):
+    with pytest.raises(DataError, match=r"one.csv has no column 'sample' .the sample labels, --id."):
         join_files([one, short], "sample")
 
 

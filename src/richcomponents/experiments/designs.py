@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ class Problem:
     """A draw with known truth, the learner for it, and the error of what was learned.
 
     S1 : (n, d), hidden; X : (n, d + d_v), the views U and V; A : (d_v, d), hidden; y : (n,) or None;
-    learner : ContrastiveRCA -> learner of S1; parameters : fitted learner -> what was learned;
+    learner : makes a learner of S1, given rca=; parameters : fitted learner -> what was learned;
     error : what was learned -> mean squared error.
     """
 
@@ -37,7 +39,7 @@ class Problem:
     X: Array
     A: Array
     y: Array | None
-    learner: Callable[[ContrastiveRCA], Any]
+    learner: Callable[..., Any]
     parameters: Callable[[Any], Array]
     error: Callable[[Array], float]
 
@@ -45,24 +47,23 @@ class Problem:
 def draw(design: Mapping[str, Any], n: int, *, mixing: str, seed: int, strength: float | None = None) -> Problem:
     """n samples of a design of settings.toml; `strength`, sd(S2) / sd(S1), rescales S2."""
     data = make_contrastive(n, **design, A=mixing, strength=strength, random_state=seed)
-    learner, parameters, error = _TASKS[design["S1"]](data)
-    return Problem(data.S1, data.X, data.A, data.y, learner, parameters, error)
+    return Problem(data.S1, data.X, data.A, data.y, *_task(design["S1"], data))
 
 
 def fit(method: str, problem: Problem) -> Any:
     """The problem's learner, fitted by a method of settings.toml."""
     d = problem.S1.shape[1]
     y = () if problem.y is None else (problem.y,)
-    learner = problem.learner(ContrastiveRCA(views=d))
+    learner = problem.learner(rca=ContrastiveRCA(views=d))
     match method:
         case "true":
             return baselines.true(learner, problem.S1, *y)
         case "known":
-            return problem.learner(ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
+            return problem.learner(rca=ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
         case "rca":
             return learner.fit(problem.X, *y)
         case "paper":
-            return problem.learner(ContrastiveRCA(views=d, method="paper")).fit(problem.X, *y)
+            return problem.learner(rca=ContrastiveRCA(views=d, method="paper")).fit(problem.X, *y)
         case "covariates":
             return baselines.covariates(learner, problem.X, *y)
         case "cca":
@@ -84,7 +85,7 @@ def descend(
     d = problem.S1.shape[1]
     y = () if problem.y is None else (problem.y,)
     rca = ContrastiveRCA(views=d, A=problem.A if method == "known" else None)
-    learner = problem.learner(rca).set_params(solver="sgd", batch_size=batch_size, n_steps=int(steps[-1]))
+    learner = problem.learner(rca=rca).set_params(solver="sgd", batch_size=batch_size, n_steps=int(steps[-1]))
     if method in ("rca", "known"):
         learner.set_params(**polynomial)
     elif method not in ("true", "exact"):
@@ -96,48 +97,32 @@ def descend(
 # ---- what is learned in each setting, and its error
 
 
-def _pca(data: Any) -> tuple[Any, ...]:
-    def error(top: Array) -> float:
-        """A direction has no sign."""
-        return min(_mse(top, data.direction), _mse(-top, data.direction))
-
-    return (lambda rca: ComponentPCA(rca=rca)), (lambda model: model.components_[0]), error
-
-
-def _regression(data: Any) -> tuple[Any, ...]:
-    learner = lambda rca: ComponentRegression(rca=rca)  # noqa: E731
-    return learner, (lambda model: model.coef_), (lambda beta: _mse(beta, data.beta))
-
-
-def _logistic(data: Any) -> tuple[Any, ...]:
-    learner = lambda rca: ComponentLogisticRegression(rca=rca)  # noqa: E731
-    return learner, (lambda model: model.coef_[0]), (lambda beta: _mse(beta, data.beta))
-
-
-def _mixture(data: Any) -> tuple[Any, ...]:
-    k = len(data.centres)
-
-    def error(means: Array) -> float:
-        """Cumulants tell the centres up to one common shift: all methods are compared after centring."""
-        return match_centres(means - means.mean(axis=0), data.centres - data.centres.mean(axis=0))[1]
-
-    learner = lambda rca: ComponentGaussianMixture(k, rca=rca, equal_weights=True)  # noqa: E731
-    return learner, (lambda model: model.means_), error
+def _task(kind: str, data: Any) -> tuple[Callable[..., Any], Callable[[Any], Array], Callable[[Array], float]]:
+    """The fields learner, parameters and error of :class:`Problem`; data : Contrastive, with the truth of this kind."""
+    match kind:
+        case "pca":
+            return ComponentPCA, (lambda model: model.components_[0]), partial(_direction_error, data.direction)
+        case "regression":
+            return ComponentRegression, attrgetter("coef_"), partial(_mse, data.beta)
+        case "logistic":
+            return ComponentLogisticRegression, (lambda model: model.coef_[0]), partial(_mse, data.beta)
+        case "mixture":
+            learner = partial(ComponentGaussianMixture, len(data.centres), equal_weights=True)
+            return learner, attrgetter("means_"), partial(_centre_error, data.centres)
+        case "ising":
+            return partial(ComponentIsing, data.edges), attrgetter("coef_"), partial(_mse, data.couplings)
+    raise ValueError(f"no learner for S1 = {kind!r}")
 
 
-def _ising(data: Any) -> tuple[Any, ...]:
-    learner = lambda rca: ComponentIsing(edges=data.edges, rca=rca)  # noqa: E731
-    return learner, (lambda model: model.coef_), (lambda couplings: _mse(couplings, data.couplings))
+def _mse(truth: Array, found: Array) -> float:
+    return float(np.mean((found - truth) ** 2))
 
 
-_TASKS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    "pca": _pca,
-    "regression": _regression,
-    "logistic": _logistic,
-    "mixture": _mixture,
-    "ising": _ising,
-}
+def _direction_error(truth: Array, found: Array) -> float:
+    """A direction has no sign."""
+    return min(_mse(truth, found), _mse(truth, -found))
 
 
-def _mse(estimate: Array, truth: Array) -> float:
-    return float(np.mean((estimate - truth) ** 2))
+def _centre_error(truth: Array, found: Array) -> float:
+    """Cumulants tell the centres (k, d) up to one common shift: all methods are compared after centring."""
+    return match_centres(found - found.mean(axis=0), truth - truth.mean(axis=0))[1]

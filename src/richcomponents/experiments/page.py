@@ -64,7 +64,9 @@ def write_page(
         "paper's formulas. Errors are means over repeats. The paper does not say which A it used in a-j; "
         + escape("; ".join(f"“{name}” is {text}" for name, text in settings.mixings.items()))
         + ".</p>",
-        *(_claim(number, claim) for number, claim in enumerate(claims, 1)),
+        *(_claim(number, claim) for number, claim in enumerate(claims, 1) if not claim.ours),
+        "<h3>Not the paper's words</h3>",
+        *(_claim(number, claim) for number, claim in enumerate(claims, 1) if claim.ours),
         *(f"<p class=note>{escape(note)}</p>" for note in notes),
     ]
     if (figures / "figure-1.png").exists():
@@ -91,11 +93,11 @@ def write_page(
 
 
 def _overview(claims: Sequence[Claim]) -> str:
-    measured = [claim for claim in claims if claim.evidence]
+    measured = [claim for claim in claims if claim.evidence and not claim.ours]
     agree = sum(claim.verdict == "agrees" for claim in measured)
     partly = sum(claim.verdict.startswith("agrees in") for claim in measured)
     return (
-        f"<p><b>{agree} of {len(measured)} claims</b> that were measured agree in every setting, {partly} in some, "
+        f"<p><b>{agree} of the paper's {len(measured)} claims</b> that were measured agree in every setting, {partly} in some, "
         f"{len(measured) - agree - partly} in none.</p>"
     )
 
@@ -105,13 +107,17 @@ def _claim(number: int, claim: Claim) -> str:
     table = ""
     if claim.evidence:
         heads = list(dict.fromkeys(key for line in claim.evidence for key in line.numbers))
+        said = {True: "yes", False: "no", None: ""}
         lines = [
-            [line.setting, *(line.numbers.get(head, "") for head in heads), "yes" if line.holds else "no"]
+            [line.setting, *(line.numbers.get(head, "") for head in heads), said[line.holds], said[line.paper_holds]]
             for line in claim.evidence
         ]
-        table = _table(["setting", *heads, "agrees"], lines)
+        if all(line.paper_holds is None for line in claim.evidence):
+            lines = [line[:-1] for line in lines]
+        table = _table(["setting", *heads, "agrees", "… by the paper's formulas"][: len(lines[0])], lines)
+    words = escape(claim.quote if claim.ours else f"“{claim.quote}”")
     return (
-        f"<div class=claim><blockquote>{number}. “{escape(claim.quote)}”</blockquote>"
+        f"<div class=claim><blockquote>{number}. {words}</blockquote>"
         f"<div><span class='verdict {kind}'>{escape(claim.verdict)}</span> "
         f"<span class=soft>({escape(claim.where)}; tested: {escape(claim.test)})</span></div>{table}</div>"
     )

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -109,12 +110,14 @@ def joined_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve
             _draw(axis, settings, found, panel, case)
             short = f", A {case}" if case in settings.mixings else ""
             axis.set_title(f"{_letter(panel)}{panel.title}{short}", fontsize=10, fontweight="bold", loc="left")
+            if panel.x == "step":  # its methods are not those of the other panels
+                axis.legend(fontsize=6.5, framealpha=0.8)
     mixings = "; ".join(f"{name}: {text}" for name, text in settings.mixings.items())
-    figure.suptitle(
-        "Figure 1 of Ge and Zou, measured again: mean squared error, mean and standard deviation over repeats\n"
-        f"The paper does not say which A it used in a-j: both are shown. {mixings}",
-        fontsize=12,
+    about = (
+        "Figure 1 of Ge and Zou, measured again: mean squared error, mean and standard deviation over repeats. "
+        f"The paper does not say which A it used in a-j: both are shown. {mixings}"
     )
+    figure.suptitle(fill(about, width=40 * depth), fontsize=12)
     fullest = max(figure.axes, key=lambda axis: 0 if axis.get_legend() else len(axis.containers))
     _legend(figure, fullest, columns=4)
     return figure
@@ -183,7 +186,8 @@ def _draw(axis: Axes, settings: Settings, found: Mapping[tuple[str, str, str], C
                 _errorbar(axis, curve, dodge, label=method_label(settings, panel, method), **STYLES[method])
                 drawn.append((method, curve))
     axis.set_xlabel(AXIS_NAMES[panel.x])
-    axis.set_ylabel("mean squared error" if panel.name != "k" else "mean squared error of A")
+    what = "mean squared error of A" if "dimensions" in panel.options else "mean squared error"
+    axis.set_ylabel(f"{what} (± sd)")
     axis.grid(alpha=0.25, which="major")
     ticks = [x for x in panel.values if panel.x != "step" or f"{x:g}"[0] in "01"]
     axis.set_xticks(ticks, [f"{x:g}" for x in ticks])

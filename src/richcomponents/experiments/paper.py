@@ -157,8 +157,8 @@ def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Consol
         text = biomarkers.shared_beyond_labs(ranks, int(settings.panels["biomarkers"].options["n_labs"]))
         if text is not None:
             notes.append(f"{case}: {text}.")
-            console.print(f"[yellow]warning[/yellow] {notes[-1]}", highlight=False)
+            console.print(f"warning: {notes[-1]}", style="yellow", highlight=False, markup=False)
     claims = check_claims(settings, found)
     for claim in claims:
-        console.print(f"[bold]{claim.verdict}[/bold] ({claim.where}): {claim.quote}", highlight=False)
+        console.print(f"{claim.verdict} ({claim.where}): {claim.quote}", highlight=False, markup=False)
     return write_page(out / "index.html", settings, rows, claims, figures, notes)

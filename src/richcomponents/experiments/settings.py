@@ -107,8 +107,8 @@ def _settings(raw: Mapping[str, Any], text: str) -> Settings:
 
 
 def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel:
-    known = ("title", "x", "values", "methods", "repeats")
-    cases = tuple(raw["mixings"])
+    known = ("title", "x", "values", "methods", "mixings", "repeats")
+    cases = tuple(given.get("mixings", raw["mixings"]))
     if "dimensions" in given:
         cases = tuple(f"d={d}" for d in given["dimensions"])
     return Panel(

@@ -19,6 +19,7 @@ from numpy.polynomial import chebyshev, hermite_e, polynomial
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.storage import storable
 
 __all__ = [
     "Likelihood",
@@ -80,6 +81,7 @@ class Likelihood(Protocol):
     def known(self, theta: Array) -> Array: ...
 
 
+@storable
 @dataclass(frozen=True)
 class LikelihoodFit:
     """The result of :func:`fit_likelihood`.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.storage import storable
 
 __all__ = ["SGDResult", "Trajectory", "ball", "robbins_monro", "sgd"]
 
@@ -31,6 +32,7 @@ class SGDResult:
     trajectory: Array
 
 
+@storable
 @dataclass(frozen=True)
 class Trajectory:
     """How coefficients were learned, in the user's units: what a learner keeps as `trajectory_`.

@@ -437,7 +437,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
-        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. For
+        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. Both
+        leave out the noise of the variance outside the principal components that wide views are reduced to. For
         everything else: the block jackknife of :meth:`jackknife`, which refits.
         """
         check_is_fitted(self)
@@ -469,13 +470,21 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
             return Interval(point, unknown, *self._identified_set())
         found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
-        return Interval(point, unknown, found.lower, found.upper)
+        outside = self._outside(target)
+        return Interval(point, unknown, found.lower + outside, found.upper + outside)
+
+    def _outside(self, target: Target) -> Any:
+        """What Cov(S1) has outside the principal components a wide view was reduced to; its own noise is left out."""
+        if target == "mixing" or self._canonical is None:
+            return 0.0
+        lift = self._canonical.u_from_x
+        return self._solution.cov_u - lift @ lift.T if lift.shape[1] < len(lift) else 0.0
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self._interval_evidence()[0])
-        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t)
+        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t) + self._outside(target)
         found = confidence(replicates, target, centre, level)
         return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
 

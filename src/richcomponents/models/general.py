@@ -5,28 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.components.general.discover import Verdict, discover_sets
 from richcomponents.components.general.evidence import Evidence
 from richcomponents.components.general.fit import estimate, warm_estimate
+from richcomponents.components.general.frames import WhiteViews
 from richcomponents.components.general.paper import find_linear, require_dimensions
 from richcomponents.components.general.refine import Parameters
-from richcomponents.components.general.solution import (
-    Solution,
-    component_name,
-    solve_joint,
-    solve_paper,
-    white_frame,
-)
+from richcomponents.components.general.solution import Solution, solve_joint, solve_paper
 from richcomponents.components.general.start import covariances_identified
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
@@ -34,6 +28,7 @@ from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.moments import Moments
 from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
 
@@ -41,7 +36,6 @@ __all__ = ["RCA"]
 
 _MIN_ROWS = 40
 _MIN_BLOCKS = 10
-_SINGULAR = 1e-8
 
 
 class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -170,8 +164,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._centre = np.array(selected.mean)
         covariance = selected.covariance(unbiased=False)
         self._check_size(selected)
-        self._whiten(covariance)
-        state = selected.transformed(self._into_white())
+        state = selected.transformed(self._whiten(covariance).into)
         system = self._settle(state)
         if self._is_contrastive(system):
             return self._delegate(lambda model: model.fit_moments(moments))
@@ -211,8 +204,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rows = values[:, self._used]
         self._centre = rows.mean(axis=0)
         rows = rows - self._centre
-        self._whiten(rows.T @ rows / len(rows))
-        z = rows @ self._into_white()
+        z = rows @ self._whiten(rows.T @ rows / len(rows)).into
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # these columns are not the user's
             state = Moments.of(z, min(self.order, 4), n_blocks=self.n_blocks, groups=groups)
@@ -231,32 +223,15 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{_MIN_ROWS} samples in {_MIN_BLOCKS} blocks (or groups)"
             )
 
-    def _whiten(self, covariance: Array) -> None:
-        """White coordinates of every view, from the covariance of the used columns."""
-        self._frames = {view: white_frame(covariance[part, part]) for view, part in self._place.items()}
-        self._totals = {view: float(np.trace(covariance[part, part])) for view, part in self._place.items()}
-        for view, frame in self._frames.items():
-            if not len(frame.inner):
-                raise DataError(f"no column of view {view!r} varies: leave it out")
-        into = self._into_white()
-        values, vectors = np.linalg.eigh(into.T @ covariance @ into)
-        if values[0] < _SINGULAR:
-            back = np.abs(into @ vectors[:, 0]) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-            worst = self.views_.describe(int(self._used[int(np.argmax(back))]))
-            raise DataError(
-                f"the views are linearly dependent on each other ({worst} is part of it), so their components cannot be told "
-                "apart: drop columns that occur in several views, or use more samples than columns"
-            )
-
-    def _into_white(self) -> Array:
-        """(used columns, white columns), block by block."""
-        widths = {view: len(frame.inner) for view, frame in self._frames.items()}
-        ends = np.cumsum([0, *widths.values()])
-        self._columns: dict[str, IntArray] = {view: np.arange(ends[i], ends[i + 1]) for i, view in enumerate(widths)}
-        into = np.zeros((len(self._used), int(ends[-1])))
-        for view, part in self._place.items():
-            into[part, self._columns[view]] = self._frames[view].inner.T
-        return into
+    def _whiten(self, covariance: Array) -> WhiteViews:
+        """White coordinates of every view; the paper's method works on the columns as they are."""
+        self._white = WhiteViews.of(
+            covariance,
+            self._place,
+            lambda column: self.views_.describe(int(self._used[column])),
+            whiten=self.method == "efficient",
+        )
+        return self._white
 
     def _gauges(self, system: SetSystem) -> dict[Subset, str]:
         given = {SetSystem.of([q], q).members[0]: view for q, view in (self.gauge or {}).items()}
@@ -270,7 +245,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         given = {tuple(v for v in system.views if v in q): r for q, r in (self.rank or {}).items()}
         ranks = {}
         for q in system:
-            full = len(self._columns[gauge[q]])
+            full = len(self._white.columns[gauge[q]])
             ranks[q] = int(given.get(q, full))
             if not 1 <= ranks[q] <= full:
                 raise DataError(
@@ -282,18 +257,18 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The set system: the one asked for, or what the data support of it."""
         if not self.discover:
             return self._wanted
-        evidence = Evidence(self._columns, state, min(self.order, 4))
+        evidence = Evidence(self._white.columns, state, min(self.order, 4))
         found = discover_sets(evidence, self._wanted, self._gauges(self._wanted), self.alpha, self.random_state)
         self.evidence_: dict[Subset, Verdict] = found.verdicts
         return found.system
 
     def _solve(self, state: Moments, system: SetSystem, high: Moments | None, rows: Array | None) -> Self:
         """From the state of the white columns to transforms_ and components_."""
-        evidence = Evidence(self._columns, state, min(self.order, 4))
+        evidence = Evidence(self._white.columns, state, min(self.order, 4))
         source = CumulantSource(state, high=high)
         gauge = self._gauges(system)
         ranks = self._ranks(system, gauge)
-        require_dimensions(system, self._columns, gauge)
+        require_dimensions(system, self._white.columns, gauge)
         self._state = state
         self._parameters: Parameters | None = None
         if self.method == "paper":
@@ -301,8 +276,8 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         else:
             system.require_order(evidence.order)
             self._parameters = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
-            solution = solve_joint(evidence, system, gauge, self._frames, self._parameters, source)
-        if not covariances_identified(solution.system, self._columns, solution.transforms):
+            solution = solve_joint(evidence, system, gauge, self._white.frames, self._parameters, source)
+        if not self.rank and not covariances_identified(solution.system, self._white.columns, solution.transforms):
             warn_user(
                 "second moments do not determine the covariances of all components of this set system: those reported are one "
                 "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
@@ -319,21 +294,21 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         source: CumulantSource,
         cumulants: Cumulants,
     ) -> Solution:
-        linear = find_linear(cumulants, self._columns, system, order=self.order, gauge=gauge)
+        linear = find_linear(cumulants, self._white.columns, system, order=self.order, gauge=gauge)
         if linear.absent:
             warn_user(
                 f"cumulants of order {self.order} vanish for {', '.join(map(str, linear.absent))}: left out as absent; a "
                 "Gaussian component (or a symmetric one, at odd orders) looks the same",
                 WeakIdentificationWarning,
             )
-        return solve_paper(evidence, system, gauge, self._frames, linear, source)
+        return solve_paper(evidence, system, gauge, self._white.frames, linear, source)
 
     def _adopt(self, solution: Solution) -> None:
         """Make a solution the fitted attributes."""
         self._solution = solution
         self.system_ = solution.system
         self.transforms_ = {key: solution.transform(*key) for key in solution.transforms}
-        self.variance_shares_ = solution.variance_shares(self._totals)
+        self.variance_shares_ = solution.variance_shares(self._white.totals)
         means = {view: self._centre[part] for view, part in self._place.items()}
         names = {view: self._feature_names(view) for view in self.views_}
         self.components_: dict[Subset, Component] = solution.components(means, names)
@@ -357,31 +332,11 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _adopt_contrastive(self, model: ContrastiveRCA) -> None:
-        first, second = self.views_
-        both = (first, second)
         self._contrastive = model
-        self.system_ = SetSystem.all(both)
-        d_u, d_v = len(self.views_[first]), len(self.views_[second])
-        self.transforms_ = {
-            (first, (first,)): np.eye(d_u),
-            (first, both): np.eye(d_u),
-            (second, both): model.A_,
-            (second, (second,)): np.eye(d_v),
-        }
-        parts = {(first,): "S1", both: "S2", (second,): "S3"}
-        self.components_ = {}
-        for q, name in parts.items():
-            names = self._feature_names(q[0])
-            self.components_[q] = replace(model.components_[name], name=component_name(q), feature_names=names)
-        own_u, own_v = (float(np.trace(self.components_[v,].covariance)) for v in both)
-        shared = float(np.trace(self.components_[both].covariance))
-        total_v = float(np.trace(model._solution.cov_v))
-        shares = {(first, (first,)): own_u, (first, both): shared, (second, (second,)): own_v}
-        shares[second, both] = total_v - own_v
-        totals = {first: own_u + shared, second: total_v}
-        self.variance_shares_ = {
-            key: value / totals[key[0]] if totals[key[0]] else 0.0 for key, value in shares.items()
-        }
+        self.system_ = SetSystem.all(self.views_.names)
+        pair = in_general_words(model, self.views_)
+        self.transforms_, self.components_ = pair.transforms, pair.components
+        self.variance_shares_ = pair.shares
 
     # ---- values of the components
 
@@ -418,8 +373,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         subset = self._chosen(component)
         values = validate_data(self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite=False)
         if self._contrastive is not None:
-            which = {(self.views_.names[0],): "S1", self.views_.names: "S2", (self.views_.names[1],): "S3"}[subset]
-            return self._contrastive.blup(values, which, return_std=return_std)
+            return self._contrastive.blup(values, contrastive_names(self.views_)[subset], return_std=return_std)
         check_finite(values, self.views_)
         rows = values[:, self._used] - self._centre
         z = self._solution.white_rows({view: rows[:, part] for view, part in self._place.items()})
@@ -462,17 +416,16 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The model refitted without one block, from the state alone, in the white coordinates of the whole."""
         other = copy(self)
         state = self._state.without([block])
-        evidence = Evidence(self._columns, state, min(self.order, 4))
+        evidence = Evidence(self._white.columns, state, min(self.order, 4))
         system, gauge, source = self.system_, self._solution.gauge, CumulantSource(state)
-        back = {view: frame.outer @ state.mean[self._columns[view]] for view, frame in self._frames.items()}
-        other._centre = self._centre + np.concatenate([back[view] for view in self._place])
+        other._centre = self._centre + self._white.back(state.mean)
         if self._parameters is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 other._adopt(other._paper(evidence, system, gauge, source, Cumulants(state)))
         else:
             parameters = warm_estimate(evidence, system, self._ranks(system, gauge), self._parameters)
-            other._adopt(solve_joint(evidence, system, gauge, self._frames, parameters, source))
+            other._adopt(solve_joint(evidence, system, gauge, self._white.frames, parameters, source))
         return other
 
     def confidence_interval(

@@ -26,7 +26,7 @@ def summary(model: RCA, inner: str | None = None) -> str:
         f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
         "Share of each view's variance, by component:",
         "",
-        " " * width + "  " + "".join(f"{view:<{cell}}" for view in views),
+        " " * width + "  " + "".join(f"{view:<{cell}}" for view in views).rstrip(),
     ]
     for q in model.system_.order:
         cells = [_cell(shares[view, q]) if view in q else "." for view in views]
@@ -56,10 +56,11 @@ def plot(model: RCA, figure: Any = None) -> Any:
     colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
     at = np.arange(len(order))
     for x, q in zip(at, order, strict=True):
-        wide = 0.8 / len(q)
+        wide = 0.84 / len(views)  # one width for all bars: areas compare too
         for i, view in enumerate(q):
-            height = 100 * shares[view, q]
-            bars.bar(x + (i - (len(q) - 1) / 2) * wide, height, 0.9 * wide, color=colours[view])
+            height, middle = 100 * shares[view, q], x + (i - (len(q) - 1) / 2) * wide
+            bars.bar(middle, height, 0.9 * wide, color=colours[view])
+            bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8, color="0.3")
         rows = [views.index(view) for view in q]
         dots.plot([x, x], [min(rows), max(rows)], color="0.3", lw=2, zorder=2)
         for i, view in enumerate(views):

@@ -29,6 +29,7 @@ from richcomponents.learning.ising import (
     joint_change,
     moment_model,
     pair_change,
+    whitened_moments,
     with_ghost,
 )
 from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
@@ -64,9 +65,9 @@ class ComponentIsing(ComponentLearner):
         "taylor": composite likelihood with its gradient expanded as in Ge and Zou, by :func:`richcomponents.fit_likelihood`
         (`likelihood_fit_` holds its curvatures and error bound); biased for couplings above about 0.3 at any sample size.
         "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten the view, where their errors
-        are even (up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the RCA
-        trusts them; a component alone does not say, and all count the same. From true spins, "likelihood" if it is exact,
-        else "composite".
+        are even (S1, S3; up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the
+        RCA trusts them; a component alone does not say, and all count the same. From true spins, "likelihood" if it is
+        exact, else "composite".
     fields : bool
         Whether there are fields b_i. They are read off the means of the component, which are known by a rule only: by
         default the shared part has mean zero, so that all of the mean of U is S1's. If that is wrong, so are the fields
@@ -256,7 +257,7 @@ class ComponentIsing(ComponentLearner):
         moments = known.with_ghost[i, j]
         view = None
         if self.method == "auto" and 0 < len(model.edges) <= NEWTON_EDGES:
-            view = _canonical_moments(rca, component) or _whitened_moments(component)
+            view = _canonical_moments(rca, component) or whitened_moments(component)
         if view is None:
             return fit_pair_moments(model, moments, ridge), "likelihood", None
         if start is None:
@@ -424,21 +425,3 @@ def _canonical_moments(rca: ContrastiveRCA | None, component: Component) -> tupl
     weights = np.ones((len(x_from_u), len(x_from_u)))
     weights[:r, :r] = _UNTRUSTED_WEIGHT + (1 - _UNTRUSTED_WEIGHT) * trust
     return x_from_u, x_from_u @ component.covariance @ x_from_u.T, weights
-
-
-def _whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
-    """The same for a component alone: W with W Cov(view) W' = I, Cov(component) there, and equal weights.
-
-    The view is what the last slot of the first recipe reads: U for S1, V for S3, the samples themselves. Errors of second
-    moments have the size of Cov(view) there, so that in these coordinates they are even. None for a component without
-    recipes, or whose view does not see all of its columns.
-    """
-    if component.source is None:
-        return None
-    slot = component.recipes(2)[0][0].slots[-1]
-    p = component.source.moments.layout.n_columns
-    values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
-    if not values[0] > 1e-10 * values[-1]:
-        return None
-    W = (vectors / np.sqrt(values)).T
-    return W, W @ component.covariance @ W.T, np.ones(W.shape)

@@ -137,7 +137,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
         if self.component != "S1":
             raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
+                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
+                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
             )
         target = self._binary(y)
         check_consistent_length(X, target)

@@ -154,18 +154,18 @@ class ComponentGaussianMixture(ComponentLearner):
         self.n_components_ = k
         self.means_ = found.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = found.weights, found.sigma2, found.objective
-        self._known_replicates: list[Mixture] | None = None
+        self._known_replicates: Array | None = None
 
     # ---- how sure
 
-    def _replicates(self) -> list[Mixture]:
-        """The mixture without each block, computed when first asked for; empty if the component has no blocks."""
+    def _replicates(self) -> Array:
+        """Means, weights and sigma2 without each block, (B, k d + k + 1), once asked for; B = 0 if there are no blocks."""
         if self._known_replicates is None:
             full = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
             usable = self.method == "auto" and self.n_components_ > 1
-            self._known_replicates = (
-                replicates(self.component_, full, equal_weights=self.equal_weights) if usable else []
-            )
+            found = replicates(self.component_, full, equal_weights=self.equal_weights) if usable else []
+            rows = [np.concatenate([m.means.ravel(), m.weights, [m.sigma2]]) for m in found]
+            self._known_replicates = np.stack(rows) if rows else np.zeros((0, 0))
         return self._known_replicates
 
     def confidence_interval(self, level: float = 0.95) -> CoefficientTable:
@@ -177,20 +177,19 @@ class ComponentGaussianMixture(ComponentLearner):
         """
         check_is_fitted(self)
         left_out = self._replicates()
-        if not left_out:
+        if not len(left_out):
             raise ValueError(
                 f"no standard errors: they need method='auto', two or more components, and blocks of samples behind "
                 f"{self.component_.name} (n_blocks of the RCA)"
             )
-        names = [f"mean {j + 1}: {name}" for j in range(self.n_components_) for name in self.component_.feature_names]
-        names += [] if self.equal_weights else [f"weight {j + 1}" for j in range(self.n_components_)]
-
-        def flat(means: Array, weights: Array, sigma2: float) -> Array:
-            return np.concatenate([means.ravel(), weights[: 0 if self.equal_weights else None], [sigma2]])
-
-        error = jackknife_error(np.stack([flat(m.means, m.weights, m.sigma2) for m in left_out]))
-        estimate = flat(self.means_, self.weights_, self.sigma2_)
-        return CoefficientTable((*names, "sigma2"), estimate, error, len(left_out) - 1, level)
+        k, columns = self.n_components_, self.component_.feature_names
+        names = [f"mean {j + 1}: {name}" for j in range(k) for name in columns]
+        names += [*(f"weight {j + 1}" for j in range(k)), "sigma2"]
+        estimate = np.concatenate([self.means_.ravel(), self.weights_, [self.sigma2_]])
+        known = range(self.means_.size, self.means_.size + k) if self.equal_weights else ()
+        kept = [i for i in range(len(names)) if i not in known]
+        error = jackknife_error(left_out)[kept]
+        return CoefficientTable(tuple(names[i] for i in kept), estimate[kept], error, len(left_out) - 1, level)
 
     # ---- samples of the component itself
 
@@ -272,14 +271,15 @@ class ComponentGaussianMixture(ComponentLearner):
         ]
         width = max(9, *(len(name) for name in names)) if names else 9
         shown = names[:12]
-        left_out = self._replicates() if len(names) <= _SHOWN or self._known_replicates else []
+        left_out = self._replicates() if len(names) <= _SHOWN or self._known_replicates is not None else np.zeros(0)
         lines.append("weight  " + " ".join(f"{name:>{width}}" for name in shown) + (" ..." if len(names) > 12 else ""))
-        errors = [jackknife_error(np.stack([np.c_[m.weights, m.means] for m in left_out]))] if left_out else []
+        error = jackknife_error(left_out) if len(left_out) else np.zeros(0)
         for j, (weight, mean) in enumerate(zip(self.weights_, self.means_, strict=True)):
             lines.append(f"{weight:6.3f}  " + " ".join(f"{value:>{width}.3f}" for value in mean[: len(shown)]))
-            for error in errors:
-                cells = (f"{f'({value:.3f})':>{width}}" for value in error[j, 1 : len(shown) + 1])
-                lines.append(f"({error[j, 0]:.3f}) " + " ".join(cells))
-        if errors:
+            if len(error):
+                of_means = error[j * len(names) :][: len(shown)]
+                cells = " ".join(f"{f'({value:.3f})':>{width}}" for value in of_means)
+                lines.append(f"({error[self.means_.size + j]:.3f}) {cells}")
+        if len(error):
             lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
         return "\n".join(lines)

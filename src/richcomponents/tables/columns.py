@@ -78,7 +78,7 @@ def select(
     owner |= {name: f"covariate {name!r}" for name in covariates}
     names = [*used, *covariates]
     for name in names:
-        if table.named(name, "the covariate").dtype.kind not in "biuf":
+        if table.named(name, "a covariate").dtype.kind not in "biuf":
             first = next(value for value in table.columns[name] if value is not None)
             raise DataError(f"{owner[name]} holds text ({str(first)!r}): leave it out, or encode it as numbers")
     X = np.column_stack([table.columns[name] for name in names]).astype(np.float64)
@@ -176,5 +176,5 @@ def _matching(table: FileTable, view: str, pattern: str, free: Sequence[str]) ->
                 f"view {view!r}: no column of {table.source} fits {pattern!r}; the columns are {listed(free)}"
             )
         return found
-    table.named(pattern, f"view {view!r}: column")
+    table.named(pattern, f"for view {view!r}")
     return []

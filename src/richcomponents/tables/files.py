@@ -44,7 +44,7 @@ class FileTable:
             hint = (
                 f"did you mean {' or '.join(map(repr, close))}?" if close else f"the columns are {listed(self.columns)}"
             )
-            raise DataError(f"{role} {name!r} is not a column of {self.source}; {hint}")
+            raise DataError(f"{self.source} has no column {name!r} ({role}); {hint}")
         return self.columns[name]
 
 
@@ -66,7 +66,7 @@ def digest(path: str | Path) -> str:
 def read_table(path: str | Path) -> FileTable:
     """A file as columns, by its ending: .csv, .tsv, .txt (also .gz), .npy, .npz, .parquet, .h5ad, .h5mu."""
     path = Path(path)
-    if not path.exists():
+    if not path.is_file():
         raise DataError(f"there is no file {path}")
     kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
     reader = _READERS.get(kind.lower())
@@ -258,7 +258,7 @@ def join_files(tables: Sequence[FileTable], key: str | None = None) -> tuple[Fil
     notes: list[str] = []
     if len(tables) == 1:
         if key is not None:
-            tables[0].named(key, "the sample labels --id")
+            tables[0].named(key, "the sample labels, --id")
         return tables[0], notes
     if key is not None:
         tables, lost = _matched(tables, key)
@@ -299,7 +299,7 @@ def _side_by_side(source: str, parts: Mapping[str, Mapping[str, Column]], others
 def _matched(tables: Sequence[FileTable], key: str) -> tuple[list[FileTable], int]:
     where: list[dict[object, int]] = []
     for table in tables:
-        labels = table.named(key, "the sample labels --id").tolist()
+        labels = table.named(key, "the sample labels, --id").tolist()
         rows = {label: row for row, label in enumerate(labels)}
         if len(rows) < len(labels):
             twice = next(label for i, label in enumerate(labels) if rows[label] != i)

@@ -174,14 +174,6 @@ def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps
     return np.asarray(np.sqrt(jackknife_error(replicates) ** 2 + prior + pulled**2))
 
 
-def _inverse(covariance: Array) -> Array:
-    """Inverses of covariances (..., d, d) on their numerical range, as the coefficients see it: units do not count."""
-    scale = np.sqrt(np.maximum(np.einsum("...ii->...i", covariance), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    outer = scale[..., :, None] * scale[..., None, :]
-    return np.asarray(np.linalg.pinv(covariance / outer, rcond=RANK_TOLERANCE, hermitian=True) / outer)
-
-
 def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], mean_changes: Array) -> Array:
     """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of U.
 
@@ -197,3 +189,11 @@ def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], m
     moved = change(covariances, means)
     shrinkage = np.sum(moved[blocks:] ** 2, axis=0)
     return np.asarray(np.sqrt(jackknife_error(moved[:blocks]) ** 2 + shrinkage))
+
+
+def _inverse(covariance: Array) -> Array:
+    """Inverses of covariances (..., d, d) on their numerical range, as the coefficients see it: units do not count."""
+    scale = np.sqrt(np.maximum(np.einsum("...ii->...i", covariance), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    outer = scale[..., :, None] * scale[..., None, :]
+    return np.asarray(np.linalg.pinv(covariance / outer, rcond=RANK_TOLERANCE, hermitian=True) / outer)

@@ -86,8 +86,8 @@ def discover_sets(
     for q in tested:
         if len(current.distinguishing(q)) > evidence.order:
             raise DataError(
-                f"whether {q} has a component of its own shows from order {len(current.distinguishing(q))} of the cumulants on, "
-                f"and order {evidence.order} is used: start from fewer sets (sets=)"
+                f"whether {q} has a component of its own shows from order {len(current.distinguishing(q))} on, and "
+                f"order {evidence.order} is used: start from fewer sets (sets=)"
             )
         by_order = {
             t: sign_flip(values, signs) for t, values in _pseudo_values(evidence, current, present, q, gauge).items()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, unpack
+from richcomponents.components.general.descend import descend
 from richcomponents.components.general.evidence import Evidence
 from richcomponents.components.general.paper import find_linear
 from richcomponents.components.general.refine import (
@@ -18,7 +19,8 @@ from richcomponents.components.general.refine import (
     in_coordinates,
     levenberg_marquardt,
     solve_tensors,
-    whitened,
+    white_data,
+    white_model,
 )
 from richcomponents.components.general.start import assemble, sequential
 from richcomponents.components.general.weights import influence_covariance
@@ -26,6 +28,7 @@ from richcomponents.components.sets import SetSystem, Subset
 
 __all__ = ["estimate", "warm_estimate"]
 
+_LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
 _HALVES = 4  # starts from half of the blocks: the landscape has several minima
 _ROWS = 20_000  # enough for the covariance of a thousand cumulants
 _MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
@@ -46,7 +49,10 @@ def estimate(
     rows : (n, p), the whitened views themselves, where they are at hand: their cumulants' full covariance then serves as
     weight for the transformations.
     """
-    model, data = whitened(evidence, system, ranks)
+    model = white_model(evidence, system, ranks)
+    if model.size * sum(map(len, model.entries.values())) > _LARGEST:
+        return descend(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings)
+    data = white_data(evidence, model)
     rng = np.random.default_rng(random_state)
     n_blocks = len(evidence.share)
     starts = [sequential(evidence, system, gauge)]
@@ -67,7 +73,11 @@ def estimate(
 
 def warm_estimate(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, int], start: Parameters) -> Parameters:
     """The joint refinement from one start: for replicates."""
-    model, data = whitened(evidence, system, ranks)
+    model = white_model(evidence, system, ranks)
+    if model.size * sum(map(len, model.entries.values())) > _LARGEST:
+        dense = {(q, t): unpack(packed, ranks[q], t) for (q, t), packed in start.tensors.items()}
+        return descend(evidence, model, start.loadings, dense)
+    data = white_data(evidence, model)
     return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
 
 

@@ -39,7 +39,7 @@ Transforms = dict[tuple[str, Subset], Array]  # A(view, subset), shape (columns 
 Columns = Mapping[str, IntArray]
 Gauge = Mapping[Subset, str]
 
-_ZERO = 1e-8  # of whitened cumulants, which are of order one unless they vanish: far above round-off
+_ZERO = 1e-8  # standardised cumulants are of order one unless they vanish: far above round-off
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,9 @@ def find_linear(
 ) -> Linear:
     """FindLinear: all A(i, Q) from cumulants of one order r >= L + 1.
 
-    cumulants : of a table whose views are whitened, so that `zero`, below which a cumulant counts as none, has a scale;
-    columns : {view: its columns}; gauge : {subset: the view in which its transformation is the identity}.
+    columns : {view: its columns}; gauge : {subset: the view in which its transformation is the identity};
+    zero : standardised cumulants below this count as none, and the component as absent (an absolute scale: a relative one
+    would pass on round-off).
     """
     system.require_order(order)
     require_dimensions(system, columns, gauge)
@@ -137,7 +138,7 @@ def find_linear(
         support = present.distinguishing(q)  # shorter, perhaps, since others were found absent
         first = support + (gauge[q],) * (order - 1 - len(support))
         unfolded = {i: unfold(_remainder(cumulants, columns, present, transforms, gauge, q, (*first, i))) for i in q}
-        if np.linalg.norm(unfolded[gauge[q]]) < zero * np.sqrt(unfolded[gauge[q]].size):
+        if _standardised(cumulants, columns, unfolded[gauge[q]], (*first, gauge[q])) < zero:
             absent.append(q)
             present = present.without(q)
             continue
@@ -146,6 +147,16 @@ def find_linear(
             transforms[view, q] = (inverse @ unfolded[view]).T
         transforms[gauge[q], q] = np.eye(len(columns[gauge[q]]))
     return Linear(transforms, tuple(absent))
+
+
+def _standardised(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subset) -> float:
+    """Root mean square of a cross-cumulant of columns of variance one."""
+    deviation = np.sqrt(cumulants.moments.variances)
+    inverse = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1.0), 0.0)
+    rows = np.ones(1)
+    for view in slots[:-1]:
+        rows = np.outer(rows, inverse[columns[view]]).ravel()
+    return float(np.sqrt(np.mean((rows[:, None] * unfolded * inverse[columns[slots[-1]]]) ** 2)))
 
 
 def _remainder(

@@ -38,7 +38,16 @@ from richcomponents.algebra import (
 from richcomponents.components.general.evidence import Evidence, multiplicity
 from richcomponents.components.sets import SetSystem, Subset
 
-__all__ = ["Fit", "JointModel", "Parameters", "inverse_root", "levenberg_marquardt", "solve_tensors", "whitened"]
+__all__ = [
+    "Fit",
+    "JointModel",
+    "Parameters",
+    "inverse_root",
+    "levenberg_marquardt",
+    "solve_tensors",
+    "white_data",
+    "white_model",
+]
 
 
 @dataclass(frozen=True)
@@ -192,13 +201,16 @@ def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
     return x
 
 
-def whitened(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, int]) -> tuple[JointModel, Array]:
-    """The joint model in jointly white coordinates, with all entries, and the weighted data (rows,)."""
+def white_model(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, int]) -> JointModel:
+    """The joint model in jointly white coordinates, with all entries."""
     white = inverse_root(evidence.correlation)
-    packed = {t: in_coordinates(evidence.cumulants.packed(t), white, t) for t in evidence.orders}
     entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
-    model = JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, order_scale(evidence, entries))
-    return model, model.data(packed)
+    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, order_scale(evidence, entries))
+
+
+def white_data(evidence: Evidence, model: JointModel) -> Array:
+    """The weighted data (rows,) for :func:`white_model`."""
+    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
 
 
 def order_scale(evidence: Evidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:

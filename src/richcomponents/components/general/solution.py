@@ -20,24 +20,12 @@ from richcomponents.components.general.start import least_squares_covariances
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import DataError
 
-__all__ = ["Solution", "component_name", "solve_joint", "solve_paper", "white_frame"]
-
-_DEPENDENT = 1e-10  # eigenvalues of a correlation matrix below this are linear dependence
+__all__ = ["Solution", "component_name", "solve_joint", "solve_paper"]
 
 
 def component_name(subset: Subset) -> str:
     """How a component is called in reports: S{a, b}."""
     return "S{" + ", ".join(subset) + "}"
-
-
-def white_frame(covariance: Array) -> Frame:
-    """Maps to and from white coordinates of one view; linearly dependent columns share them."""
-    scale = np.sqrt(np.diag(covariance))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    kept = values > _DEPENDENT
-    root = np.sqrt(values[kept])
-    return Frame((vectors[:, kept] / root).T / scale, scale[:, None] * vectors[:, kept] * root)
 
 
 @dataclass(frozen=True)

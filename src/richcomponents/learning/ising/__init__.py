@@ -10,7 +10,7 @@ from richcomponents.learning.ising.composite import (
 )
 from richcomponents.learning.ising.fits import NEWTON_EDGES, fit_joint, fit_pair_moments, joint_change, pair_change
 from richcomponents.learning.ising.graph import as_edges, coupling_matrix, grid_edges, neighbours, with_ghost
-from richcomponents.learning.ising.moments import SpinMoments, unit_diagonal
+from richcomponents.learning.ising.moments import SpinMoments, unit_diagonal, whitened_moments
 from richcomponents.learning.ising.sums import Elimination, Enumeration, Gibbs, moment_model
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "neighbours",
     "pair_change",
     "unit_diagonal",
+    "whitened_moments",
     "with_ghost",
 ]

@@ -10,9 +10,10 @@ import numpy as np
 
 from richcomponents.algebra import Array, set_partitions
 from richcomponents.components import Component
+from richcomponents.components.contrastive.recipes import OwnRecipes
 from richcomponents.learning.ising.sums import all_states
 
-__all__ = ["SpinMoments", "unit_diagonal"]
+__all__ = ["SpinMoments", "unit_diagonal", "whitened_moments"]
 
 _MAX_MEAN = 0.99
 _MAX_DENSE = 40  # columns up to which the tensor of fourth cumulants is formed
@@ -106,3 +107,27 @@ class SpinMoments:
                 total += float(sign.prod()) * float(theta @ self.component.projected_cumulant(theta, order))
             out.append(total / (factorial(order) * 2 ** (order - 1)) * float(np.prod(self.scale[list(q)])))
         return out
+
+
+def whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
+    """W (k, d) with W Cov(view) W' = I, the component's covariance there (k, k), and equal weights (k, k) for its entries.
+
+    The view is the one that the component is a part of: U for S1, V for S3, the samples themselves. Errors of second moments
+    have the size of Cov(view) there, so that in these coordinates they are even. None for a component without recipes, for
+    the shared part (read off both views), or if the view does not see all of its columns.
+    """
+    if component.source is None:
+        return None
+    recipes, slots = component.recipes, component.recipes(2)[0][0].slots
+    if isinstance(recipes, OwnRecipes):
+        slot = recipes.view
+    elif slots[0] is slots[1]:
+        slot = slots[0]
+    else:
+        return None
+    p = component.source.moments.layout.n_columns
+    values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
+    if not values[0] > 1e-10 * values[-1]:
+        return None
+    W = (vectors / np.sqrt(values)).T
+    return W, W @ component.covariance @ W.T, np.ones(W.shape)
