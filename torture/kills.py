@@ -27,7 +27,7 @@ from torture.harness import fault, right
 TIMEOUT = 300.0
 
 
-def prepare(seed: int = 0, rows: int = 1_500_000) -> Callable[[int], dict[str, Any]]:
+def prepare(seed: int = 0, rows: int = 1_000_000) -> Callable[[int], dict[str, Any]]:
     warnings.simplefilter("ignore")
 
     def run(case: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _passes(rng: random.Random, folder: Path, rows: int) -> dict[str, Any]:
     kills = resumed = at = 0
     while True:
         child = forked(work)
-        time.sleep(rng.uniform(0, 0.6 * long))
+        time.sleep(rng.uniform(0, 0.35 * long))
         os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
         if os.WIFEXITED(status):

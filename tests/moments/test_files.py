@@ -82,7 +82,10 @@ def array_bytes(array, **options):
         (lambda m: header(m, layout={"n_columns": 3, "surprise": 1}), "does not describe a state"),
         (lambda m: header(m, layout={"n_columns": 4}), "it should be"),
         (lambda m: header(m, layout={"n_columns": 3, "n_targets": 10**30}), "more than the limit"),  # sizes, not lists
-        (lambda m: header(m, layout={"n_columns": 3, "n_blocks": 10**12}, nodes={"blocked": 0, "pooled": 0}), "it should"),
+        (
+            lambda m: header(m, layout={"n_columns": 3, "n_blocks": 10**12}, nodes={"blocked": 0, "pooled": 0}),
+            "it should",
+        ),
         (lambda m: m.update({"header.json": m["header.json"].decode().encode("utf-16")}), "not a readable state"),
     ],
 )

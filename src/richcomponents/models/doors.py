@@ -20,7 +20,7 @@ from richcomponents.errors import DataError
 from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Partial
-from richcomponents.moments.sources import ArraySource, Source, is_path
+from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
 from richcomponents.views import Views, check_finite, check_range, column_names, join_views, refuse_dask, resolve_views
 
@@ -52,6 +52,7 @@ class ContrastiveDoors:
         X: object,
         y: object = None,
         groups: object = None,
+        sample_weight: object = None,
         *,
         progress: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -67,6 +68,8 @@ class ContrastiveDoors:
             as the table in memory; an iterator is read once (as :meth:`fit_moments`).
         y : ignored, as scikit-learn expects.
         groups : (n,) labels; rows of a group stay in one block.
+        sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
+            in one block (as with groups).
         progress : show bars.
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
@@ -77,13 +80,15 @@ class ContrastiveDoors:
             self.n_features_in_ = rows.width
             if rows.names is not None:
                 self.feature_names_in_ = np.array(rows.names, dtype=object)
+            names = rows.names
+            rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
             if rows.again:
-                return self._fit_rows(rows, rows.names, reading)
-            state = Moments.of(rows, 4, n_blocks=self.n_blocks, **reading)
-            return self._fit_state(state, rows.names)
+                return self._fit_rows(rows, names, reading)
+            return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
         names = column_names(X)
         values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
-        return self._fit_rows(Rows(values), names, reading)
+        rows = Rows(values) if sample_weight is None else Rows(values).weighted_by(sample_weight)
+        return self._fit_rows(rows, names, reading, values=values)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
         """Fit to separate tables: a list [U, V], a dict of two, or a MuData-like object; samples must line up."""
@@ -98,7 +103,9 @@ class ContrastiveDoors:
         self.n_features_in_ = table.values.shape[1]
         if table.named:
             self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
-        return self._fit_rows(Rows(table.values), table.views.feature_names, {"groups": groups}, table.views)
+        return self._fit_rows(
+            Rows(table.values), table.views.feature_names, {"groups": groups}, table.views, table.values
+        )
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
@@ -181,15 +188,18 @@ class ContrastiveDoors:
         return resolved
 
     def _fit_rows(
-        self, rows: Rows, names: Sequence[str] | None, reading: dict[str, Any], views: Views | None = None
+        self,
+        rows: Rows,
+        names: Sequence[str] | None,
+        reading: dict[str, Any],
+        views: Views | None = None,
+        values: Array | None = None,
     ) -> Self:
-        """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it."""
+        """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
         self._check_parameters()
         self._resolve(rows.width, names, views)
-        if isinstance(rows.source, ArraySource):
-            check_finite(
-                rows.source.values, self.views_
-            )  # names the view and the row; files are checked while they are read
+        if values is not None:  # the view and the row are named; files are checked while they are read
+            check_finite(values, self.views_)
         d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
         table = rows.select(np.concatenate([self._u, self._v, known]), n_targets=len(known))
         self._partial = None
@@ -199,12 +209,13 @@ class ContrastiveDoors:
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
-            values = table.array()
-            self._centre = values.mean(axis=0)
-            centred = values - self._centre
-            check_range(
-                centred, self.views_
-            )  # wide views are reduced before their moments are taken, which checks others
+            inside = table.array()
+            if table.weighted:  # few rows, however they are counted
+                inside = np.repeat(inside[:, :-1], inside[:, -1].astype(np.int64), axis=0)
+            self._centre = inside.mean(axis=0)
+            centred = inside - self._centre
+            # wide views are reduced before their moments are taken, which checks the others
+            check_range(centred, self.views_)
             u, v = self._reduced(centred[:, :d_u]), self._reduced(centred[:, d_u:])
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         if reduction:
@@ -213,7 +224,7 @@ class ContrastiveDoors:
         second = passes.second() if self.method == "efficient" else passes.fourth()
         if not reduction:
             self._centre = np.array(second.mean)
-        by_rows = passes.groups is None and 4 * self.n_blocks <= second.n <= _MOST_PAIRED
+        by_rows = passes.groups is None and not rows.weighted and 4 * self.n_blocks <= second.n <= _MOST_PAIRED
         self._solve(
             second,
             len(u.inner),

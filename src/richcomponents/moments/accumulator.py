@@ -143,7 +143,7 @@ class Accumulator:
         for b in range(layout.n_blocks):
             selector, position, chosen = layout.stripe(start, count, b)
             if chosen:
-                pieces.append((b, position, picked(block, selector)))
+                pieces.append((b, position, self._counted(picked(block, selector))))
         self._commit(pieces, seen, reached)
         self._next = start + count
 
@@ -173,7 +173,11 @@ class Accumulator:
             layout, reached = self._check(block)
             mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
             of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
-            pieces = [(b, int(self._counts[b]), picked(block, numbers)) for b, numbers in of_block if len(numbers)]
+            pieces = [
+                (b, int(self._counts[b]), self._counted(picked(block, numbers)))
+                for b, numbers in of_block
+                if len(numbers)
+            ]
             counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
             self._grouped = True
             self._commit(pieces, self._marked(start, start + count), reached, counts)
@@ -193,6 +197,9 @@ class Accumulator:
         if self._weighted:
             check_weights(block[:, -1])
             counted = block[:, -1] > 0
+            if self._layout is not None and not counted.any():
+                self._layout.check_columns(block.shape[1] - 1)
+                return self._layout, (self._low, self._high)
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
@@ -206,6 +213,14 @@ class Accumulator:
         for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
             raise self._out_of_range(column, far[column])
         return layout, (low, high)
+
+    def _counted(self, rows: Array) -> Array:
+        """Rows of weight zero may hold anything: their values are put at the shift."""
+        if not self._weighted or (rows[:, -1] > 0).all():
+            return rows
+        out = rows.copy()
+        out[rows[:, -1] == 0, :-1] = self._shift
+        return out
 
     def _out_of_range(self, column: int, reach: float) -> DataError:
         return DataError(

@@ -13,6 +13,7 @@ from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.checkpoint import Checkpoint
 from richcomponents.moments.rows import Rows
 from richcomponents.moments.state import Moments
+from richcomponents.moments.winsorise import winsorised
 
 __all__ = ["build_moments"]
 
@@ -24,6 +25,7 @@ def build_moments(
     start: int = 0,
     *,
     groups: object | None = None,
+    winsorise: object | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 20.0,
     progress: str | None = None,
@@ -31,8 +33,11 @@ def build_moments(
 ) -> Moments:
     """The state of all rows; arguments as in :meth:`Moments.of`, progress : the label of the bar."""
 
+    if winsorise is not None:
+        rows = winsorised(rows, winsorise, _label(progress, "quantiles"))
+
     def accumulator(about: Array | None) -> Accumulator:
-        return Accumulator(order, about, n_targets=rows.n_targets, names=rows.names, **options)
+        return Accumulator(order, about, n_targets=rows.n_targets, names=rows.names, weighted=rows.weighted, **options)
 
     if checkpoint is None:
         about = rows.means(_label(progress, "means")) if shift is None else shift

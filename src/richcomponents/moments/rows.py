@@ -11,12 +11,14 @@ bits of a matrix product may depend on how many rows it is given, and must not d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.errors import CapacityError, DataError
+from richcomponents.moments.accumulator import check_weights
 from richcomponents.moments.checkpoint import Checkpoint
 from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
 from richcomponents.moments.columns import column_range, column_sum
@@ -24,7 +26,15 @@ from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import LEAF, MEMORY_LIMIT
 from richcomponents.moments.parallel import in_pieces
 from richcomponents.moments.progress import row_bar
-from richcomponents.moments.sources import ArraySource, BlockSource, Source, block_rows, is_path, open_source
+from richcomponents.moments.sources import (
+    ArraySource,
+    BlockSource,
+    Source,
+    WithColumn,
+    block_rows,
+    is_path,
+    open_source,
+)
 from richcomponents.moments.sources.lazy import DaskSource, is_dask
 from richcomponents.views import as_matrix, column_names, resolve_views
 
@@ -57,6 +67,9 @@ class Rows:
         Applied to every block of rows, row by row.
     columns : int array, optional
         Which columns of the source are read, and in which order, before the transform.
+    weighted : bool
+        The last of the columns that are read holds frequency weights; it is no column of the table, is not mapped, and
+        comes last in every chunk.
     """
 
     def __init__(
@@ -67,14 +80,14 @@ class Rows:
         names: Sequence[str] | None = None,
         transform: Callable[[Array], Array] | None = None,
         columns: IntArray | None = None,
+        weighted: bool = False,
     ) -> None:
         if isinstance(source, np.ndarray):
             source = ArraySource(source)
         self.source = source if isinstance(source, Source) else BlockSource(source)
-        self.n_targets, self.transform, self.columns = n_targets, transform, columns
+        self.n_targets, self.transform, self.columns, self.weighted = n_targets, transform, columns, weighted
         if names is None and transform is None and self.source.names is not None:
-            chosen = range(len(self.source.names)) if columns is None else columns.tolist()
-            names = [self.source.names[c] for c in chosen]
+            names = [self.source.names[c] for c in self._read_columns()[: self.width]]
         self.names = names
 
     @classmethod
@@ -120,8 +133,11 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """Columns before the transform."""
-        return self.source.width if self.columns is None else len(self.columns)
+        """Columns before the transform, without the weights."""
+        return (self.source.width if self.columns is None else len(self.columns)) - self.weighted
+
+    def _read_columns(self) -> IntArray:
+        return np.arange(self.source.width) if self.columns is None else self.columns
 
     def mark(self) -> str:
         """What tells these rows from others."""
@@ -134,19 +150,50 @@ class Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
-        chosen = self._numbers(columns)
-        if self.columns is not None:
-            chosen = self.columns[chosen]
-        if np.array_equal(chosen, np.arange(self.source.width)):
-            return Rows(self.source, n_targets=self.n_targets if n_targets is None else n_targets, names=self.names)
-        return Rows(self.source, n_targets=self.n_targets if n_targets is None else n_targets, columns=chosen)
-
-    def mapped(self, transform: Callable[[Array], Array], n_targets: int | None = None) -> Rows:
-        """The same rows with a further row-wise map; its columns have no names."""
-        first = self.transform
-        then = transform if first is None else _Chain(first, transform)
+        read = self._read_columns()
+        chosen = np.concatenate([read[self._numbers(columns)], read[self.width :]])  # with the weights
         targets = self.n_targets if n_targets is None else n_targets
-        return Rows(self.source, n_targets=targets, transform=then, columns=self.columns)
+        return Rows(self.source, n_targets=targets, columns=_unless_all(chosen, self.source), weighted=self.weighted)
+
+    def weighted_by(self, sample_weight: object) -> Rows:
+        """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
+        if self.transform is not None or self.weighted:
+            raise ValueError("weights are given once, before rows are mapped")
+        read = self._read_columns()
+        if isinstance(sample_weight, str):
+            weight = self._numbers(sample_weight)
+            chosen = np.concatenate([np.delete(read, weight), read[weight]])
+            return Rows(self.source, n_targets=self.n_targets, columns=_unless_all(chosen, self.source), weighted=True)
+        weights = as_matrix(sample_weight, column=True)
+        if weights.shape[1] != 1 or len(weights) != (self.source.n_rows or len(weights)):
+            raise DataError(
+                f"sample_weight must have one entry per row ({self.source.n_rows}), its shape is {weights.shape}"
+            )
+        check_weights(weights[:, 0])
+        if not weights.any():
+            raise DataError("sample_weight counts no row: at least one weight must be above zero")
+        add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
+        source = add(weights[:, 0], "sample_weight")
+        chosen = np.append(read, source.width - 1)
+        return Rows(source, n_targets=self.n_targets, columns=_unless_all(chosen, source), weighted=True)
+
+    def mapped(
+        self,
+        transform: Callable[[Array], Array],
+        n_targets: int | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Rows:
+        """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
+        first = self.transform
+        then = _KeepLast(transform) if self.weighted else transform
+        return Rows(
+            self.source,
+            n_targets=self.n_targets if n_targets is None else n_targets,
+            names=names,
+            transform=then if first is None else _Chain(first, then),
+            columns=self.columns,
+            weighted=self.weighted,
+        )
 
     def with_targets(self, columns: object) -> Rows:
         """The same rows with some of their columns put last, as targets."""
@@ -194,12 +241,13 @@ class Rows:
         return np.concatenate(found)
 
     def more_than(self, n: int) -> bool:
-        """Whether there are more than n rows; reads no further than it must."""
-        if self.source.n_rows is not None:
+        """Whether there are more than n rows, counted by their weights; reads no further than it must."""
+        if self.source.n_rows is not None and not self.weighted:
             return self.source.n_rows > n
-        seen = 0
+        seen = 0.0
         for block in self.source.blocks(0, self.columns):
-            seen += len(as_matrix(block))
+            rows = as_matrix(block)
+            seen += rows[:, -1].sum() if self.weighted else len(rows)
             if seen > n:
                 return True
         return False
@@ -269,7 +317,7 @@ class Rows:
         """Column means (exactly the value for a constant column); None when the rows can be read only once."""
         if not self.again:
             return None
-        return self.reduce(_Means(self.names), progress=progress)
+        return self.reduce(_Means(self.names, self.weighted), progress=progress)
 
 
 class _Chain:
@@ -280,6 +328,21 @@ class _Chain:
 
     def __call__(self, block: Array) -> Array:
         return self.then(self.first(block))
+
+
+class _KeepLast:
+    """A map of all columns but the last, the weights."""
+
+    def __init__(self, transform: Callable[[Array], Array]) -> None:
+        self.transform, self.mark = transform, _mark(transform)
+
+    def __call__(self, block: Array) -> Array:
+        return np.column_stack([self.transform(block[:, :-1]), block[:, -1]])
+
+
+def _unless_all(columns: IntArray, source: Source) -> IntArray | None:
+    """None for all columns in their order, which sources read faster."""
+    return None if np.array_equal(columns, np.arange(source.width)) else columns
 
 
 def _mark(transform: object) -> str:
@@ -297,21 +360,27 @@ class _Means:
 
     grain = LEAF
 
-    def __init__(self, names: Sequence[str] | None) -> None:
-        self.names, self.n, self._sums = names, 0, Forest()
+    def __init__(self, names: Sequence[str] | None, weighted: bool = False) -> None:
+        self.names, self.weighted, self.n, self._sums = names, weighted, 0.0, Forest()
         self._rest: list[Array] = []
+        self._piece: int | None = None
 
     def update(self, rows: object, start: int | None = None) -> None:
         """Rows in order; the first ones begin a piece."""
         block = as_matrix(rows)
         if not len(block):
             return
-        low, high = column_range(block)
-        if self.n == 0:
-            self.low, self.high = low, high
+        if self._piece is None:
+            width = block.shape[1] - self.weighted
+            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
             self._piece = (start or 0) // LEAF
-        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
-        self.n += len(block)
+        counted, weight = (block[block[:, -1] > 0, :-1], block[:, -1:]) if self.weighted else (block, None)
+        if len(counted):
+            low, high = column_range(np.ascontiguousarray(counted))
+            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+        self.n += len(block) if weight is None else float(weight.sum())
+        if weight is not None:  # what does not count may be anything
+            block = np.where(weight > 0, block[:, :-1], 0.0) * weight
         for piece in _aligned([*self._rest, block], LEAF):
             if len(piece) < LEAF:
                 self._rest = [piece.copy()]
@@ -321,13 +390,11 @@ class _Means:
         self._rest = []
 
     def fork(self) -> Self:
-        return type(self)(self.names)
+        return type(self)(self.names, self.weighted)
 
     def partial(self) -> tuple[Any, ...]:
-        if not self.n:
-            raise DataError("there are no rows")
         sums = self._sums.copy()
-        if self._rest:
+        if self._rest and self._piece is not None:
             sums.add((0, 0, self._piece), column_sum(self._rest[0]))
         return sums, self.low, self.high, self.n
 
@@ -343,6 +410,8 @@ class _Means:
         self._sums, self.low, self.high, self.n = part
 
     def result(self) -> Array:
+        if not self.n:
+            raise DataError("there are no rows" + (", or all weights are zero" if self.weighted else ""))
         sums, low, high, n = self.partial()
         bad = ~(np.isfinite(low) & np.isfinite(high))
         if bad.any():

@@ -26,6 +26,8 @@ from richcomponents.moments.layout import MEMORY_LIMIT, Layout
 
 __all__ = ["Moments"]
 
+_MIN_SHARED = 5  # rows in every sum of a saved state
+
 
 class Moments:
     """Sums of products of columns, about one shift: an immutable value with a neutral element and a plus.
@@ -374,6 +376,8 @@ class Moments:
         n_blocks: int = 20,
         block_length: int = 1,
         groups: object | None = None,
+        sample_weight: object | None = None,
+        winsorise: object | None = None,
         threads: int | None = None,
         memory_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -404,6 +408,15 @@ class Moments:
             serially dependent rows together.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (one patient, one plate) stay in one block.
+        sample_weight : array-like of shape (n_rows,), or the name of a column of a source, optional
+            How often each row is counted: whole numbers, at least 0. The sums are those of the rows repeated, to rounding;
+            all copies of row i are in the block of row i, as with groups, and a row of weight 0 keeps its number.
+        winsorise : float, or a pair of bounds, optional
+            View columns are clipped, value by value, before they are summed: to their quantiles (q, 1 - q), 0 < q < 1/2, or
+            to given bounds (low, high), numbers or one entry per column. For heavy tails: the moments are then those of
+            the clipped columns, biased for those of the columns (variances and higher cumulants too small), and clipping is
+            not linear, so that U = S1 + S2 holds only as far as few values are clipped. Quantiles are exact up to 131 072
+            rows, beyond that those of as many rows drawn by a fixed rule, and cost one more pass.
         threads : int, optional
             All cores by default. The result does not depend on it.
         memory_limit : float, optional
@@ -416,24 +429,27 @@ class Moments:
         """
         from richcomponents.moments.building import build_moments
         from richcomponents.moments.device import device_moments
-        from richcomponents.moments.namespaces import namespace_of
+        from richcomponents.moments.namespaces import in_memory, namespace_of
         from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
 
         if namespace_of(X) is not None:
-            return device_moments(
-                X,
-                order,
-                shift,
-                start,
-                targets=targets,
-                groups=groups,
-                target_order=target_order,
-                n_blocks=n_blocks,
-                block_length=block_length,
-                memory_limit=memory_limit,
-            )
+            if sample_weight is None and winsorise is None:
+                return device_moments(
+                    X,
+                    order,
+                    shift,
+                    start,
+                    targets=targets,
+                    groups=groups,
+                    target_order=target_order,
+                    n_blocks=n_blocks,
+                    block_length=block_length,
+                    memory_limit=memory_limit,
+                )
+            X = in_memory(X)
+        rows = Rows.of(X, targets=targets)
         return build_moments(
-            Rows.of(X, targets=targets),
+            rows if sample_weight is None else rows.weighted_by(sample_weight),
             order,
             shift,
             start,
@@ -441,6 +457,7 @@ class Moments:
             n_blocks=n_blocks,
             block_length=block_length,
             groups=groups,
+            winsorise=winsorise,
             threads=threads,
             memory_limit=memory_limit,
             checkpoint=checkpoint,
@@ -476,10 +493,39 @@ class Moments:
         rows = rows if columns is None else rows.select(columns)
         return cls.of(rows if targets is None else rows.with_targets(targets), order, shift, start, **options)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sums (never rows) to one file, all or nothing; see :meth:`load`."""
+    def folded(self) -> Moments:
+        """The same state with one sum per block: what sites exchange.
+
+        A state keeps the sums of its last, incomplete leaves apart, so that more rows can follow to the same bits; such a leaf
+        may hold a single row. Folded, no sum is over less than a block. Everything read from it agrees to rounding.
+        """
+        blocked, pooled = Forest(), Forest()
+        for block, vector in enumerate(self.blocks):
+            if self.block_sizes[block]:
+                blocked.add((block, 0, 0), vector)
+        if self.layout.pooled_size and not self.is_empty:
+            pooled.add((0, 0, 0), self.pooled)
+        return Moments(self.layout, self.shift, blocked, pooled)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the sums (never rows) to one file, all or nothing; see :meth:`load`.
+
+        A state in which a sum is over fewer than five rows is refused, since such a sum gives the rows away: use
+        :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data.
+        """
         from richcomponents.moments.files import save_moments
 
+        counts = [round(float(value[0])) for _, value in self._blocked]
+        if counts and min(counts) < _MIN_SHARED and not force:
+            fix = (
+                "save state.folded()"
+                if self.block_sizes[self.block_sizes > 0].min() >= _MIN_SHARED
+                else "use fewer blocks"
+            )
+            raise DataError(
+                f"one of the sums in this state is over {min(counts)} row(s) of {self.n}, and would reveal them: {fix}, or "
+                "use force=True if the file stays where the rows are"
+            )
         save_moments(self, path)
 
     @classmethod

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from richcomponents.errors import DataError
-from richcomponents.moments.sources.base import ArraySource, BlockSource, JoinedSource, Source, block_rows
+from richcomponents.moments.sources.base import ArraySource, BlockSource, JoinedSource, Source, WithColumn, block_rows
 from richcomponents.moments.sources.delimited import DelimitedSource
 from richcomponents.moments.sources.npy import NpySource
 from richcomponents.moments.sources.parquet import ParquetSource
 from richcomponents.moments.sources.stored import H5adSource, ZarrSource
 
-__all__ = ["ArraySource", "BlockSource", "JoinedSource", "Source", "block_rows", "is_path", "open_source"]
+__all__ = ["ArraySource", "BlockSource", "JoinedSource", "Source", "WithColumn", "block_rows", "is_path", "open_source"]
 
 _READERS: dict[str, Callable[..., Source]] = {
     ".npy": NpySource,

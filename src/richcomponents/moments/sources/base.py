@@ -14,7 +14,16 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
 from richcomponents.views import as_matrix
 
-__all__ = ["ArraySource", "BlockSource", "JoinedSource", "Source", "block_rows", "file_mark", "missing_extra"]
+__all__ = [
+    "ArraySource",
+    "BlockSource",
+    "JoinedSource",
+    "Source",
+    "WithColumn",
+    "block_rows",
+    "file_mark",
+    "missing_extra",
+]
 
 _MOST_ROWS, _MOST_VALUES = 2**16, 2**23
 
@@ -110,6 +119,36 @@ class BlockSource(Source):
     def mark(self) -> str:
         first = self._peek()
         return f"blocks of {first.shape[1]} columns {hashlib.sha256(first[:1].tobytes()).hexdigest()}"
+
+
+class WithColumn(Source):
+    """A source and one more column that is in memory; it is read always, and comes last."""
+
+    def __init__(self, source: Source, values: Array, name: str) -> None:
+        self.source, self.values = source, values
+        self.names = None if source.names is None else (*source.names, name)
+        self.n_rows, self.again = source.n_rows, source.again
+
+    @property
+    def width(self) -> int:
+        return self.source.width + 1
+
+    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
+        inner = None if columns is None else columns[:-1]
+        for block in self.source.blocks(start, inner):
+            rows = as_matrix(block)
+            if start + len(rows) > len(self.values):
+                raise self._uneven("more")
+            yield np.column_stack([rows, self.values[start : start + len(rows)]])
+            start += len(rows)
+        if start < len(self.values):
+            raise self._uneven(str(start))
+
+    def _uneven(self, rows: str) -> DataError:
+        return DataError(f"sample_weight has {len(self.values)} entries, the table has {rows} rows")
+
+    def mark(self) -> str:
+        return f"{self.source.mark()} and {hashlib.sha256(self.values.tobytes()).hexdigest()}"
 
 
 class JoinedSource(Source):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import IntArray
+from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments.sources.base import Source, block_rows
 
@@ -52,6 +52,14 @@ class DaskSource(Source):
     def pieces(self, lengths: Sequence[int], columns: IntArray | None) -> list[Any]:
         """One delayed array per piece of so many rows."""
         return list(self.collection(columns).rechunk({0: tuple(lengths), 1: -1}).to_delayed()[:, 0])
+
+    def with_column(self, values: Array, name: str) -> DaskSource:
+        """One more column, last."""
+        import dask.array as da
+
+        joined = DaskSource(da.hstack([self.collection(None), da.from_array(values[:, None], chunks=(2**20, 1))]))
+        joined.names = None if self.names is None else (*self.names, name)
+        return joined
 
     def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)
