@@ -246,7 +246,7 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
     every = [data for _, data in kinds]
     members = {name: members_of(data) for name, data in kinds}
     turns = [
-        i for i, (_, data) in enumerate(kinds) for _ in range(3 if len(data) < 20_000 else 1)
+        i for i, (_, data) in enumerate(kinds) for _ in range(5 if len(data) < 20_000 else 1)
     ]  # small ones are fast
     watch = Watch()
     limit_memory(CAP)
