@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench accuracy paper setup format clean
+.PHONY: demo test check bench accuracy paper torture setup format clean
 
 demo: $(STAMP)
 	$(BIN)/rca demo
@@ -13,8 +13,8 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples torture
+	$(BIN)/ruff check src tests benchmarks examples torture
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --doctest-modules src/richcomponents
@@ -35,9 +35,13 @@ accuracy: $(STAMP)
 paper: $(STAMP)
 	$(BIN)/rca paper --quick --out paper
 
+# Awkward tables, mutated files, kill -9, threads, memory caps: about a quarter of an hour on two idle cores.
+torture: $(STAMP)
+	$(BIN)/python -m torture
+
 format: $(STAMP)
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples torture
+	$(BIN)/ruff check --fix src tests benchmarks examples torture
 
 setup: $(STAMP)
 
