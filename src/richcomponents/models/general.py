@@ -191,6 +191,11 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_blocks must be an integer, at least {_MIN_BLOCKS}, got {self.n_blocks!r}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")
+        if self.method == "paper" and (self.discover or self.rank):
+            raise ValueError(
+                "discover= and rank= belong to method='efficient'; a system that it found is given to method='paper' as "
+                "sets=model.system_.members"
+            )
         if len(views) < 2:
             raise DataError("RCA compares views: name at least two")
         self.views_ = views
@@ -237,16 +242,28 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self._white
 
+    def _by_subset(self, given: Mapping[Subset, Any] | None, name: str) -> dict[Subset, Any]:
+        """gauge= or rank= with its subsets in view order."""
+        out = {}
+        for key, value in (given or {}).items():
+            wanted = (key,) if isinstance(key, str) else tuple(key)
+            subset = tuple(view for view in self.views_ if view in wanted)
+            if len(subset) < len(wanted) or subset not in self._wanted:
+                raise DataError(
+                    f"{name}= names {key!r}, which is not one of the sets {', '.join(map(str, self._wanted))}"
+                )
+            out[subset] = value
+        return out
+
     def _gauges(self, system: SetSystem) -> dict[Subset, str]:
-        given = {SetSystem.of([q], q).members[0]: view for q, view in (self.gauge or {}).items()}
-        given = {tuple(v for v in system.views if v in q): view for q, view in given.items()}
+        given = self._by_subset(self.gauge, "gauge")
         for q, view in given.items():
             if view not in q:
                 raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
         return {q: given.get(q, q[0]) for q in system}
 
     def _ranks(self, system: SetSystem, gauge: Mapping[Subset, str]) -> dict[Subset, int]:
-        given = {tuple(v for v in system.views if v in q): r for q, r in (self.rank or {}).items()}
+        given = self._by_subset(self.rank, "rank")
         ranks = {}
         for q in system:
             full = len(self._white.columns[gauge[q]])
@@ -342,7 +359,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _delegate(self, fit: Callable[[ContrastiveRCA], ContrastiveRCA]) -> Self:
         both = tuple(self.views_)
         columns = {view: self.views_[view] for view in both}
-        rank = (self.rank or {}).get(both, "auto")
+        rank = self._by_subset(self.rank, "rank").get(both, "auto")
         model = ContrastiveRCA(
             columns, rank=rank, order=self.order, n_blocks=self.n_blocks, random_state=self.random_state
         )

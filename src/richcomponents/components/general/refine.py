@@ -95,7 +95,8 @@ class JointModel:
         return np.concatenate([self.columns[view] for view in subset])
 
     @cached_property
-    def _white_home(self) -> dict[Subset, Array]:
+    def white_home(self) -> dict[Subset, Array]:
+        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q."""
         return {q: np.ascontiguousarray(self.white[:, self.home(q)]) for q in self.system.order}
 
     # ---- the vector of parameters
@@ -152,7 +153,7 @@ class JointModel:
 
     def _add(self, q: Subset, t: int, index: IntArray, found: Parameters, value: Array, slope: Array | None) -> None:
         """Add K(B', ..., B') of one component to the entries, and its derivatives."""
-        white, r = self._white_home[q], self.ranks[q]
+        white, r = self.white_home[q], self.ranks[q]
         rows = (white @ found.loadings[q])[index]  # (entries, t, r)
         tensor = np.eye(r) if (q, t) not in self.slices else (_merge(r, t) @ found.tensors[q, t]).reshape(r, -1)
         after = _products([rows[:, s] for s in range(1, t)])  # (entries, r^(t-1)), slots 1..
