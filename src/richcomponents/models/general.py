@@ -20,7 +20,7 @@ from richcomponents.components.general.fit import estimate, warm_estimate
 from richcomponents.components.general.frames import WhiteViews
 from richcomponents.components.general.paper import find_linear, require_dimensions
 from richcomponents.components.general.refine import Parameters
-from richcomponents.components.general.solution import Solution, solve_joint, solve_paper
+from richcomponents.components.general.solution import SetSolution, solve_joint, solve_paper
 from richcomponents.components.general.start import covariances_identified
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
@@ -30,6 +30,7 @@ from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.moments import Moments
+from richcomponents.storage import Storable
 from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
 
 __all__ = ["RCA"]
@@ -39,7 +40,7 @@ _MIN_BLOCKS = 10
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
-class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Hidden components shared by any subsets of several views.
 
     U_i = sum over the subsets Q that contain view i of A(i, Q) S_Q, with independent components S_Q of any distribution
@@ -328,7 +329,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         gauge: Mapping[Subset, str],
         source: CumulantSource,
         cumulants: Cumulants,
-    ) -> Solution:
+    ) -> SetSolution:
         linear = find_linear(cumulants, self._white.columns, system, order=self.order, gauge=gauge)
         if linear.absent:
             warn_user(
@@ -338,7 +339,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return solve_paper(evidence, system, gauge, self._white.frames, linear, source)
 
-    def _adopt(self, solution: Solution) -> None:
+    def _adopt(self, solution: SetSolution) -> None:
         """Make a solution the fitted attributes."""
         self._solution = solution
         self.system_ = solution.system

@@ -34,6 +34,7 @@ from richcomponents.components.general.refine import (
 from richcomponents.components.general.start import sequential
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
+from richcomponents.storage import storable
 
 __all__ = ["Discovery", "Verdict", "discover_sets"]
 
@@ -41,6 +42,7 @@ _FLIPS = 20_000
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
 
 
+@storable
 @dataclass(frozen=True)
 class Verdict:
     """Evidence for one component.

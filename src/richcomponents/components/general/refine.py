@@ -37,6 +37,7 @@ from richcomponents.algebra import (
 )
 from richcomponents.components.general.evidence import Evidence, multiplicity
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.storage import storable
 
 __all__ = [
     "Fit",
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 
+@storable
 @dataclass(frozen=True)
 class Parameters:
     """loadings : {Q: (columns of its views, r)}; tensors : {(Q, order >= 3): packed (C(r+order-1, order),)}."""
