@@ -6,6 +6,7 @@ fits a clone of the learner to them as if they were clean.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from richcomponents.components import Component
 from richcomponents.components.contrastive.canonical import canonical
 from richcomponents.errors import DataError
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.views import as_matrix, as_table
+from richcomponents.views import as_matrix, check_finite, column_names
 
 __all__ = ["cca", "covariates", "kernel_cca", "naive", "true"]
 
@@ -30,24 +31,25 @@ def true(learner: Any, S: object, y: object = None) -> Any:
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
     """The learner on U, as if nothing were shared."""
-    U, _ = _views(learner, X)
-    return _fit_samples(learner, U, y)
+    parts = _parts(learner, X)
+    return _fit_samples(learner, parts.own, y, parts.known)
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
     """The learner on the residual of U on V; for a regression this is V as covariates."""
-    U, V = _views(learner, X)
-    v = V - V.mean(axis=0)
-    return _fit_samples(learner, U - v @ np.linalg.lstsq(v, U - U.mean(axis=0), rcond=None)[0], y)
+    parts = _parts(learner, X)
+    residual = _residual(parts.own, parts.other - parts.other.mean(axis=0))
+    return _fit_samples(learner, residual, y, parts.known)
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
     """The learner on U with its first canonical variates projected out (the paper's comparison)."""
-    U, V = _views(learner, X)
+    parts = _parts(learner, X)
+    U, V = parts.own, parts.other
     u, v = U - U.mean(axis=0), V - V.mean(axis=0)
     n = len(u)
     found = canonical(u.T @ u / n, u.T @ v / n, v.T @ v / n, n)
-    return _fit_samples(learner, _without_directions(U, found.x_from_u[:n_variates]), y)
+    return _fit_samples(learner, _without_directions(U, found.x_from_u[:n_variates]), y, parts.known)
 
 
 def kernel_cca(
@@ -57,23 +59,50 @@ def kernel_cca(
 
     Gaussian kernels with the median distance as width, `rank` random Fourier features per view, regularised by `ridge`.
     """
-    U, V = _views(learner, X)
+    parts = _parts(learner, X)
+    U, V = parts.own, parts.other
     rng = np.random.default_rng(0)
     fu, fv = (_fourier_features(view, rank, rng) for view in (U, V))
     n = len(U)
     eye = ridge * np.eye(fu.shape[1])
     found = canonical(fu.T @ fu / n + eye, fu.T @ fv / n, fv.T @ fv / n + eye, n)
     variates = fu @ found.x_from_u[:n_variates].T
-    u = U - U.mean(axis=0)
-    return _fit_samples(learner, U - variates @ np.linalg.lstsq(variates, u, rcond=None)[0], y)
+    return _fit_samples(learner, _residual(U, variates), y, parts.known)
 
 
-def _views(learner: Any, X: object) -> tuple[Array, Array]:
-    model = ContrastiveRCA() if learner.rca is None else learner.rca
-    table = as_table(X, model.views)
-    if len(table.views) != 2:
-        raise DataError(f"the baselines compare two views, got {len(table.views)}")
-    return table.values[:, table.views[0]], table.values[:, table.views[1]]
+@dataclass(frozen=True)
+class _Parts:
+    """The view that holds the component (n, d), the other one, and known covariates (n, k), centred; these are removed from
+    both views."""
+
+    own: Array
+    other: Array
+    known: Array
+
+
+def _parts(learner: Any, X: object) -> _Parts:
+    model = ContrastiveRCA() if learner.rca is None else clone(learner.rca)
+    if not isinstance(model, ContrastiveRCA):
+        raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
+    if learner.component not in ("S1", "S3"):
+        raise DataError(
+            f"the simple methods learn what is specific to one view, 'S1' or 'S3', not {learner.component!r}"
+        )
+    values = as_matrix(X)
+    model._resolve(values.shape[1], column_names(X), None)
+    check_finite(values, model.views_)
+    known = values[:, model._covariate_columns]
+    known = known - known.mean(axis=0)
+    views = [_residual(values[:, columns], known) for columns in (model._u, model._v)]
+    own, other = views if learner.component == "S1" else views[::-1]
+    return _Parts(own, other, known)
+
+
+def _residual(values: Array, on: Array) -> Array:
+    """Values (n, d) without their regression on centred columns (n, k); means stay."""
+    if not on.shape[1]:
+        return values
+    return np.asarray(values - on @ np.linalg.lstsq(on, values - values.mean(axis=0), rcond=None)[0])
 
 
 def _without_directions(U: Array, directions: Array) -> Array:
@@ -91,14 +120,18 @@ def _fourier_features(view: Array, rank: int, rng: np.random.Generator) -> Array
     return np.asarray(features - features.mean(axis=0))
 
 
-def _fit_samples(learner: Any, S: Array, y: object) -> Any:
-    """A clone of the learner, fitted to samples that stand in for the component (they need not look like it: spins)."""
+def _fit_samples(learner: Any, S: Array, y: object, known: Array | None = None) -> Any:
+    """A clone of the learner, fitted to samples that stand in for the component (they need not look like it: spins).
+
+    known : covariates (n, k), centred, that the samples are free of already; the outcome is not.
+    """
     fitted = clone(learner)
+    known = np.empty((len(S), 0)) if known is None else known
     if y is None:
         return fitted.fit_component(Component.of_samples(S))
     if hasattr(fitted, "fit_clean"):
-        return fitted.fit_clean(S, y)
-    target = as_matrix(y, column=True)[:, 0]
+        return fitted.fit_clean(S, y, covariates=known) if known.shape[1] else fitted.fit_clean(S, y)
+    target = _residual(as_matrix(y, column=True), known)[:, 0]
     cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
     component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
     return fitted.fit_component(component, cross, mean=float(target.mean()))

@@ -327,6 +327,8 @@ class ComponentIsing(ComponentLearner):
 
     def _block_evidence(self, rca: ContrastiveRCA) -> tuple[Replicates, Array] | None:
         """Replicates of Cov(S1) without each block, and changes (B, d) of its mean; None where there are none."""
+        if not isinstance(rca, ContrastiveRCA):
+            return None
         shared, found = rca._shared, rca._canonical
         if self.component != "S1" or shared is None or found is None or rca.A is not None or shared.leading:
             return None
@@ -407,7 +409,7 @@ def _no_recipes(order: int) -> list[Any]:
 def _rows_behind(component: Component, rca: ContrastiveRCA | None) -> int:
     if component.source is not None:
         return max(1, component.source.n)
-    if rca is not None and rca._canonical is not None:
+    if isinstance(rca, ContrastiveRCA) and rca._canonical is not None:
         return max(1, int(rca._canonical.n))
     return _ROWS_IF_UNKNOWN
 
@@ -418,7 +420,7 @@ def _canonical_moments(rca: ContrastiveRCA | None, component: Component) -> tupl
     Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere. Outside the shared block it is known from second
     moments alone; inside, as well as T is. None where the RCA has no canonical coordinates (method="paper").
     """
-    if rca is None or rca._canonical is None or rca._shared is None or component.name != "S1":
+    if not isinstance(rca, ContrastiveRCA) or rca._canonical is None or rca._shared is None or component.name != "S1":
         return None
     r, x_from_u = rca._shared.rank, rca._canonical.x_from_u
     trust = 1.0 if rca.A is not None else rca._shared.identified.gate

@@ -148,7 +148,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         u, v = model._centred(X)
         nuisance = self._covariates(model, X)
         plain = residual(model, u, v)
-        low = self._logistic(plain, target, nuisance)
+        low = self._logistic(plain + self._origin(), target, nuisance)
         self.residualised_ = low.coef
         theta, intercept, fit = self._calibrate(model, X, plain, target, nuisance, low)
         self.trajectory_: Trajectory | None = None
@@ -160,7 +160,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self.coefficients_: CoefficientTable | None = None
         if len(keep) > 1:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-            replicates = newton_replicates(plain, target, low, float(self.alpha), keep, **options)
+            replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
             error = standard_errors(model, plain, low, fit, replicates)
             self.coefficients_ = CoefficientTable(self.component_.feature_names, theta, error, len(keep) - 1)
         return self
@@ -199,8 +199,11 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._set(theta, intercept)
         return self
 
-    def fit_clean(self, S: object, y: object) -> Self:
-        """Ridge logistic regression on samples S (n, d) of the component itself, with the same penalty."""
+    def fit_clean(self, S: object, y: object, covariates: object = None) -> Self:
+        """Ridge logistic regression on samples S (n, d) of the component itself, with the same penalty.
+
+        covariates : (n, k), known further causes of y; their coefficients are neither penalised nor kept.
+        """
         self._check_parameters()
         target = self._binary(y)
         values = as_matrix(S)
@@ -209,11 +212,14 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         centre = values.mean(axis=0) if self.fit_intercept else np.zeros(values.shape[1])
         self.trajectory_, self.likelihood_fit_ = None, None
         if self.solver == "sgd":
+            if covariates is not None:
+                raise ValueError("solver='sgd' takes no covariates: use solver='deterministic'")
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), **self._steps()}
             path, frame = exact_sgd(values - centre, target, float(self.alpha), **options)
             theta, intercept = self._follow(path, frame, centre)
         else:
-            found = self._logistic(values - centre, target, None)
+            known = None if covariates is None else as_matrix(covariates)
+            found = self._logistic(values - centre, target, None if known is None else known - known.mean(axis=0))
             theta, intercept = found.coef, found.intercept
         self.residualised_, self.trust_, self.coefficients_ = theta, 1.0, None
         self._set(theta, intercept, centre)
@@ -257,6 +263,11 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         values = validate_data(model, X, dtype=np.float64, order="C", reset=False)[:, model._covariate_columns]
         return np.asarray(values - values.mean(axis=0))
 
+    def _origin(self) -> Array:
+        """What centred columns are moved by: without an intercept the log-odds are zero at S = 0, not at the mean of S."""
+        mean = self.component_.mean
+        return np.zeros_like(mean) if self.fit_intercept else mean
+
     def _logistic(self, features: Array, y: Array, nuisance: Array | None) -> LogisticFit:
         return ridge_logistic(features, y, float(self.alpha), fit_intercept=bool(self.fit_intercept), nuisance=nuisance)
 
@@ -277,7 +288,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
                 return low.coef, low.intercept, fit
             features = model.shrunken(X, fit)
             covariance = covariance_at(model, fit)
-        again = self._logistic(features, y, nuisance)
+        again = self._logistic(features + self._origin(), y, nuisance)
         inner = covariance - features.T @ features / len(y)
         factor = float(attenuation(again.coef @ inner @ again.coef))
         theta, intercept = factor * again.coef, factor * again.intercept

@@ -86,8 +86,9 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         model = self._need_rca()
         self._warn_of_v(X, target)
         fit = model.coefficients(X, target)
-        self.residualised_ = fit.residualised
-        features, centred = model.shrunken(X, fit), target - target.mean()
+        self.residualised_: Array | None = fit.residualised
+        features = model.shrunken(X, fit)
+        centred = model._centred_target(X, target, len(target))  # known covariates removed, as in fit
         blocks = block_numbers(len(centred), model.n_blocks, groups)
         self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
         self.coefficients_: CoefficientTable | None = None
@@ -108,8 +109,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         blocks = block_numbers(len(centred), self.rca_.n_blocks, groups)
         self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
         gram, cross = features.T @ features / len(centred), features.T @ centred / len(centred)
-        self.coef_ = self.residualised_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
-        self.coefficients_ = None
+        self.coef_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
+        self.residualised_, self.coefficients_ = None, None
         if self.alpha_ == 0:
             keep = [blocks != b for b in np.unique(blocks)]
             replicates = np.stack([np.linalg.lstsq(features[rows], centred[rows], rcond=None)[0] for rows in keep])
@@ -129,7 +130,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             raise DataError(f"cross must have one entry per column ({len(component.mean)}), got shape {with_y.shape}")
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
-        self.residualised_, self.coefficients_ = self.coef_, None
+        self.residualised_, self.coefficients_ = None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
 
@@ -202,7 +203,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         table = self.coefficients_
         return interval_plot(
             own,
-            {"residualised": self.residualised_, "RCA": self.coef_},
+            {**({} if self.residualised_ is None else {"residualised": self.residualised_}), "RCA": self.coef_},
             None if table is None else table.low,
             None if table is None else table.high,
             title=f"Coefficients on {self.component_.name}",
@@ -225,6 +226,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             names = self.component_.feature_names
             width = max(map(len, names))
             lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_, strict=True)]
+        if self.residualised_ is not None:
+            lines.append("V as covariates would give " + ", ".join(f"{b:.4f}" for b in self.residualised_))
         return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 

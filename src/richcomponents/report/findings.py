@@ -278,7 +278,6 @@ def _outcome_table(
     model: Any, rca: ContrastiveRCA, X: object, y: object, names: tuple[str, ...], outcome: str, truth: Array | None
 ) -> OutcomeTable:
     logistic = isinstance(model, ComponentLogisticRegression)
-    U = rca.blup(X, "S1") + rca.blup(X, "S2")  # U with the covariates removed
     target = y
     unit = f"change of {outcome} per unit"
     if logistic:
@@ -286,7 +285,7 @@ def _outcome_table(
         unit = f"change of the log-odds of {outcome} = {model.classes_[1]} per unit"
     table, unknown = model.coefficients_, np.full(len(names), np.nan)
     learner = clone(model) if logistic else clone(model).set_params(alpha=model.alpha_)
-    naive = baselines.true(learner, U, y)
+    naive = baselines.naive(learner, X, y)
     return OutcomeTable(
         outcome=outcome,
         unit=unit,
