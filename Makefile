@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench accuracy torture setup format clean
+.PHONY: demo test check bench accuracy paper torture setup format clean
 
 demo: $(STAMP)
 	$(BIN)/rca demo
@@ -27,6 +27,10 @@ accuracy: $(STAMP)
 	$(BIN)/python benchmarks/contrastive.py run
 	$(BIN)/python benchmarks/contrastive.py show
 
+# The paper's figure and its biomarkers: under ten minutes on two cores; `rca paper --full --out paper` for all repeats.
+paper: $(STAMP)
+	$(BIN)/rca paper --quick --out paper
+
 # Awkward tables, mutated files, kill -9, threads, memory caps: about a quarter of an hour on two idle cores.
 torture: $(STAMP)
 	$(BIN)/python -m torture
@@ -42,7 +46,7 @@ $(STAMP): pyproject.toml
 		{ echo "richcomponents needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once; a few minutes on a slow connection)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,test,check]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,dask,parquet,zarr,h5ad,array-api,test,check]'
 	@touch $(STAMP)
 
 clean:

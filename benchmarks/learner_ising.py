@@ -1,42 +1,61 @@
-"""Couplings of an Ising model hidden in S1: true / RCA / covariates / naive / taylor.
+"""Couplings of an Ising model hidden in S1: true / RCA / covariates / CCA / naive, intervals, trajectories, large graphs.
 
-    python benchmarks/learner_ising.py [--draws 20] [--seed 700000] [--sizes 300 1000 3000]
+    python benchmarks/learner_ising.py run [SECTION ...] [--draws 20] [--seed 700000] [--sizes 300 1000 3000] [--out DIR]
+    python benchmarks/learner_ising.py show [--out DIR]
+
+Rows are appended as they finish, one JSON object per line; a killed run continues where it stopped.
 
 5 x 5 periodic grid, 50 couplings ~ Unif[-1, 1]; S2: 13 independent spins and 12 that are all equal to one random sign;
 S3 ~ Unif[-1, 1]; A with singular values in [0.5, 1.5]; A and the rank of S2 unknown. Medians over draws of the mean squared
 error of the couplings (J = 0 scores 1/3). All methods get the same ridge.
 
-true: maximum likelihood on samples of S1. covariates and naive: maximum likelihood from the correlations of the residual of
-U on V, and of U. taylor: from the same RCA by the gradient of order four. Then one fit each of a 10 x 10 grid and of a random
-graph with 60 nodes.
+accuracy : true: maximum likelihood on samples of S1. RCA: the default; RCA alone: the same from the component without the
+    RCA; RCA mle: maximum likelihood from its pair moments. covariates and naive: maximum likelihood from the correlations of
+    the residual of U on V, and of U; covariates joint and CCA: fitted to all second moments, as RCA is. cover: how many of
+    the 95% intervals of RCA hold the coupling; width: their mean half width over the error.
+paper : composite likelihood of true samples, and from the RCA: exactly, by the paper's Taylor gradient, and both by mini-
+    batches of 100 rows, after 10, 100 and 1000 steps.
+fields : fields ~ Unif[-0.5, 0.5] too, S2 with mean zero; errors of couplings and of fields, and coverage of both.
+large : one fit each of a 10 x 10 grid and of a random graph with 60 nodes, 3000 samples, with seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import numpy as np  # noqa: E402
 
-from richcomponents import ContrastiveRCA  # noqa: E402
+from richcomponents import ComponentIsing, ContrastiveRCA, baselines  # noqa: E402
 from richcomponents.algebra import Array, IntArray  # noqa: E402
 from richcomponents.components import Component  # noqa: E402
-from richcomponents.learning.ising import grid_edges, moment_model  # noqa: E402
-from richcomponents.models.ising import ComponentIsing  # noqa: E402
+from richcomponents.learning.ising import grid_edges, moment_model, with_ghost  # noqa: E402
 
-METHODS = ("true", "RCA", "RCA mle", "covariates", "naive", "taylor")
+SECTIONS = ("accuracy", "paper", "fields", "large")
+GRID = grid_edges(5, 5)
+STEPS = (10, 100, 1000)
+Row = dict[str, Any]
 
 
-def draw(edges: IntArray, d: int, n: int, seed: int) -> tuple[Array, Array, Array, Array]:
-    """Couplings (m,), S1, U and V (n, d)."""
+def draw(edges: IntArray, d: int, n: int, seed: int, *, fields: bool = False) -> tuple[Array, Array, Array, Array]:
+    """Couplings (m,), then fields (d,) if any; S1, U and V (n, d)."""
     rng = np.random.default_rng(seed)
     J = rng.uniform(-1, 1, len(edges))
-    S1 = moment_model(d, edges).sample(J, n, rng)
+    if fields:
+        J = np.concatenate([J, rng.uniform(-0.5, 0.5, d)])
+        S1 = moment_model(d + 1, with_ghost(d, edges)).sample(J, n, rng)
+        S1 = S1[:, :d] * S1[:, d:]
+    else:
+        S1 = moment_model(d, edges).sample(J, n, rng)
     half = d - d // 2
     S2 = rng.choice([-1.0, 1.0], (n, d))
     S2[:, half:] = rng.choice([-1.0, 1.0], (n, 1))
@@ -45,63 +64,135 @@ def draw(edges: IntArray, d: int, n: int, seed: int) -> tuple[Array, Array, Arra
     return J, S1, S1 + S2, S2 @ A.T + rng.uniform(-1, 1, (n, d))
 
 
-def fits(n: int, seed: int) -> dict[str, float]:
-    """Errors of every method on one draw, and the rank that was found."""
-    warnings.simplefilter("ignore")
-    edges = grid_edges(5, 5)
-    J, S1, U, V = draw(edges, 25, n, seed)
-    learner = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=25))
-    residual = U - V @ np.linalg.lstsq(V - V.mean(0), U - U.mean(0), rcond=None)[0]
-    fitted = learner.fit(np.hstack([U, V]))
-    found = {"RCA": fitted.coef_}
+def error(found: Array, truth: Array) -> float:
+    return float(np.mean((found - truth) ** 2))
+
+
+def accuracy(n: int, seed: int) -> Row:
+    J, S1, U, V = draw(GRID, 25, n, seed)
+    X = np.hstack([U, V])
+    learner = ComponentIsing(edges=GRID, rca=ContrastiveRCA(views=25))
+    fitted, mle = learner.fit(X), ComponentIsing(edges=GRID, method="likelihood", rca=ContrastiveRCA(views=25))
+    table = fitted.confidence_interval()
     extracted = fitted.component_
-    plain = ComponentIsing(edges=edges)
-    found["true"] = plain.fit_clean(S1).coef_
-    found["RCA mle"] = plain.fit_component(extracted).coef_
-    found["covariates"] = plain.fit_component(Component.of_samples(residual, order=2)).coef_
-    found["naive"] = plain.fit_component(Component.of_samples(U, order=2)).coef_
-    found["taylor"] = ComponentIsing(edges=edges, method="taylor").fit_component(extracted).coef_
-    out = {name: float(np.mean((value - J) ** 2)) for name, value in found.items()}
-    out["rank"] = float(fitted.rca_.rank_)
-    return out
+    row: Row = {"RCA": error(fitted.coef_, J), "rank": int(fitted.rca_.rank_)}
+    row["cover"] = float(np.mean((table.low <= J) & (table.high >= J)))
+    row["width"] = float(np.mean(table.standard_error) / np.sqrt(row["RCA"]))
+    row["true"] = error(learner.fit_clean(S1).coef_, J)
+    row["RCA alone"] = error(learner.fit_component(extracted).coef_, J)
+    row["RCA mle"] = error(mle.fit_component(extracted).coef_, J)
+    row["covariates"] = error(baselines.covariates(mle, X).coef_, J)
+    row["covariates joint"] = error(baselines.covariates(learner, X).coef_, J)
+    row["CCA"] = error(baselines.cca(learner, X).coef_, J)
+    row["naive"] = error(baselines.naive(mle, X).coef_, J)
+    return row
 
 
-def large(label: str, edges: IntArray, d: int, n: int, seed: int) -> None:
-    warnings.simplefilter("ignore")
-    J, S1, U, V = draw(edges, d, n, seed)
-    start = time.perf_counter()
+def paper(n: int, seed: int) -> Row:
+    J, S1, U, V = draw(GRID, 25, n, seed)
+    X = np.hstack([U, V])
+    row: Row = {}
+    extracted = ContrastiveRCA(views=25).fit(X).components_["S1"]
+    for method in ("composite", "taylor"):
+        row[f"RCA {method}"] = error(ComponentIsing(edges=GRID, method=method).fit_component(extracted).coef_, J)
+        row[f"true {method}"] = error(ComponentIsing(edges=GRID, method=method).fit_clean(S1).coef_, J)
+        sgd = ComponentIsing(edges=GRID, method=method, solver="sgd", rca=ContrastiveRCA(views=25))
+        for label, fitted in (("true", sgd.fit_clean(S1)), ("RCA", sgd.fit(X))):
+            path = fitted.trajectory_
+            assert path is not None
+            for step in STEPS:
+                row[f"{label} {method} {step}"] = error(path.coef[np.searchsorted(path.steps, step)], J)
+    return row
+
+
+def with_fields(n: int, seed: int) -> Row:
+    theta, S1, U, V = draw(GRID, 25, n, seed, fields=True)
+    J, b = theta[:50], theta[50:]
+    learner = ComponentIsing(edges=GRID, fields=True, rca=ContrastiveRCA(views=25))
+    X = np.hstack([U, V])
+    fitted = learner.fit(X)
+    table = fitted.confidence_interval()
+    held = (table.low <= theta) & (table.high >= theta)
+    row: Row = {"RCA": error(fitted.coef_, J), "RCA fields": error(fitted.fields_, b)}
+    row |= {"cover": float(held[:50].mean()), "cover fields": float(held[50:].mean())}
+    for label, other in (
+        ("true", learner.fit_clean(S1)),
+        ("covariates joint", baselines.covariates(learner, X)),
+        ("naive", baselines.naive(learner, X)),
+    ):
+        row |= {label: error(other.coef_, J), f"{label} fields": error(other.fields_, b)}
+    return row
+
+
+def large(label: str, seed: int) -> Row:
+    if label == "10 x 10 grid":
+        edges, d = grid_edges(10, 10), 100
+    else:
+        pairs = np.column_stack(np.triu_indices(60, 1))
+        edges, d = pairs[np.random.default_rng(seed).permutation(len(pairs))[:100]], 60
+    J, S1, U, V = draw(edges, d, 3000, seed)
+    start = time.process_time()  # of one core: others may be at work on the machine
     fitted = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=d)).fit(np.hstack([U, V]))
-    seconds = time.perf_counter() - start
-    error = np.mean((fitted.coef_ - J) ** 2)
-    clean = np.mean((ComponentIsing(edges=edges).fit_clean(S1).coef_ - J) ** 2)
-    naive = ComponentIsing(edges=edges).fit_component(Component.of_samples(U, order=2)).coef_
-    print(
-        f"{label}, {len(edges)} edges, N = {n}: RCA {error:.4f} in {seconds:.0f} s (rank {fitted.rca_.rank_}), "
-        f"true {clean:.4f}, naive {np.mean((naive - J) ** 2):.4f}",
-        flush=True,
-    )
+    row: Row = {"seconds": time.process_time() - start, "RCA": error(fitted.coef_, J), "rank": int(fitted.rca_.rank_)}
+    row["true"] = error(ComponentIsing(edges=edges).fit_clean(S1).coef_, J)
+    row["naive"] = error(ComponentIsing(edges=edges).fit_component(Component.of_samples(U, order=2)).coef_, J)
+    return row
+
+
+def run(options: argparse.Namespace) -> None:
+    warnings.simplefilter("ignore")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for section in options.sections or SECTIONS:
+        path = options.out / f"ising_{section}.jsonl"
+        done = {(str(row["case"]), row["seed"]) for row in read(path)}
+        cases: list[Any] = ["10 x 10 grid", "random graph of 60 nodes"] if section == "large" else options.sizes
+        work: Any = {"accuracy": accuracy, "paper": paper, "fields": with_fields, "large": large}[section]
+        for draw_number in range(options.draws):
+            for case in cases:
+                seed = options.seed + draw_number
+                if (str(case), seed) in done:
+                    continue
+                row = {"case": case, "seed": seed, **work(case, seed)}
+                with path.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def show(options: argparse.Namespace) -> None:
+    for section in SECTIONS:
+        groups: dict[Any, list[Row]] = defaultdict(list)
+        for row in read(options.out / f"ising_{section}.jsonl"):
+            groups[row["case"]].append(row)
+        for case, rows in groups.items():
+            print(f"\n{section}, {case if isinstance(case, str) else f'N = {case}'}, {len(rows)} draws")
+            for key in rows[0]:
+                if key in ("case", "seed"):
+                    continue
+                values = [row[key] for row in rows]
+                middle = np.mean(values) if key.startswith(("cover ", "width")) or key == "cover" else np.median(values)
+                ratio = f"   {middle / np.median([r['RCA'] for r in rows]):8.2f} x RCA" if "RCA" in rows[0] else ""
+                print(f"  {key:<24} {middle:9.5f}{'' if key in NOT_ERRORS or 'cover ' in key else ratio}")
+
+
+NOT_ERRORS = ("rank", "cover", "width", "seconds", "cover fields", "RCA fields")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "show"))
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--seed", type=int, default=700_000)
     parser.add_argument("--sizes", type=int, nargs="*", default=[300, 1000, 3000])
-    parser.add_argument("--no-large", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
-    if options.sizes:
-        print(f"{'N':>6} " + " ".join(f"{m:>10}" for m in (*METHODS, "rank", "s/fit")))
-    for n in options.sizes:
-        start = time.perf_counter()
-        rows = [fits(n, options.seed + s) for s in range(options.draws)]
-        medians = [np.median([row[m] for row in rows]) for m in (*METHODS, "rank")]
-        medians.append((time.perf_counter() - start) / options.draws)
-        print(f"{n:>6} " + " ".join(f"{m:10.5f}" for m in medians), flush=True)
-    if not options.no_large:
-        rng = np.random.default_rng(options.seed)
-        large("10 x 10 grid", grid_edges(10, 10), 100, 3000, options.seed)
-        pairs = np.column_stack(np.triu_indices(60, 1))
-        large("random graph of 60 nodes", pairs[rng.permutation(len(pairs))[:100]], 60, 3000, options.seed)
+    unknown = set(options.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"no section {', '.join(sorted(unknown))}: the sections are {', '.join(SECTIONS)}")
+    (run if options.action == "run" else show)(options)
 
 
 if __name__ == "__main__":

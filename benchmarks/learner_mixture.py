@@ -1,39 +1,44 @@
 """Mixture of spherical Gaussians as a component: centres found from cumulants, against the same learner on samples.
 
-    python benchmarks/learner_mixture.py [--draws 20] [--seed 70000] [--sizes 1000 3000 10000] [--free-weights]
+    python benchmarks/learner_mixture.py run [SECTION ...] [--draws 20] [--seed 70000] [--sizes 1000 ...] [--out DIR]
+    python benchmarks/learner_mixture.py show [--out DIR]
 
-d = 10; S1 and S2 are mixtures of 10 Gaussians, centres ~ N(0, I), sigma 0.5, equal weights; S3 is uniform; A has singular
-values in [0.5, 1.5]. Mean squared error per coordinate of the centred centres, best matching; medians over draws.
+Rows are appended as they finish, one JSON object per line; a killed run continues where it stopped.
+
+d = 10; S1 and S2 are mixtures of 10 Gaussians, centres ~ N(0, I), sigma 0.5; S3 is uniform; A has singular values in
+[0.5, 1.5]. Mean squared error per coordinate of the centred centres, best matching; medians over draws.
+
+equal : equal weights, known to be so. free : equal weights, estimated. unequal : weights ~ Dirichlet(10, ..., 10), estimated.
 
 true : clean samples of S1; known A, RCA : the component extracted with A given, or not; paper : the paper's alternating
-minimisation on the RCA's component; residualised : samples of U - Cov(U, V) Cov(V)^-1 V; naive : samples of U.
+minimisation on the RCA's component; residualised : samples of U - Cov(U, V) Cov(V)^-1 V; naive : samples of U; weights : root
+mean square error of the RCA's weights (and of the clean samples'); cover : how many of its 95% intervals hold the truth.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import time
 import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import numpy as np  # noqa: E402
 
+from richcomponents import ComponentGaussianMixture, ContrastiveRCA  # noqa: E402
 from richcomponents.algebra import Array  # noqa: E402
-from richcomponents.learning.mixture import Target, fit_mixture, match_centres  # noqa: E402
-from richcomponents.models import ContrastiveRCA  # noqa: E402
-from richcomponents.models.mixture import ComponentGaussianMixture  # noqa: E402
+from richcomponents.datasets import make_contrastive  # noqa: E402
+from richcomponents.learning.mixture import Mixture, Target, fit_mixture, match_centres  # noqa: E402
 
 K = D = 10
+SECTIONS = ("equal", "free", "unequal")
 METHODS = ("true", "known A", "RCA", "paper", "residualised", "naive")
-
-
-def mixture(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    """Samples (n, d) and centres (k, d)."""
-    centres = rng.normal(size=(K, D))
-    return centres[rng.integers(K, size=n)] + 0.5 * rng.normal(size=(n, D)), centres
+Row = dict[str, Any]
 
 
 def residuals(U: Array, V: Array) -> Array:
@@ -41,54 +46,99 @@ def residuals(U: Array, V: Array) -> Array:
     return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
 
 
-def draw(n: int, seed: int, equal: bool) -> dict[str, float]:
+def measure(section: str, n: int, seed: int) -> Row:
     rng = np.random.default_rng(seed)
-    left, right = (np.linalg.qr(rng.normal(size=(D, D)))[0] for _ in range(2))
-    A = (left * rng.uniform(0.5, 1.5, D)) @ right
-    S1, centres = mixture(rng, n)
-    S2, _ = mixture(rng, n)
-    U, V = S1 + S2, S2 @ A.T + rng.uniform(-1, 1, (n, D))
-    truth = centres - centres.mean(axis=0)
+    weights = rng.dirichlet(np.full(K, 10.0)) if section == "unequal" else None
+    data = make_contrastive(n, D, S1="mixture", S2="mixture", A="good", weights=weights, random_state=rng)
+    assert data.centres is not None
+    assert data.weights is not None
+    equal, truth, chances = section == "equal", data.centres - data.weights @ data.centres, data.weights
 
-    def error(means: Array) -> float:
-        return match_centres(means - means.mean(axis=0), truth)[1]
+    def error(means: Array, found: Array) -> float:
+        return match_centres(means - found @ means, truth)[1]
 
-    row = {
-        label: error(fit_mixture(Target.of_samples(samples), K, np.random.default_rng(0), equal_weights=equal).means)
-        for label, samples in (("true", S1), ("residualised", residuals(U, V)), ("naive", U))
-    }
-    X = np.hstack([U, V])
-    known = ContrastiveRCA(views=D, A=A)
-    row["known A"] = error(ComponentGaussianMixture(K, rca=known, equal_weights=equal).fit(X).means_)
-    model = ComponentGaussianMixture(K, rca=ContrastiveRCA(views=D), equal_weights=equal).fit(X)
-    row["RCA"] = error(model.means_)
+    row: Row = {}
+    clean: Mixture | None = None
+    for label, samples in (("naive", data.U), ("residualised", residuals(data.U, data.V)), ("true", data.S1)):
+        clean = fit_mixture(Target.of_samples(samples), K, np.random.default_rng(0), equal_weights=equal)
+        row[label] = error(clean.means, clean.weights)
+    assert clean is not None  # the last: on true samples
+    known = ComponentGaussianMixture(K, rca=ContrastiveRCA(views=D, A=data.A), equal_weights=equal).fit(data.X)
+    row["known A"] = error(known.means_, known.weights_)
+    model = ComponentGaussianMixture(K, rca=ContrastiveRCA(views=D), equal_weights=equal).fit(data.X)
+    row["RCA"] = error(model.means_, model.weights_)
     paper = ComponentGaussianMixture(K, method="alternating", equal_weights=equal, n_init=3)
-    row["paper"] = error(paper.fit_component(model.component_).means_)
+    paper.fit_component(model.component_)
+    row["paper"] = error(paper.means_, paper.weights_)
+    centred = model.means_ - model.component_.mean
+    mine = match_centres(truth, centred)[0]  # the true component of each of the model's
+    table = model.confidence_interval()
+    shift = np.concatenate([np.tile(model.component_.mean, K), np.zeros(len(table.names) - K * D)])
+    expected = np.concatenate([truth[mine].ravel(), chances[mine] if not equal else [], [0.25]])
+    held = (table.low - shift <= expected) & (table.high - shift >= expected)
+    row["cover means"], row["cover sigma2"] = float(held[: K * D].mean()), float(held[-1])
+    row["sigma2"] = float(model.sigma2_)
+    if not equal:
+        row["cover weights"] = float(held[K * D : -1].mean())
+        row["weights"] = float(np.sqrt(np.mean((model.weights_ - chances[mine]) ** 2)))
+        best = match_centres(truth, clean.means)[0]
+        row["weights true"] = float(np.sqrt(np.mean((clean.weights - chances[best]) ** 2)))
     return row
+
+
+def run(options: argparse.Namespace) -> None:
+    warnings.simplefilter("ignore")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for section in options.sections or SECTIONS:
+        path = options.out / f"mixture_{section}.jsonl"
+        done = {(row["n"], row["seed"]) for row in read(path)}
+        for number in range(options.draws):
+            for n in options.sizes:
+                seed = options.seed + number
+                if (n, seed) not in done:
+                    row = {"n": n, "seed": seed, **measure(section, n, seed)}
+                    with path.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+
+
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def show(options: argparse.Namespace) -> None:
+    for section in SECTIONS:
+        groups: dict[int, list[Row]] = defaultdict(list)
+        for row in read(options.out / f"mixture_{section}.jsonl"):
+            groups[row["n"]].append(row)
+        if groups:
+            print(f"\nweights {section}; medians (cover: means)")
+            print(f"{'n':>7} {'draws':>5} " + " ".join(f"{m:>12}" for m in METHODS) + "  /residualised  /naive")
+        for n, rows in sorted(groups.items()):
+            median = {m: float(np.median([row[m] for row in rows])) for m in METHODS}
+            cells = " ".join(f"{median[m]:12.5f}" for m in METHODS)
+            ratios = f"{median['RCA'] / median['residualised']:13.2f} {median['RCA'] / median['naive']:8.4f}"
+            print(f"{n:>7} {len(rows):>5} {cells}  {ratios}")
+            rest = {key: [row[key] for row in rows] for key in rows[0] if key not in (*METHODS, "n", "seed")}
+            texts = [
+                f"{key} {np.mean(values) if key.startswith('cover') else np.median(values):.4f}"
+                for key, values in rest.items()
+            ]
+            print(" " * 14 + ", ".join(texts))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "show"))
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--seed", type=int, default=70_000)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000, 10_000])
-    parser.add_argument("--free-weights", action="store_true", help="estimate the weights, although they are equal")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000, 10_000, 30_000, 100_000])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    weights = "free" if options.free_weights else "equal"
-    print(f"weights {weights}, {options.draws} draws, seeds from {options.seed}")
-    print(f"{'n':>7} " + " ".join(f"{m:>12}" for m in METHODS) + "   RCA/residualised  RCA/naive  seconds", flush=True)
-    for n in options.sizes:
-        start = time.perf_counter()
-        rows = [draw(n, options.seed + i, not options.free_weights) for i in range(options.draws)]
-        median = {m: float(np.median([row[m] for row in rows])) for m in METHODS}
-        print(
-            f"{n:>7} "
-            + " ".join(f"{median[m]:12.5f}" for m in METHODS)
-            + f"   {median['RCA'] / median['residualised']:16.2f}  {median['RCA'] / median['naive']:9.4f}"
-            + f"  {time.perf_counter() - start:7.0f}",
-            flush=True,
-        )
+    unknown = set(options.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"no section {', '.join(sorted(unknown))}: the sections are {', '.join(SECTIONS)}")
+    (run if options.action == "run" else show)(options)
 
 
 if __name__ == "__main__":

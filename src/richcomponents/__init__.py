@@ -1,65 +1,27 @@
-"""Rich Component Analysis: models of one hidden component of several views of the same samples."""
+"""Rich Component Analysis: models of one hidden component of several views of the same samples.
 
-from richcomponents import baselines, datasets
-from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
-from richcomponents.components import Component
-from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
-from richcomponents.errors import (
-    CapacityError,
-    ConstantColumnWarning,
-    DataError,
-    PrecisionWarning,
-    SampleSizeWarning,
-    SpecificationWarning,
-    StateFileError,
-    WeakIdentificationWarning,
-)
-from richcomponents.learning.ising import grid_edges
-from richcomponents.learning.likelihood import fit_likelihood
-from richcomponents.models import (
-    ComponentGaussianMixture,
-    ComponentIsing,
-    ComponentLogisticRegression,
-    ComponentPCA,
-    ComponentRegression,
-    ContrastiveRCA,
-)
-from richcomponents.moments import Accumulator, Moments, open_source
-from richcomponents.storage import load
-from richcomponents.views import as_table, join_views
+The public names live in `richcomponents.api`, which is imported when one of them is first asked for: the command line
+answers `--help` without loading scientific libraries.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Accumulator",
-    "CapacityError",
-    "Component",
-    "ComponentGaussianMixture",
-    "ComponentIsing",
-    "ComponentLogisticRegression",
-    "ComponentPCA",
-    "ComponentRegression",
-    "ConstantColumnWarning",
-    "ContrastiveRCA",
-    "Cumulants",
-    "DataError",
-    "Moments",
-    "PrecisionWarning",
-    "SampleSizeWarning",
-    "SpecificationWarning",
-    "StateFileError",
-    "WeakIdentificationWarning",
-    "as_table",
-    "baselines",
-    "cross_cumulant",
-    "cumulant",
-    "cumulants_to_moments",
-    "datasets",
-    "fit_likelihood",
-    "grid_edges",
-    "join_views",
-    "load",
-    "moments_to_cumulants",
-    "open_source",
-    "projected_cumulant",
-]
+if TYPE_CHECKING:
+    from richcomponents.api import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    if not name.startswith("__") or name == "__all__":  # Python's own questions load nothing
+        api = import_module("richcomponents.api")
+        globals().update({public: getattr(api, public) for public in api.__all__ if hasattr(api, public)})
+        globals()["__all__"] = api.__all__
+        if name in globals():  # a public name, or a subpackage that became an attribute on the way
+            return globals()[name]
+    raise AttributeError(f"module 'richcomponents' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *import_module("richcomponents.api").__all__})

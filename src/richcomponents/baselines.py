@@ -94,11 +94,11 @@ def _fourier_features(view: Array, rank: int, rng: np.random.Generator) -> Array
 def _fit_samples(learner: Any, S: Array, y: object) -> Any:
     """A clone of the learner, fitted to samples that stand in for the component (they need not look like it: spins)."""
     fitted = clone(learner)
-    component = Component.of_samples(S)
     if y is None:
-        return fitted.fit_component(component)
+        return fitted.fit_component(Component.of_samples(S))
     if hasattr(fitted, "fit_clean"):
         return fitted.fit_clean(S, y)
     target = as_matrix(y, column=True)[:, 0]
     cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
+    component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
     return fitted.fit_component(component, cross, mean=float(target.mean()))

@@ -1,12 +1,52 @@
-"""The command `rca`: parsing and printing only."""
+"""The command `rca`: parsing and printing only. What a command does is imported when it runs, so that help is instant.
+
+Results go to standard output, progress and notes to standard error. Exit codes: 0 done, 1 data or request that cannot be
+used (one sentence, no traceback unless --debug), 2 wrong usage of an option.
+"""
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
 import typer
+
+if TYPE_CHECKING:
+    from richcomponents.jobs import Request, Result
 
 __all__ = ["main"]
 
-app = typer.Typer(help="Rich Component Analysis.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Rich Component Analysis.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+
+_SHOWN = 50
+
+Data = Annotated[
+    list[Path], typer.Argument(help="One table, or two (one view each). CSV, TSV, Parquet, npz, h5ad, h5mu.")
+]
+ViewOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--views",
+        help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
+        "first k columns and the rest. Not needed for two files, or a file with two matrices.",
+    ),
+]
+Target = Annotated[str | None, typer.Option(help="The outcome's column; it may depend on U's own part only.")]
+Covariates = Annotated[
+    list[str] | None, typer.Option(help="Known covariates (age, sex), separated by commas, removed from both views.")
+]
+Groups = Annotated[
+    str | None, typer.Option(help="Column that says which rows belong together (repeated measurements).")
+]
+Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; two files are matched by it.")]
+Rank = Annotated[str, typer.Option(help="Shared directions: auto, full, or a number.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -19,45 +59,281 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=_show_version),
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")] = False,
 ) -> None:
     """Rich Component Analysis: models of one hidden component of several views."""
 
 
 @app.command()
-def demo() -> None:
+def fit(
+    data: Data,
+    views: ViewOptions = None,
+    target: Target = None,
+    model: Annotated[
+        str,
+        typer.Option(help="pca, regression, logistic, mixture, ising, or none. auto: by the target, none without one."),
+    ] = "auto",
+    covariates: Covariates = None,
+    groups: Groups = None,
+    key: Key = None,
+    rank: Rank = "auto",
+    components: Annotated[int | None, typer.Option(help="How many, for pca and mixture.", min=1)] = None,
+    drop_missing: DropMissing = False,
+    seed: Seed = 0,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn what is specific to U once the part shared with V is removed.
+
+    rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
+    """
+    _check_folders(report, save)
+    result = _fitted(
+        data, views, target=target, model=model, covariates=covariates, groups=groups, key=key, rank=rank,
+        components=components, drop_missing=drop_missing, seed=seed,
+    )  # fmt: skip
+    if save is not None:
+        result.model.save(save)
+        _say(f"The model is in {save}.")
+    if report is not None:
+        from richcomponents.report import render
+
+        title = f"Rich component analysis of {' and '.join(path.name for path in data)}"
+        with _busy("writing the report"):
+            page = render(result.findings, title)
+        report.write_text(page, encoding="utf-8")
+        _say(f"The report is in {report}.")
+    if as_json:
+        _print_json(result)
+    else:
+        _print_fit(result)
+
+
+@app.command()
+def diagnose(
+    data: Data,
+    views: ViewOptions = None,
+    target: Target = None,
+    covariates: Covariates = None,
+    groups: Groups = None,
+    key: Key = None,
+    rank: Rank = "auto",
+    drop_missing: DropMissing = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Say whether the data can tell U's own part from the shared part, before anything is learned."""
+    result = _fitted(
+        data, views, target=target, covariates=covariates, groups=groups, key=key, rank=rank, drop_missing=drop_missing,
+        seed=seed,
+    )  # fmt: skip
+    if as_json:
+        _print_json(result)
+        return
+    _tell_notes(result)
+    found = result.findings
+    typer.echo(f"{found.headline()}\n\n{result.rca.summary()}")
+    if found.outcome is not None:
+        p = found.outcome.test.p_value
+        typer.echo(
+            f"  {found.outcome.outcome} and V            p = {p:.3g}"
+            + ("\n  > The outcome goes with the controls: it seems to depend on more than S1." if p < 0.01 else "")
+        )
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option(help="Where to: .csv, .tsv, .npz or .parquet.")],
+    n: Annotated[int, typer.Option("-n", help="Samples.", min=2)] = 3000,
+    d: Annotated[int, typer.Option("-d", help="Columns of U, and of V.", min=1)] = 10,
+    s1: Annotated[str, typer.Option(help="regression, logistic, pca or mixture.")] = "regression",
+    s2: Annotated[str, typer.Option(help="paper, uniform, skewed, gaussian, mixture, heavy or labs(k).")] = "skewed",
+    mixing: Annotated[str, typer.Option(help="A: unif (entries in [-1, 1]) or good (well conditioned).")] = "unif",
+    strength: Annotated[float | None, typer.Option(help="sd(S2) / sd(S1).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    truth: Annotated[Path | None, typer.Option(help="Write A and the coefficients to this JSON file.")] = None,
+) -> None:
+    """Write two views with a shared part, and the truth."""
+    from richcomponents.jobs import simulate as write
+
+    _check_folders(out, truth)
+    data = write(out, truth, n_samples=n, d=d, S1=s1, S2=s2, A=mixing, strength=strength, random_state=seed)
+    views = "" if out.suffix == ".npz" else " --views 'U=U_*' --views 'V=V_*'"
+    outcome = "" if data.y is None else " --target y"
+    typer.echo(f"{n} samples of U ({d} columns) and V ({d}) are in {out}. Next:\n  rca fit {out}{views}{outcome}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("richcomponents-demo.html"),
+) -> None:
     """The main job on embedded data: real measurements, hidden labs, and what each method makes of them."""
     import numpy as np
-    from rich.console import Console
-    from rich.table import Table as Printed
 
     from richcomponents.demo import run_demo
 
-    console = Console()
-    console.print(
-        "[bold]Which measurements of cell nuclei go with malignancy, when the samples went to three labs?[/bold]\n"
+    _check_folders(out)
+    typer.echo(
+        "Which measurements of cell nuclei go with malignancy, when the samples went to three labs?\n"
         "Each lab has its own bias, and nobody wrote down which sample went where. Real measurements (Wisconsin breast\n"
-        "cancer, from scikit-learn), simulated labs; control measurements share nothing with the tests but the labs."
+        "cancer, from scikit-learn), simulated labs; control measurements share nothing with the tests but the labs.\n"
     )
-    result = run_demo()
-    console.print(f"\n{result.n} samples, {len(result.markers)} test markers (U), {result.n_controls} controls (V)\n")
-    console.print(result.summary, highlight=False)
-    printed = Printed("coefficient", *result.coefficients, title="\nOne draw of the labs", title_justify="left")
-    for i, marker in enumerate(result.markers):
-        printed.add_row(marker, *(f"{beta[i]:+.3f}" for beta in result.coefficients.values()))
-    console.print(printed)
+    with _busy("fitting twenty draws of the labs"):
+        result = run_demo(out)
+    markers = result.findings.variance.names
+    controls = next(reversed(result.findings.views.values()))
+    typer.echo(f"{result.findings.n} samples, {len(markers)} test markers (U), {len(controls)} controls (V)\n")
+    typer.echo(f"{result.findings.headline()}\n\n{result.summary}\n")
+    _print_table(
+        "Coefficients, one draw of the labs",
+        ["coefficient", *result.coefficients],
+        [[m, *(f"{beta[i]:+.3f}" for beta in result.coefficients.values())] for i, m in enumerate(markers)],
+    )
     count = len(next(iter(result.errors.values())))
-    errors = Printed(
-        "method", "median squared error", "worst draw", title=f"\n{count} draws of the labs", title_justify="left"
+    _print_table(
+        f"Squared error of the coefficients, {count} draws of the labs",
+        ["method", "median", "worst draw"],
+        [[method, f"{np.median(values):.5f}", f"{values.max():.5f}"] for method, values in result.errors.items()],
     )
-    for method, values in result.errors.items():
-        errors.add_row(method, f"{np.median(values):.5f}", f"{values.max():.5f}")
-    console.print(errors)
-    console.print(
-        "naive: ignore the labs. covariates: add the controls to the regression. RCA: remove the shared part."
+    typer.echo(
+        "naive: ignore the labs. covariates: add the controls to the regression. RCA: remove the shared part.\n"
+        f"\nThe report is in {out.resolve()}: open it in a browser."
     )
 
 
-def main() -> None:
+@app.command()
+def paper(
+    out: Annotated[
+        Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")
+    ] = Path("paper"),
+    panel: Annotated[list[str], typer.Option(help="a..k, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
+    full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
+    data: Annotated[Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).")] = None,
+    pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="A changed copy of the packaged settings.toml.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="By default one per core.")] = None,
+) -> None:
+    """The paper's experiments: every panel of its Figure 1 and the biomarkers, and its claims next to what is measured."""
+    from richcomponents.experiments.paper import run_paper
+
+    page = run_paper(out, panel, full=full, data=data, pheno=pheno, settings_file=settings, processes=processes)
+    typer.echo(f"the page is {page}")
+
+
+# ---- printing
+
+
+def _fitted(data: list[Path], views: list[str] | None, *, covariates: list[str] | None, **options: Any) -> Result:
+    from richcomponents.jobs import Request, run_fit
+
+    request: Request = Request(
+        data=data,
+        views=views or (),
+        covariates=[name.strip() for part in covariates or () for name in part.split(",")],
+        command=_command(),
+        **options,
+    )
+    return run_fit(request, progress=sys.stderr.isatty())
+
+
+def _command() -> str:
+    import shlex
+
+    return shlex.join(["rca", *sys.argv[1:]])
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Before anything is computed: can the results be written?"""
+    from richcomponents.errors import DataError
+
+    for path in filter(None, paths):
+        if not path.parent.is_dir():
+            raise DataError(f"cannot write {path}: the folder {path.parent} does not exist")
+
+
+def _busy(what: str) -> AbstractContextManager[object]:
+    """A spinner on standard error, only where somebody looks at it."""
+    from contextlib import nullcontext
+
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)
+
+
+def _tell_notes(result: Result) -> None:
+    for note in result.findings.notes:
+        _say(f"note: {note}")
+
+
+def _print_json(result: Result) -> None:
+    import json
+
+    typer.echo(json.dumps(result.findings.as_dict(), allow_nan=False, ensure_ascii=False))
+
+
+def _print_fit(result: Result) -> None:
+    _tell_notes(result)
+    found = result.findings
+    typer.echo(f"{found.headline()}\n")
+    if found.outcome is not None:
+        _print_rows(f"Coefficients ({found.outcome.unit}), by method", found.outcome.rows())
+    if found.detail is not None:
+        _print_rows(*found.detail)
+    typer.echo(result.rca.summary())
+
+
+def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
+    shown = rows[:_SHOWN]
+    cells = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in shown]
+    if shown:
+        _print_table(title, list(shown[0]), cells)
+    if len(shown) < len(rows):
+        typer.echo(f"  ... and {len(rows) - len(shown)} more rows: see --report or --json\n")
+
+
+def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    """Columns lined up with spaces: readable on a terminal, in a file and in a mail."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [title]
+    for row in [head, ["-" * width for width in widths], *rows]:
+        cells = [
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    typer.echo("\n".join(lines) + "\n")
+
+
+# ---- errors
+
+
+def _fail(error: Exception) -> NoReturn:
+    from richcomponents.errors import CapacityError, DataError, StateFileError
+
+    expected = isinstance(error, (DataError, StateFileError, CapacityError, ValueError, OSError))
+    text = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    _say(f"error: {text}")
+    sys.exit(1)
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
-    app()
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
+    try:
+        app([argument for argument in given if argument != "--debug"], prog_name="rca")
+    except BrokenPipeError:
+        sys.exit(1)  # the reader of our output has gone
+    except Exception as error:
+        if debug:
+            raise
+        _fail(error)

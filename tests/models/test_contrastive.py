@@ -486,6 +486,17 @@ def test_states_that_do_not_fit_are_refused(data):
         rc.ContrastiveRCA(views=4).fit_moments(accumulator.moments())
 
 
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+@pytest.mark.parametrize("kind", ["gaussian", "labs(3)"])
+def test_intervals_of_wide_views_hold_the_estimate(kind):
+    """A wide view is reduced to principal components; its variance outside them is U's own and must not be lost."""
+    data = make_contrastive(200, d=150, S2=kind)
+    model = rc.ContrastiveRCA(views=150, rank=2).fit(data.X)
+    found = model.confidence_interval("covariance")
+    assert np.all(found.low <= found.estimate + 1e-9)
+    assert np.all(found.estimate <= found.high + 1e-9)
+
+
 @pytest.mark.parametrize("scale", [1e160, 1e-160])
 @pytest.mark.parametrize("n", [10, 200])  # with few rows views are reduced before their moments are taken
 def test_columns_whose_squares_leave_floating_point_are_refused(rng, scale, n):

@@ -10,7 +10,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import richcomponents as rc
 
-ESTIMATORS = [cls() for name, cls in vars(rc).items() if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
+PUBLIC = [getattr(rc, name) for name in rc.__all__]
+ESTIMATORS = [cls() for cls in PUBLIC if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
 
 
 def test_there_are_estimators():

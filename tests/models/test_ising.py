@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from richcomponents import ContrastiveRCA
 from richcomponents.components import Component
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SpecificationWarning
 from richcomponents.learning.ising import (
+    CompositeLikelihood,
     Elimination,
     Enumeration,
     Gibbs,
+    Neighbourhoods,
+    SpinMoments,
     composite_from_component,
     composite_likelihood,
+    coupling_matrix,
     fit_composite,
     fit_joint,
-    fit_likelihood,
+    fit_pair_moments,
     fit_taylor,
     grid_edges,
+    joint_change,
     moment_model,
+    pair_change,
     unit_diagonal,
+    with_ghost,
 )
+from richcomponents.learning.likelihood import check_gradient
 from richcomponents.models.ising import ComponentIsing
 
 GRID = grid_edges(3, 4)
@@ -48,6 +58,18 @@ def views():
     S2 = rng.choice([-1.0, 1.0], (3000, 1)) * rng.normal(size=9)
     V = S2 @ rng.normal(size=(9, 9)) + rng.uniform(-1, 1, (3000, 9))
     return edges, J, S1, np.hstack([S1 + S2, V])
+
+
+@pytest.fixture(scope="module")
+def identified():
+    """Views whose shared part is known well: spins, most of them locked."""
+    rng = np.random.default_rng(5)
+    edges = grid_edges(3, 3)
+    J = couplings(edges, 1, 0.6)
+    S1 = Elimination(9, edges).sample(J, 3000, rng)
+    S2 = rng.choice([-1.0, 1.0], (3000, 3))[:, [0, 1, 2, 2, 2, 2, 2, 2, 2]]
+    A = np.linalg.qr(rng.normal(size=(9, 9)))[0]
+    return edges, J, np.hstack([S1 + S2, S2 @ A + 0.5 * rng.uniform(-1, 1, (3000, 9))])
 
 
 # ---- graphs
@@ -130,13 +152,13 @@ def test_which_sum():
 @pytest.mark.parametrize("kind", [Elimination, Enumeration])
 def test_likelihood_recovers_couplings(kind, d, edges):
     model, J = kind(d, edges), couplings(edges)
-    np.testing.assert_allclose(fit_likelihood(model, model.log_partition(J)[1], 0.0), J, atol=1e-4)
+    np.testing.assert_allclose(fit_pair_moments(model, model.log_partition(J)[1], 0.0), J, atol=1e-4)
 
 
 def test_monte_carlo_likelihood():
     J = couplings(GRID, size=0.7)
     moments = Elimination(12, GRID).log_partition(J)[1]
-    assert np.mean((fit_likelihood(Gibbs(12, GRID, chains=1000), moments, 0.0) - J) ** 2) < 1e-3
+    assert np.mean((fit_pair_moments(Gibbs(12, GRID, chains=1000), moments, 0.0) - J) ** 2) < 1e-3
 
 
 def test_joint_fit_recovers_couplings():
@@ -153,7 +175,7 @@ def test_joint_fit_recovers_couplings():
 
 def test_impossible_moments_stay_bounded():
     frustrated = np.array([-0.9, -0.9, -0.9])
-    J = fit_likelihood(Elimination(3, np.array([[0, 1], [1, 2], [0, 2]])), frustrated, 1e-3)
+    J = fit_pair_moments(Elimination(3, np.array([[0, 1], [1, 2], [0, 2]])), frustrated, 1e-3)
     assert np.isfinite(J).all()
     assert np.abs(J).max() <= 4.0
 
@@ -176,19 +198,111 @@ def test_taylor_is_right_for_weak_couplings_and_biased_for_strong_ones():
     model = Elimination(3, edges)
     for size, worst in ((0.1, 0.01), (1.0, np.inf)):
         J = np.array([size, -size])
-        C = model.correlations(J)
-        found = fit_taylor(covariance_only(C), edges, 0.0)
-        assert np.abs(found - J).max() < worst
-    assert np.abs(found - J).max() > 0.1
+        fit = fit_taylor(covariance_only(model.correlations(J)), edges, 0.0)
+        assert fit.converged
+        assert np.abs(fit.theta - J).max() < worst
+    assert np.abs(fit.theta - J).max() > 0.1
+    assert fit.error_bound > np.sum((fit.theta - J) ** 2)
 
 
-def test_taylor_from_fourth_moments():
+def test_taylor_solves_the_papers_equations():
+    """2 E[s_i s_j] = sum_k J_ik E[s_i^2 s_j s_k] + sum_k J_jk E[s_j^2 s_i s_k]: linear in J."""
     edges = grid_edges(3, 3)
-    S = Elimination(9, edges).sample(couplings(edges, 2, 0.1), 20_000, np.random.default_rng(0))
-    S = np.vstack([S, -S])
-    component = Component.of_samples(S)
-    with_s2 = fit_taylor(covariance_only(S.T @ S / len(S)), edges, 0.0)
-    np.testing.assert_allclose(fit_taylor(component, edges, 0.0), with_s2, atol=2e-3)
+    C = Elimination(9, edges).correlations(couplings(edges, 2, 0.5))
+    J = fit_taylor(covariance_only(C), edges, 0.01).theta
+    M = coupling_matrix(9, edges, J)
+    i, j = edges.T
+    left = 2 * C[i, j] - 0.01 * J
+    np.testing.assert_allclose((M @ C)[i, j] + (M @ C)[j, i], left, atol=1e-4)
+
+
+@pytest.mark.parametrize("fields", [False, True])
+def test_ridges_of_the_composite_likelihood_are_its_gradient(fields):
+    rng = np.random.default_rng(0)
+    likelihood = CompositeLikelihood(12, GRID, np.zeros(len(GRID)), np.zeros(12 * fields))
+    check_gradient(likelihood, rng.normal(size=len(GRID) + 12 * fields), rng.normal(size=(4, 12)))
+
+
+# ---- fields
+
+
+def by_enumeration(d, edges, J, b):
+    """States (2^d, d) and their probabilities."""
+    S = np.array(list(product([1.0, -1.0], repeat=d)))
+    weights = np.exp(np.einsum("si,si->s", S @ coupling_matrix(d, edges, J), S) / 2 + S @ b)
+    return S, weights / weights.sum()
+
+
+def test_the_ghost_carries_the_fields():
+    d, edges = 7, grid_edges(1, 7)
+    J, b = couplings(edges), np.linspace(-1, 1, d)
+    S, p = by_enumeration(d, edges, J, b)
+    for model in (Elimination(d + 1, with_ghost(d, edges)), Enumeration(d + 1, with_ghost(d, edges))):
+        C = model.correlations(np.concatenate([J, b]))
+        np.testing.assert_allclose(C[:d, d], p @ S, atol=1e-12)
+        np.testing.assert_allclose(C[:d, :d], (S.T * p) @ S, atol=1e-12)
+        pairs = model.log_partition(np.concatenate([J, b]))[1]
+        np.testing.assert_allclose(fit_pair_moments(model, pairs, 0.0), np.concatenate([J, b]), atol=1e-4)
+    assert Elimination(26, with_ghost(25, grid_edges(5, 5))).width == 1 + Elimination(25, grid_edges(5, 5)).width
+
+
+def test_joint_fit_recovers_fields():
+    d, edges = 9, grid_edges(3, 3)
+    J, b = couplings(edges, 3, 0.4), np.linspace(-0.5, 0.5, d)
+    theta = np.concatenate([J, b])
+    model, W = Elimination(d + 1, with_ghost(d, edges)), np.random.default_rng(1).normal(size=(d, d))
+    C = model.correlations(theta)
+    m = C[:d, d]
+    found = fit_joint(
+        model,
+        W,
+        W @ (C[:d, :d] - np.outer(m, m)) @ W.T,
+        np.ones((d, d)),
+        0.5 * theta,
+        0.0,
+        mean=W @ m,
+        rng=np.random.default_rng(0),
+        max_iter=40,
+    )
+    np.testing.assert_allclose(found, theta, atol=0.02)
+
+
+def test_composite_likelihood_with_fields():
+    """From exact moments of up to four spins, from samples, and the gradient of both."""
+    d, edges = 9, grid_edges(3, 3)
+    J, b = couplings(edges, 3, 0.4), np.linspace(-0.5, 0.5, d)
+    theta = np.concatenate([J, b])
+    S, p = by_enumeration(d, edges, J, b)
+    near = Neighbourhoods(d, edges, fields=True)
+    moments = p @ near.of_rows(S)
+    laws = near.laws(moments)
+    gradient = near.loss(theta, moments, laws)[1]
+    np.testing.assert_allclose(gradient, 0, atol=1e-12)  # the truth is the best
+    point = theta + 0.1
+    step = 1e-5 * np.eye(len(theta))
+    slopes = [(near.loss(point + e, moments, laws)[0] - near.loss(point - e, moments, laws)[0]) / 2e-5 for e in step]
+    np.testing.assert_allclose(near.loss(point, moments, laws)[1], slopes, atol=1e-7)
+    rows = S[np.random.default_rng(0).choice(len(S), 50, p=p)]
+    seen = near.of_rows(rows).mean(0)
+    of_rows, by_rows = near.loss(point, seen, near.laws(seen)), composite_likelihood(rows, edges, point)
+    assert of_rows[0] == pytest.approx(by_rows[0])
+    np.testing.assert_allclose(of_rows[1], by_rows[1], atol=1e-12)
+
+
+def test_moments_of_spins_from_cumulants():
+    """With fields, up to four spins, the cumulants read off a tensor or off projections."""
+    rng = np.random.default_rng(0)
+    S = np.sign(rng.normal(size=(400, 5)) + rng.normal(size=(400, 1)) + 0.3)
+    sets = [(0,), (1, 2), (0, 1, 3), (4, 0, 2), (0, 1, 2, 3)]
+    known = SpinMoments.of(Component.of_samples(S), True)
+    expected = [S[:, list(q)].prod(1).mean() for q in sets]
+    np.testing.assert_allclose(known.products(sets), expected, atol=0.02)  # unbiased cumulants, biased moments
+    dense = known._cumulants([(0, 1, 2, 3), (4, 2, 1, 0)], 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("richcomponents.learning.ising.moments._MAX_DENSE", 0)
+        np.testing.assert_allclose(known._cumulants([(0, 1, 2, 3), (4, 2, 1, 0)], 4), dense, atol=1e-12)
+    none = SpinMoments.of(Component.of_samples(S), False)
+    assert none.products([(0,), (0, 1, 3)]).tolist() == [0, 0]
 
 
 def test_unit_diagonal():
@@ -215,11 +329,11 @@ def test_fit_beats_naive(views):
     assert "Ising model of S1: 9 spins, 18 edges" in model.summary()
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.couplings_, model.couplings_)
-    likelihood = ComponentIsing(edges=edges).fit_component(model.component_)
-    assert likelihood.method_ == "likelihood"
-    assert likelihood.rca_ is None
-    assert np.mean((likelihood.coef_ - J) ** 2) < 0.02
-    for method in ("composite", "taylor"):
+    alone = ComponentIsing(edges=edges).fit_component(model.component_)
+    assert alone.method_ == "joint"
+    assert alone.rca_ is None
+    assert np.mean((alone.coef_ - J) ** 2) < 0.02
+    for method in ("likelihood", "composite", "taylor"):
         other = ComponentIsing(edges=edges, method=method).fit_component(model.component_)
         assert other.method_ == method
         assert np.mean((other.coef_ - J) ** 2) < 0.1
@@ -235,21 +349,51 @@ def test_other_fits_of_the_views():
     known = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=9, A=A)).fit(X)
     assert known.method_ == "joint"
     paper = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=9, A=A, method="paper")).fit(X)
-    assert paper.method_ == "likelihood"
+    assert paper.method_ == "joint"
     assert np.mean((known.coef_ - J) ** 2) < min(0.03, 2 * np.mean((paper.coef_ - J) ** 2))
     shared = ComponentIsing(edges=edges, component="S2", rca=ContrastiveRCA(views=9)).fit(X)
     assert shared.method_ == "likelihood"
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
-def test_intervals(views):
-    edges, J, _, X = views
-    model = ComponentIsing(edges=edges, method="likelihood", rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+@pytest.mark.parametrize(("method", "fields"), [("auto", False), ("likelihood", True)])
+def test_intervals(identified, method, fields):
+    edges, J, X = identified
+    model = ComponentIsing(edges=edges, method=method, fields=fields, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+    assert model.rca_._shared.identified.gate > 0
     table = model.confidence_interval()
     assert table.names[0] == "x0 -- x1"
-    assert np.mean((table.low <= J) & (table.high >= J)) > 0.6
+    assert len(table.names) == len(edges) + 9 * fields
+    truth = np.concatenate([J, np.zeros(9 * fields)])
+    assert np.mean((table.low <= truth) & (table.high >= truth)) > 0.8
     with pytest.raises(ValueError, match="use fit"):
         ComponentIsing(edges=edges).fit_component(model.component_).confidence_interval()
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_one_step_errors_are_those_of_refits(identified):
+    edges, _, X = identified
+    model = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+    refitted = model.rca_.jackknife(
+        lambda rca: model._learn(rca.components_["S1"], rca, model.edges_, model.coef_)[0]
+    ).standard_error
+    ratio = model.confidence_interval().standard_error / refitted
+    assert 0.8 < np.median(ratio) < 1.3
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_first_order_changes(exact):
+    """One step from the solution lands where a new fit does."""
+    d, edges = 9, grid_edges(3, 3)
+    J, W = couplings(edges, 3, 0.4), np.random.default_rng(1).normal(size=(d, d))
+    sums, rng = Elimination(d, edges), np.random.default_rng(0)
+    model = sums if exact else Gibbs(d, edges)
+    moved = J + 1e-3 * rng.normal(size=len(J))
+    change = (sums.correlations(moved) - sums.correlations(J))[None]
+    by_pairs = pair_change(model, J, 0.0, change[:, edges[:, 0], edges[:, 1]], rng=rng)
+    by_all = joint_change(model, W, np.ones((d, d)), J, 0.0, change, np.zeros((1, d)), fields=False, rng=rng)
+    for found in (by_pairs, by_all):
+        np.testing.assert_allclose(found[0], moved - J, atol=2e-5 if exact else 5e-4)
 
 
 def test_true_spins(views):
@@ -261,6 +405,49 @@ def test_true_spins(views):
     big = grid_edges(10, 10)
     S = Gibbs(100, big).sample(couplings(big, size=0.3), 200, np.random.default_rng(0), burn_in=20)
     assert ComponentIsing(edges=big).fit_clean(S).method_ == "composite"
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+@pytest.mark.parametrize("method", ["auto", "taylor"])
+def test_mini_batches_end_at_the_minimum(views, method):
+    edges, _, S1, X = views
+    rca = ContrastiveRCA(views=9)
+    for fit in (lambda model: model.fit_clean(S1), lambda model: clone(model).set_params(rca=rca).fit(X)):
+        exact = "composite" if method == "auto" else method
+        best = fit(ComponentIsing(edges=edges, method=exact))
+        path = fit(ComponentIsing(edges=edges, method=method, solver="sgd", n_steps=600))
+        assert best.trajectory_ is None
+        assert path.method_ == exact
+        assert path.trajectory_.coef.shape == (601, len(edges))
+        assert not path.trajectory_.coef[0].any()
+        assert np.abs(path.coef_ - best.coef_).max() < 0.05
+        assert "600 steps" in path.summary()
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_fields_of_the_estimator():
+    d, edges = 6, grid_edges(1, 6)
+    theta = np.concatenate([couplings(edges, 4, 0.5), np.array([0.5, -0.5, 0, 0.2, 0, -0.3])])
+    rng = np.random.default_rng(1)
+    S = Elimination(d + 1, with_ghost(d, edges)).sample(theta, 20_000, rng)
+    S = S[:, :d] * S[:, d:]
+    sets = {"likelihood": "auto", "composite": "composite", "joint": "auto", "taylor": "taylor"}
+    for expected, method in sets.items():
+        model = ComponentIsing(edges=edges, method=method, fields=True)
+        model = model.fit_component(Component.of_samples(S)) if expected == "joint" else model.fit_clean(S)
+        assert model.method_ == expected
+        np.testing.assert_allclose(np.r_[model.coef_, model.fields_], theta, atol=0.05 if expected != "taylor" else 0.3)
+    path = ComponentIsing(edges=edges, fields=True, solver="sgd").fit_clean(S)
+    np.testing.assert_allclose(np.r_[path.coef_, path.fields_], theta, atol=0.1)
+    assert model.field_table()[0].keys() == {"node", "field"}
+    assert "fields" in model.summary()
+    V = rng.uniform(-1, 1, (len(S), 1)) * rng.normal(size=d) + rng.uniform(-1, 1, S.shape)
+    hidden = ComponentIsing(edges=edges, fields=True, rca=ContrastiveRCA(views=d, rank=1)).fit(np.hstack([S, V]))
+    np.testing.assert_allclose(np.r_[hidden.coef_, hidden.fields_], theta, atol=0.1)
+    plain = ComponentIsing(edges=edges).fit_clean(S)
+    assert not plain.fields_.any()
+    with pytest.warns(SpecificationWarning, match="spins lie within -1 and 1"):
+        ComponentIsing(edges=edges, fields=True).fit_component(Component.of_samples(S + 3))
 
 
 def test_names():
@@ -318,6 +505,17 @@ def test_bad_input():
         ComponentIsing().fit_clean((S + 1) / 2)
     with pytest.raises(ValueError, match="method must be one of"):
         ComponentIsing(method="mean field").fit_clean(np.sign(S + 0.5))
+    for options, message in (
+        ({"solver": "adam"}, "solver must be"),
+        ({"fields": "yes"}, "fields must be"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"batch_size": 1.5}, "batch_size"),
+        ({"solver": "sgd", "method": "likelihood"}, "composite likelihood"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ComponentIsing(**options).fit_clean(np.sign(S + 0.5))
+    with pytest.raises(ValueError, match="mini-batches of rows"):
+        ComponentIsing(solver="sgd").fit_component(covariance_only(np.eye(3)))
     with pytest.raises(ValueError, match="alpha"):
         ComponentIsing(alpha=-1).fit_component(covariance_only(np.eye(3)))
     with pytest.raises(TypeError, match="takes a Component"):

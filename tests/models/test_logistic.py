@@ -14,17 +14,16 @@ import richcomponents as rc
 from richcomponents import baselines
 from richcomponents.components import Component
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.logistic import (
+from richcomponents.learning.likelihood import approximate, check_gradient, expected_gradient
+from richcomponents.learning.logistic import attenuation, newton_replicates, ridge_logistic
+from richcomponents.learning.logistic_moments import (
     INTERVAL,
     MAX_VARIANCE,
+    LogisticLikelihood,
     _mean_softplus,
-    attenuation,
     confined_minimum,
+    fit_polynomial,
     mixture_objective,
-    newton_replicates,
-    polynomial_objective,
-    ridge_logistic,
-    sigmoid_polynomial,
 )
 from richcomponents.models.logistic import ComponentLogisticRegression
 
@@ -43,34 +42,64 @@ def logistic(views=5, A=None, **options):
 # ---- mathematics
 
 
-def test_chebyshev_series_is_the_papers():
-    np.testing.assert_allclose(sigmoid_polynomial("chebyshev", 3), [0.5, 0.245, 0, -0.014], atol=5e-4)
-    z = np.linspace(-INTERVAL, INTERVAL, 101)
-    errors = [
-        np.abs(np.polynomial.polynomial.polyval(z, sigmoid_polynomial("chebyshev", k)) - expit(z)).max()
-        for k in (1, 3, 5, 9)
-    ]
-    assert errors[0] > errors[1] > errors[2] > errors[3]
-    assert errors[3] < 1e-5
+@pytest.mark.parametrize("a", [0.0, 0.7, -1.5])
+def test_the_papers_cubic_is_what_the_likelihood_uses(a, rng):
+    """Degree 3 is 0.5 + 0.245 z - 0.014 z^3 in z = a + theta's, whatever the intercept."""
+    S = rng.uniform(-1, 1, size=(400, 2))
+    component = Component.of_samples(S - S.mean(axis=0))
+    model = LogisticLikelihood.of(component, np.zeros(2), 0.5)
+    (ridge,) = model.ridges(np.array([a, 0.3, -0.2]))
+    series = -approximate(ridge.function, 3, "chebyshev", ridge.interval)
+    coefficients = np.polynomial.Polynomial(series)(np.polynomial.Polynomial([-a, 1])).coef
+    np.testing.assert_allclose(coefficients, [0.5, 0.245, 0, -0.014], atol=5e-4)
 
 
-def test_taylor_series():
-    np.testing.assert_allclose(sigmoid_polynomial("taylor", 5), [0.5, 0.25, 0, -1 / 48, 0, 1 / 480], atol=1e-15)
-    with pytest.raises(ValueError, match="'chebyshev' or 'taylor'"):
-        sigmoid_polynomial("fourier", 3)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_likelihood_states_its_gradient(intercept, rng):
+    S = rng.exponential(size=(300, 3))
+    model = LogisticLikelihood.of(Component.of_samples(S), np.zeros(3), 0.4, alpha=0.1, fit_intercept=intercept)
+    check_gradient(model, rng.normal(size=3 + intercept), S[:20])
 
 
-@pytest.mark.parametrize("kind", ["chebyshev", "taylor", "mixture"])
+@pytest.mark.parametrize("kind", ["chebyshev", "taylor"])
+def test_the_gradient_is_the_mean_over_samples(kind, rng):
+    """A large sample's k-statistics are its plain averages: E[(y - P(a + theta's)) (1, s)] - alpha theta."""
+    S = rng.uniform(-1, 1, size=(40_000, 2)) @ np.array([[1.0, 0.3], [0.0, 1.0]])
+    S -= S.mean(axis=0)
+    y = (rng.uniform(size=len(S)) < expit(S[:, 0])).astype(float)
+    component, cross = Component.of_samples(S), S.T @ y / len(y)
+    model = LogisticLikelihood.of(component, cross, y.mean(), alpha=0.01)
+    at = np.array([0.2, 0.4, -0.3])
+    a, theta = model.coefficients(at)
+    p = np.polynomial.polynomial.polyval(a + S @ theta, approximate(expit, 3, kind, (-INTERVAL, INTERVAL)))
+    want = np.r_[np.mean(y - p), model.root.T @ (S.T @ (y - p) / len(y) - 0.01 * theta)]
+    found = expected_gradient(component, model, at, approximation=kind)
+    np.testing.assert_allclose(found, want, atol=2e-6)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_coordinates_of_the_likelihood(intercept, rng):
+    """Curvatures at most 1/4 in all directions, and a gradient of zero at an inner maximum."""
+    S = rng.uniform(-1, 1, size=(20_000, 3)) * [1.0, 5.0, 0.2]
+    y = (rng.uniform(size=len(S)) < expit(S @ [0.8, -0.1, 1.0] + 0.3 * intercept)).astype(float)
+    S, component = S - S.mean(axis=0), Component.of_samples(S - S.mean(axis=0))
+    model = LogisticLikelihood.of(component, S.T @ y / len(y), y.mean(), alpha=1e-3, fit_intercept=intercept)
+    fit = fit_polynomial(model, approximation="chebyshev", degree=3)
+    assert fit.converged
+    assert 0.1 < fit.mu < fit.H < 0.26
+    gradient = expected_gradient(component, model, fit.theta)
+    assert np.abs(gradient).max() < 1e-5
+    _, theta = model.coefficients(fit.theta)
+    clean = ridge_logistic(S, y, 1e-3, fit_intercept=intercept)
+    np.testing.assert_allclose(theta, clean.coef, atol=0.02 + 0.03 * np.abs(clean.coef).max())
+
+
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_gradients_are_those_of_the_objectives(kind, scale, rng):
+def test_gradients_are_those_of_the_matched_law(scale, rng):
     S = rng.exponential(size=(500, 3)) - 1
     component = Component.of_samples(S - S.mean(axis=0))
-    cross = np.array([0.1, -0.05, 0.02])
-    if kind == "mixture":
-        fourth = lambda theta: component.projected_cumulant(theta, 4)  # noqa: E731
-        objective = mixture_objective(component.covariance, fourth, cross, 0.4, 0.01)
-    else:
-        objective = polynomial_objective(component.projected_moment, sigmoid_polynomial(kind, 3), cross, 0.4, 0.01)
+    fourth = lambda theta: component.projected_cumulant(theta, 4)  # noqa: E731
+    objective = mixture_objective(component.covariance, fourth, np.array([0.1, -0.05, 0.02]), 0.4, 0.01)
     a, theta = 0.3, scale * np.array([0.4, -0.2, 0.1])
     _, by_a, by_theta = objective(a, theta)
     step = 1e-4
@@ -78,20 +107,6 @@ def test_gradients_are_those_of_the_objectives(kind, scale, rng):
     for i, e in enumerate(np.eye(3)):
         slope = (objective(a, theta + step * e)[0] - objective(a, theta - step * e)[0]) / (2 * step)
         assert slope == pytest.approx(by_theta[i], rel=1e-4, abs=1e-5)
-
-
-def test_polynomial_objective_is_the_mean_over_samples(rng):
-    S = rng.uniform(-1, 1, size=(400, 2))
-    S -= S.mean(axis=0)
-    y = (rng.uniform(size=400) < expit(S[:, 0])).astype(float)
-    component = Component.of_samples(S)
-    biased = lambda theta, t: S.T @ (S @ theta) ** (t - 1) / 400  # noqa: E731
-    series = sigmoid_polynomial("chebyshev", 3)
-    theta, a = np.array([0.7, -0.3]), 0.2
-    want = S.T @ (np.polynomial.polynomial.polyval(a + S @ theta, series) - y) / 400
-    np.testing.assert_allclose(polynomial_objective(biased, series, S.T @ y / 400, y.mean())(a, theta)[2], want)
-    close = polynomial_objective(component.projected_moment, series, S.T @ y / 400, y.mean())(a, theta)[2]
-    np.testing.assert_allclose(close, want, atol=2e-3)
 
 
 @pytest.mark.parametrize("excess", [-1.2, 0.0, 1.5])
@@ -225,6 +240,136 @@ def test_without_evidence_it_is_residualising():
         assert np.linalg.norm(fitted.coef_[0] - fitted.residualised_) < np.linalg.norm(fitted.residualised_)
 
 
+# ---- an extracted component
+
+
+@pytest.mark.parametrize("options", [{}, {"approximation": "chebyshev"}, {"approximation": "taylor"}])
+def test_from_an_extracted_component(data, options):
+    rca = rc.ContrastiveRCA(views=5).fit(data.X)
+    y = np.asarray(data.y, dtype=float)
+    residual = data.U - data.V @ np.linalg.lstsq(data.V, data.U, rcond=None)[0]
+    cross = residual.T @ (y - y.mean()) / len(y)
+    learned = ComponentLogisticRegression(**options).fit_component(rca.components_["S1"], cross, y.mean())
+    assert learned.coef_.shape == (1, 5)
+    np.testing.assert_allclose(learned.coef_[0], data.beta, atol=0.3)
+    assert "S1" in learned.summary()
+    probability = learned.predict_proba_clean(data.S1)[:, 1]
+    assert np.mean((probability > 0.5) == (y > 0.5)) > 0.55
+    assert set(learned.predict_clean(data.S1)) <= {0, 1}
+    if options:
+        rows = logistic(**options).fit(data.X, data.y)  # the same likelihood; its residual is on the shared part of V
+        np.testing.assert_allclose(learned.coef_, rows.coef_, atol=0.02)
+        assert learned.likelihood_fit_.mu > 0
+        assert learned.likelihood_fit_.epsilon > 0
+        np.testing.assert_allclose(learned.trajectory_.coef[-1], learned.coef_[0])
+        np.testing.assert_allclose(learned.trajectory_.intercept[-1], learned.intercept_[0])
+
+
+@pytest.mark.parametrize("law", ["uniform", "normal", "laplace"])
+@pytest.mark.parametrize("size", [0.5, 4.0])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_matched_law_needs_no_weak_signal(law, size, intercept, rng):
+    """Large clean samples: from moments alone as from the samples, also where polynomials are biased."""
+    draw = {
+        "uniform": lambda s: rng.uniform(-1, 1, s),
+        "normal": rng.standard_normal,
+        "laplace": lambda s: rng.laplace(size=s),
+    }
+    S = draw[law]((60_000, 3)) @ np.array([[1.0, 0.2, 0.0], [0.0, 1.0, -0.3], [0.0, 0.0, 0.7]]) + [0.3, 0.0, -0.2]
+    beta = np.array([0.6, -0.5, 0.4])
+    beta *= np.sqrt(size / (beta @ np.cov(S.T) @ beta))
+    y = (S @ beta + 0.4 * intercept + rng.logistic(size=len(S)) > 0).astype(float)
+    cross, learner = np.cov(S.T, y)[:3, 3], ComponentLogisticRegression(alpha=1e-6, fit_intercept=intercept)
+    found = learner.fit_component(Component.of_samples(S), cross, y.mean())
+    assert np.linalg.norm(found.coef_[0] - beta) < 0.12 * np.linalg.norm(beta)
+    if intercept:
+        assert found.intercept_[0] == pytest.approx(0.4, abs=0.12)
+
+
+def test_a_component_with_second_moments_only(data):
+    S, y = data.S1, np.asarray(data.y, dtype=float)
+    cross = S.T @ (y - y.mean()) / len(y)
+    known = Component("S1", tuple("abcde"), S.mean(axis=0), np.cov(S.T, bias=True), None, lambda order: [])
+    found = ComponentLogisticRegression().fit_component(known, cross, y.mean())
+    clean = ComponentLogisticRegression().fit_clean(S, y)
+    np.testing.assert_allclose(found.coef_, clean.coef_, atol=0.05)
+    line = ComponentLogisticRegression(approximation="chebyshev", degree=1).fit_component(known, cross, y.mean())
+    np.testing.assert_allclose(line.coef_, clean.coef_, atol=0.1)
+    with pytest.raises(rc.CapacityError, match="covariance"):
+        ComponentLogisticRegression(approximation="chebyshev").fit_component(known, cross, y.mean())
+
+
+# ---- stochastic gradients
+
+
+def test_sgd_ends_near_the_deterministic_solution(data):
+    options = {"approximation": "chebyshev", "n_steps": 800}
+    fixed = logistic(**options).fit(data.X, data.y)
+    moved = logistic(solver="sgd", **options).fit(data.X, data.y)
+    np.testing.assert_allclose(moved.coef_, fixed.coef_, atol=0.15)
+    path = moved.trajectory_
+    np.testing.assert_array_equal(path.steps, np.arange(801))
+    assert path.coef.shape == (801, 5)
+    assert np.all(path.coef[0] == 0)
+    np.testing.assert_allclose(path.coef[401:].mean(axis=0), moved.coef_[0], atol=1e-10)
+    np.testing.assert_allclose(path.intercept[401:].mean(), moved.intercept_[0], atol=1e-10)
+    assert "stochastic" in moved.summary()
+    few = {"approximation": "chebyshev", "solver": "sgd", "n_steps": 20}
+    one, again, other = (logistic(random_state=seed, **few).fit(data.X, data.y).coef_ for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_sgd_with_one_batch_is_gradient_descent(data):
+    """All rows in one batch: no noise is left but the difference of n and n - 1 in the covariances."""
+    fitted = logistic(approximation="chebyshev", solver="sgd", batch_size=4000, n_steps=300).fit(data.X, data.y)
+    fixed = logistic(approximation="chebyshev").fit(data.X, data.y)
+    np.testing.assert_allclose(fitted.trajectory_.coef[-1], fixed.coef_[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_sgd_on_true_samples(data, intercept):
+    S = data.S1 + 0.2
+    learner = ComponentLogisticRegression(solver="sgd", n_steps=3000, fit_intercept=intercept)
+    moved = learner.fit_clean(S, data.y)
+    fixed = ComponentLogisticRegression(fit_intercept=intercept).fit_clean(S, data.y)
+    np.testing.assert_allclose(moved.coef_, fixed.coef_, atol=0.1)
+    np.testing.assert_allclose(moved.intercept_, fixed.intercept_, atol=0.1)
+    assert moved.trajectory_.coef.shape == (3001, 5)
+    batch = ComponentLogisticRegression(solver="sgd", batch_size=4000, fit_intercept=intercept).fit_clean(S, data.y)
+    np.testing.assert_allclose(batch.trajectory_.coef[-1], fixed.coef_[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("batch_size", [5, 100])
+def test_sgd_never_diverges(batch_size):
+    data = make_contrastive(500, d=3, S1="logistic", S2="heavy", A="unif", random_state=2)
+    fitted = logistic(
+        views=3, approximation="chebyshev", solver="sgd", batch_size=batch_size, n_steps=300, alpha=0.0
+    ).fit(data.X, data.S1[:, 0] > 0)
+    covariance = fitted.component_.covariance
+    spread = np.einsum("ki,ij,kj->k", fitted.trajectory_.coef, covariance, fitted.trajectory_.coef)
+    assert spread.max() < 1.001 * MAX_VARIANCE
+    clean = logistic(solver="sgd", batch_size=batch_size, alpha=0.0).fit_clean(data.S1, data.S1[:, 0] > 0)
+    assert np.isfinite(clean.coef_).all()
+
+
+def test_polynomials_in_200_dimensions():
+    """Too wide for a state of order four: cumulants are read off the rows."""
+    rng = np.random.default_rng(0)
+    n, d, r = 2000, 200, 2
+    beta = np.zeros(d)
+    beta[:2] = 1.0, -1.0
+    S1, S2 = rng.uniform(-1, 1, size=(n, d)), (rng.exponential(size=(n, r)) - 1) @ rng.normal(size=(r, d))
+    X, y = np.hstack([S1 + S2, S2 + rng.uniform(-1, 1, size=(n, d))]), S1 @ beta + rng.logistic(size=n) > 0
+    rca = rc.ContrastiveRCA(views=d, A=np.eye(d), rank=r)
+    options = {"rca": rca, "approximation": "chebyshev", "alpha": 0.03, "n_steps": 100}
+    fixed = ComponentLogisticRegression(**options).fit(X, y)
+    moved = ComponentLogisticRegression(solver="sgd", **options).fit(X, y)
+    for fitted in (fixed, moved):
+        assert np.linalg.norm(fitted.coef_[0, :2] - beta[:2]) < 1
+        assert np.corrcoef(fitted.coef_[0], beta)[0, 1] > 0.5
+
+
 def test_labels_names_groups_and_pickle(data):
     frame = pd.DataFrame(data.X, columns=[f"t{i}" for i in range(5)] + [f"c{i}" for i in range(5)])
     labels = pd.Series(np.where(np.asarray(data.y) > 0.5, "well", "ill"))
@@ -261,6 +406,21 @@ def test_bad_input_is_named(data):
         logistic(degree=0).fit(data.X, data.y)
     with pytest.raises(ValueError, match="alpha must be"):
         logistic(alpha=-1).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="solver must be"):
+        logistic(solver="newton").fit(data.X, data.y)
+    with pytest.raises(ValueError, match="batch_size"):
+        logistic(batch_size=0).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="approximation='chebyshev'"):
+        logistic(solver="sgd").fit(data.X, data.y)
+    component = Component.of_samples(data.S1)
+    with pytest.raises(ValueError, match="needs rows"):
+        logistic(solver="sgd").fit_component(component, np.zeros(5))
+    with pytest.raises(rc.DataError, match="one finite number per column"):
+        logistic().fit_component(component, np.zeros(4))
+    with pytest.raises(rc.DataError, match="second class"):
+        logistic().fit_component(component, np.zeros(5), 1.0)
+    with pytest.raises(TypeError, match="takes a Component"):
+        logistic().fit_component(data.S1, np.zeros(5))
     with pytest.raises(ValueError, match="exchange the views"):
         ComponentLogisticRegression(component="S3").fit(data.X, data.y)
     with pytest.warns(rc.SpecificationWarning, match="correlated with V"):
@@ -270,3 +430,15 @@ def test_bad_input_is_named(data):
         clean.predict_clean(data.S1[:, :3])
     with pytest.raises(ValueError, match=r"use fit\(X\)"):
         clean.predict(data.X)
+
+
+def test_refinement_is_dropped_where_the_rows_speak_against_it():
+    """Strong signal and a skewed S1: its law is not known by variance and fourth cumulant, and refining would be far off."""
+    table, malignant = rc.datasets.load_biomarkers()
+    y = np.array(malignant, dtype=float)
+    tests, controls = table.values[:, :10], table.values[:, 10:]
+    U, V = rc.datasets.add_hidden_labs(tests, controls, scale=0.25, random_state=5)
+    model = ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=10, rank=1)).fit(np.hstack([U, V]), y)
+    clean = ComponentLogisticRegression().fit_clean(tests, y).coef_[0]
+    assert model.trust_ > 0.9
+    assert np.mean((model.coef_[0] - clean) ** 2) < 0.2

@@ -199,6 +199,41 @@ def test_fit_component_equals_fit_and_pickles(fitted):
     assert "Mixture of 3 spherical Gaussians for S1 (4 dimensions)" in model.summary()
 
 
+def test_standard_errors(fitted):
+    model, _, _, _, centres, weights = fitted
+    table = model.confidence_interval()
+    assert table.names[0] == "mean 1: x0"
+    assert table.names[-4:] == ("weight 1", "weight 2", "weight 3", "sigma2")
+    order, _ = match_centres(model.means_, centres)
+    to_true = np.argsort(order)
+    truth = np.concatenate([centres[to_true].ravel(), weights[to_true]])
+    assert np.mean(np.abs(table.estimate[:-1] - truth) < 3 * table.standard_error[:-1]) > 0.85
+    text = model.summary()
+    assert "standard errors in parentheses" in text
+    assert f"({table.standard_error[0]:.3f})" in text
+    known = ComponentGaussianMixture(3, equal_weights=True).fit_component(model.component_).confidence_interval()
+    assert len(known.names) == 3 * 4 + 1
+
+
+def test_standard_errors_are_those_of_fresh_samples():
+    centres, rng = np.array([[2.0, 0.0], [-1.0, 1.0]]), np.random.default_rng(0)
+    fits = []
+    for _ in range(40):
+        rows = centres[rng.choice(2, size=2000, p=[0.7, 0.3])] + 0.5 * rng.normal(size=(2000, 2))
+        model = ComponentGaussianMixture(2).fit_component(Component.of_samples(rows))
+        fits.append(np.concatenate([(model.means_ - model.component_.mean).ravel(), model.weights_]))
+    spread = np.std(fits, axis=0)
+    np.testing.assert_allclose(model.confidence_interval().standard_error[:-1], spread, rtol=0.6)
+
+
+def test_no_standard_errors_without_blocks():
+    component = exact_component(*some_mixture(3, 3), 0.25)
+    model = ComponentGaussianMixture(3).fit_component(component)
+    assert "standard errors" not in model.summary()
+    with pytest.raises(ValueError, match="blocks of samples behind S1"):
+        model.confidence_interval()
+
+
 def test_a_component_read_from_a_state_without_views():
     """Any recipe will do: here the component is observed directly."""
     rng = np.random.default_rng(0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.moments import Moments
+from richcomponents.moments import Accumulator, Moments
 from richcomponents.moments.sources import BlockSource
 
 
@@ -46,6 +48,29 @@ def test_an_interrupted_pass_goes_on_to_the_same_bits(X, tmp_path, options, orde
         assert path.exists()
     assert Moments.from_source(BlockSource(cut(X)), order, checkpoint=path, **options) == reference
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_waits_for_the_block(X, tmp_path, monkeypatch):
+    path = tmp_path / "c.npz"
+    real, calls = Accumulator._take, []
+
+    def interrupted(self, pieces):
+        calls.append(1)
+        if len(calls) == 4:
+            signal.raise_signal(signal.SIGINT)  # in the middle of an update
+        real(self, pieces)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Accumulator, "_take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Moments.from_source(cut(X), 3, checkpoint=path)
+    assert len(calls) == 4
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    source, read = BlockSource(cut(X)), []
+    whole = source.blocks
+    monkeypatch.setattr(source, "blocks", lambda start, columns: read.append(start) or whole(start, columns))
+    assert Moments.from_source(source, 3, checkpoint=path) == Moments.of(X, 3)
+    assert read == [4 * 3333]  # nothing that was read is read again
 
 
 def test_groups_go_on_too(X, tmp_path, rng):

@@ -36,7 +36,8 @@ from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Component", "CumulantSource", "Recipe", "Term"]
 
-_MAX_WEIGHED = 200_000  # packed entries up to which recipes are compared over blocks; beyond, the first is used
+MAX_COMPARED = 200_000
+"""Packed entries up to which recipes are compared over blocks; beyond, the first is used."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,24 @@ Recipe = tuple[Term, ...]
 
 
 class CumulantSource:
-    """Answers contractions of the cumulants of the observed columns z, from a state.
+    """Answers contractions of the cumulants of the observed columns z, from a state (or, RowSource, from the rows).
 
     moments : kept by block, orders up to four; high : the same columns to a higher order, in total only.
     """
 
     def __init__(self, moments: Moments, *, high: Moments | None = None, unbiased: bool = True) -> None:
-        self.moments, self.unbiased = moments, unbiased
+        self._moments, self.unbiased = moments, unbiased
         self._low = Cumulants(moments, unbiased=unbiased)
         self._high = self._low if high is None else Cumulants(high, unbiased=unbiased)
+
+    @property
+    def moments(self) -> Moments:
+        return self._moments
+
+    @property
+    def n(self) -> int:
+        """How many rows are behind the cumulants."""
+        return self.moments.n
 
     @property
     def high(self) -> Moments | None:
@@ -69,6 +79,12 @@ class CumulantSource:
     @property
     def max_order(self) -> int:
         return self._high.moments.layout.order
+
+    def comparable(self, order: int) -> bool:
+        """Whether recipes of this order can be compared over left-out blocks at a bearable price."""
+        layout = self.moments.layout
+        kept = order <= min(layout.order, layout.blocked_order) and not layout.pooled_size
+        return kept and packed_size(layout.n_columns, order) <= MAX_COMPARED and len(self.blocks) >= 5
 
     def _packed(self, order: int) -> Array:
         if order > self.max_order:
@@ -189,20 +205,35 @@ class Component(Storable):
         return total
 
     def projected_moment(self, theta: Array, order: int) -> Array:
-        """E[S (theta'S)^(order-1)], shape (d,), from projected cumulants alone.
+        """E[S (theta'S)^(order-1)], shape (d,), from projected cumulants alone."""
+        _positive(order)
+        return np.asarray(self.projected_moments(theta, order)[-1])
+
+    def projected_moments(self, theta: Array, order: int) -> Array:
+        """E[S (theta'S)^n] for n = 0..order-1, shape (order, d): each projected cumulant is taken once.
 
         With w = theta'S: E[S w^n] = sum_k C(n, k) k(S, w, ..., w) E[w^(n-k)], k slots w, and the same
         for E[w^n], one slot taken out.
         """
-        _positive(order)
         theta = np.asarray(theta, dtype=np.float64)
         vectors = [self.projected_cumulant(theta, t) for t in range(1, order + 1)]
-        powers = [1.0]  # E[w^n]
-        for n in range(1, order):
-            powers.append(sum(comb(n - 1, k) * float(theta @ vectors[k]) * powers[n - 1 - k] for k in range(n)))
-        n = order - 1
-        total: Array = np.sum([comb(n, k) * powers[n - k] * vectors[k] for k in range(n + 1)], axis=0)
-        return total
+        powers, moments = [1.0], np.empty((order, len(theta)))  # E[w^n], E[S w^n]
+        for n in range(order):
+            moments[n] = np.sum([comb(n, k) * powers[n - k] * vectors[k] for k in range(n + 1)], axis=0)
+            powers.append(float(theta @ moments[n]))
+        return moments
+
+    def measured_on(self, source: CumulantSource, order: int = 4) -> Component:
+        """The same maps and weights with the cumulants of other rows, such as a mini-batch of those it was made from.
+
+        order : up to which the weights of the recipes are carried over. The covariance moves with k2 of the first recipe,
+        so that over batches it averages to this one's.
+        """
+        recipe = self.recipes(2)[0]
+        own = self._remember("recipe", 2, lambda _: self._need_source().tensor(recipe))
+        weights = {("weights", t): self._weights(t) for t in range(3, order + 1)}
+        covariance = self.covariance + source.tensor(recipe) - own
+        return Component(self.name, self.feature_names, self.mean, covariance, source, self.recipes, weights)
 
     # ---- how
 
@@ -230,11 +261,7 @@ class Component(Storable):
         """Weights of the recipes: least variance of the sum, variances by leaving out blocks."""
         source, recipes = self._need_source(), self.recipes(order)
         first = np.eye(len(recipes))[0]
-        layout = source.moments.layout
-        small = packed_size(layout.n_columns, order) <= _MAX_WEIGHED and order <= min(
-            layout.order, layout.blocked_order
-        )
-        if len(recipes) == 1 or not small or layout.pooled_size or len(source.blocks) < 5:
+        if len(recipes) == 1 or not source.comparable(order):
             return np.asarray(first)
         probes = np.random.default_rng(0).normal(size=(8, len(self.mean)))
         values = np.stack(
@@ -266,7 +293,7 @@ class Component(Storable):
         if self.source is None:
             raise CapacityError(
                 f"only the mean and covariance of {self.name} were kept: the table is too wide for joint moments "
-                "of higher order. Reduce the columns first (for example to principal components)"
+                "of higher order. Read them off the rows (component_on_rows of the fitted RCA), or reduce the columns first"
             )
         return self.source
 

@@ -19,6 +19,7 @@ from numpy.polynomial import chebyshev, hermite_e, polynomial
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.storage import storable
 
 __all__ = [
     "Likelihood",
@@ -41,12 +42,14 @@ class Ridge:
 
     direction : w, (d,). function : h, maps an array to an array of the same shape, or the coefficients (c_0, c_1, ...)
     of a polynomial, which is used exactly. vector : (p, d) or None; scalar : (p,) or None; p = len(theta).
+    interval : where h is to be approximated, if the model knows better than :func:`fit_likelihood`.
     """
 
     direction: Array
     function: Callable[[Array], Array] | Sequence[float]
     vector: Array | None = None
     scalar: Array | None = None
+    interval: tuple[float, float] | None = None
 
     def values(self, z: Array) -> Array:
         """h(z), any shape."""
@@ -78,6 +81,7 @@ class Likelihood(Protocol):
     def known(self, theta: Array) -> Array: ...
 
 
+@storable
 @dataclass(frozen=True)
 class LikelihoodFit:
     """The result of :func:`fit_likelihood`.
@@ -179,9 +183,8 @@ class _Scheme:
         if not callable(ridge.function):
             return np.asarray(ridge.function, dtype=np.float64)
         mean, sd = self.law(ridge)
-        if self.interval is not None:
-            interval = self.interval
-        else:
+        interval = ridge.interval or self.interval
+        if interval is None:
             reach = max(3 * sd, 0.1)
             interval = (mean - reach, mean + reach)
         return approximate(ridge.function, self.degree, self.method, interval)
@@ -206,8 +209,8 @@ def _gradient(scheme: _Scheme, likelihood: Likelihood, theta: Array) -> Array:
         c = scheme.coefficients(ridge)
         w = np.asarray(ridge.direction, dtype=np.float64)
         need: list[int] = np.flatnonzero(c).tolist()
-        top = need[-1] if need else 0
-        moments = {t: scheme.component.projected_moment(w, t + 1) for t in range(top + 1) if _needed(ridge, c, t)}
+        top = max((t for t in range(len(c)) if _needed(ridge, c, t)), default=-1)
+        moments = scheme.component.projected_moments(w, top + 1)
         if ridge.vector is not None:
             inner: Array = np.zeros(len(w))
             for t in need:

@@ -2,6 +2,7 @@
 
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.general import RCA
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.models.mixture import ComponentGaussianMixture
@@ -9,6 +10,7 @@ from richcomponents.models.pca import ComponentPCA, subspace_distance
 from richcomponents.models.regression import ComponentRegression
 
 __all__ = [
+    "RCA",
     "CoefficientTable",
     "ComponentGaussianMixture",
     "ComponentIsing",

@@ -17,19 +17,22 @@ from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
+from richcomponents.components.contrastive.decomposition import VarianceTable
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
 from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
-from richcomponents.components.contrastive.solution import solve_efficient, solve_paper
+from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
+from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
-from richcomponents.moments import Layout, Moments
+from richcomponents.moments import Layout, Moments, block_numbers
 from richcomponents.moments.layout import MEMORY_LIMIT
+from richcomponents.plots import correlation_plot, heat_map, interval_plot, overview_plot, variance_plot
 from richcomponents.storage import Storable
 from richcomponents.views import as_matrix, check_finite
 
@@ -294,6 +297,25 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         rows = self._residuals(values) - self._centre
         return rows[:, : len(self._u)], rows[:, len(self._u) :]
 
+    def component_on_rows(self, X: object, component: str = "S1", groups: object = None) -> Component:
+        """The component with its higher cumulants read off the rows of X whenever they are asked for.
+
+        For tables too wide for a state of order four (then components_ knows mean and covariance only): a projected cumulant
+        costs O(n p) and nothing of size p^3 is formed. Also the way to mini-batches. The rows stay in memory, n x p numbers.
+
+        groups : (n,) labels; rows of a group stay in one block.
+        """
+        check_is_fitted(self)
+        if component not in self.components_:
+            raise ValueError(f"component must be one of {', '.join(map(repr, self.components_))}, got {component!r}")
+        z, recipes = np.hstack(self._centred(X)), self._solution.recipes
+        if self._shared is not None and self._canonical is not None:
+            found, d_u = self._canonical, len(self._u)
+            z = np.hstack([z[:, :d_u] @ found.x_from_u.T, z[:, d_u:] @ found.y_from_v.T])
+            recipes = whole_recipes(found, self._shared.identified)
+        source = RowSource(z, block_numbers(len(z), self.n_blocks, groups))
+        return replace(self.components_[component], source=source, recipes=recipes[component], _known={})
+
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """U's column names."""
         check_is_fitted(self)
@@ -415,7 +437,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
-        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. For
+        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. Both
+        leave out the noise of the variance outside the principal components that wide views are reduced to. For
         everything else: the block jackknife of :meth:`jackknife`, which refits.
         """
         check_is_fitted(self)
@@ -447,13 +470,21 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
             return Interval(point, unknown, *self._identified_set())
         found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
-        return Interval(point, unknown, found.lower, found.upper)
+        outside = self._outside(target)
+        return Interval(point, unknown, found.lower + outside, found.upper + outside)
+
+    def _outside(self, target: Target) -> Any:
+        """What Cov(S1) has outside the principal components a wide view was reduced to; its own noise is left out."""
+        if target == "mixing" or self._canonical is None:
+            return 0.0
+        lift = self._canonical.u_from_x
+        return self._solution.cov_u - lift @ lift.T if lift.shape[1] < len(lift) else 0.0
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self._interval_evidence()[0])
-        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t)
+        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t) + self._outside(target)
         found = confidence(replicates, target, centre, level)
         return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
 
@@ -500,6 +531,61 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 second_order_only=self._second_order_only,
             )
 
+    def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
+        """The variance of each column of U: its own, shared with V, and how sure that is."""
+        limits = self.confidence_interval("covariance", level=level, progress=progress)
+        total, own, shared = (
+            np.diag(C).copy() for C in (self._solution.cov_u, self._solution.covariance("S1"), self._solution.cov_s2)
+        )
+        ends = [np.diag(C).copy() for C in (limits.low, limits.high, *self._identified_set())]
+        for end in ends:
+            end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
+        return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
+
+    def plot(self, what: str = "overview", *, ax: Any = None) -> Any:
+        """Draw the fit (matplotlib).
+
+        what : "correlations" (canonical, and the rank), "variance" (own and shared, per column of U), "intervals" (Var(S1) by
+        several methods, with confidence interval and identified set), "A" (a heat map), or "overview", all four on a new
+        figure. ax : where to draw one of them; by default on a new figure.
+
+        Returns the Axes; for "overview" the Figure.
+        """
+        check_is_fitted(self)
+        names_u, names_v = (self.components_[name].feature_names for name in ("S1", "S3"))
+
+        def intervals(ax: Any) -> Any:
+            table = self.variance_table()
+            return interval_plot(
+                table.names,
+                {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
+                table.low,
+                table.high,
+                identified=(table.identified_low, table.identified_high),
+                title="How much of each column is its own",
+                label="Var(S1)",
+                ax=ax,
+            )
+
+        own, shared = (np.diag(self._solution.covariance(name)) for name in ("S1", "S2"))
+        panels: dict[str, Callable[[Any], Any]] = {
+            "correlations": lambda ax: correlation_plot(self.diagnostics_.canonical_correlations, self.rank_, ax=ax),
+            "variance": lambda ax: variance_plot(names_u, own, shared, ax=ax),
+            "intervals": intervals,
+            "A": lambda ax: heat_map(
+                self.A_, names_v, names_u, title="A: how the shared part enters V", label="entry of A", ax=ax
+            ),
+        }
+        if what == "overview":
+            if ax is not None:
+                raise ValueError(
+                    f"the overview needs a figure of its own: leave out ax, or choose one of {list(panels)}"
+                )
+            return overview_plot(list(panels.values()))
+        if what not in panels:
+            raise ValueError(f"what must be 'overview' or one of {', '.join(map(repr, panels))}, got {what!r}")
+        return panels[what](ax)
+
     def summary(self) -> str:
         """A page of text: what was found, how sure it is, what to do."""
         check_is_fitted(self)
@@ -531,6 +617,7 @@ def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array
 def _progress(items: Sequence[int], shown: bool, label: str) -> Any:
     if not shown:
         return items
+    from rich.console import Console
     from rich.progress import track
 
-    return track(items, description=label)
+    return track(items, description=label, console=Console(stderr=True), transient=True)

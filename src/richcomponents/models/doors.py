@@ -214,8 +214,7 @@ class ContrastiveDoors:
                 inside = np.repeat(inside[:, :-1], inside[:, -1].astype(np.int64), axis=0)
             self._centre = inside.mean(axis=0)
             centred = inside - self._centre
-            # wide views are reduced before their moments are taken, which checks the others
-            check_range(centred, self.views_)
+            check_range(centred, self.views_)  # wide views are reduced before their moments are taken
             u, v = self._reduced(centred[:, :d_u]), self._reduced(centred[:, d_u:])
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         if reduction:

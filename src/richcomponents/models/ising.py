@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,21 +10,34 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.errors import DataError
+from richcomponents.components.contrastive.intervals import Replicates, functional_error, replicate
+from richcomponents.components.contrastive.replicates import BlockCovariances
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
     Elimination,
     Gibbs,
+    Neighbourhoods,
+    SpinMoments,
+    as_edges,
     composite_from_component,
+    coupling_matrix,
     fit_composite,
     fit_joint,
-    fit_likelihood,
+    fit_pair_moments,
     fit_taylor,
+    joint_change,
     moment_model,
-    unit_diagonal,
+    pair_change,
+    whitened_moments,
+    with_ghost,
 )
+from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
+from richcomponents.learning.likelihood import LikelihoodFit
+from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.plots import heat_map
 from richcomponents.storage import storable
 from richcomponents.views import as_matrix, column_names
 
@@ -34,29 +47,41 @@ _METHODS = ("auto", "likelihood", "composite", "taylor")
 _ROWS_IF_UNKNOWN = 1000  # a component that keeps no moments does not say how many rows it came from
 _UNTRUSTED_WEIGHT = 0.3  # of second moments inside the shared block when the higher orders say nothing about T
 _JOINT_WIDTH = 13
+_LARGEST_MEAN = 1.1  # of a spin, noise included
 
 
 class ComponentIsing(ComponentLearner):
-    """Couplings of P(s) = exp(sum_ij J_ij s_i s_j) / Z, spins s in {-1, 1}^d hidden in a component.
-
-    There are no fields: the means of a component are only known by a rule, so all odd moments are taken to be zero.
+    """Couplings of P(s) = exp(sum_ij J_ij s_i s_j + sum_i b_i s_i) / Z, spins s in {-1, 1}^d hidden in a component.
 
     Parameters
     ----------
     edges : None, sequence of pairs, or array (d, d)
         The graph. None: all pairs. Pairs hold column numbers or column names of the component; a square array is an
-        adjacency matrix (symmetric, its non-zero entries are edges). See :func:`richcomponents.learning.ising.grid_edges`.
+        adjacency matrix (symmetric, its non-zero entries are edges). See :func:`richcomponents.grid_edges`.
     method : {"auto", "likelihood", "composite", "taylor"}
         "likelihood": maximises m'J - log Z(J), m the extracted pair moments; log Z by summing out one node at a time where
         the graph allows, by enumeration up to 20 nodes, else by Gibbs chains.
         "composite": exact composite (pseudo-) likelihood; from extracted moments if no node has more than four neighbours.
-        "taylor": composite likelihood with its gradient expanded to moments of order four, as in Ge and Zou; biased for
-        couplings above about 0.3, whatever the sample size.
-        "auto": from rows, the couplings whose E[s s'] fits all second moments in the canonical coordinates of the views,
-        where their errors are even (S1, up to 1500 edges; else "likelihood"); from a component, "likelihood"; from true
-        spins, "likelihood" if it is exact, else "composite".
+        "taylor": composite likelihood with its gradient expanded as in Ge and Zou, by :func:`richcomponents.fit_likelihood`
+        (`likelihood_fit_` holds its curvatures and error bound); biased for couplings above about 0.3 at any sample size.
+        "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten the view, where their errors
+        are even (S1, S3; up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the
+        RCA trusts them; a component alone does not say, and all count the same. From true spins, "likelihood" if it is
+        exact, else "composite".
+    fields : bool
+        Whether there are fields b_i. They are read off the means of the component, which are known by a rule only: by
+        default the shared part has mean zero, so that all of the mean of U is S1's. If that is wrong, so are the fields
+        (give one known mean, ``rca=ContrastiveRCA(mean={"S2": ...})``). False: b = 0, and all odd moments are taken to be zero,
+        whatever the means.
+    solver : {"deterministic", "sgd"}
+        "sgd": the composite likelihood (method "auto" or "composite": its exact gradient; "taylor": the paper's) by
+        mini-batches of rows, for its learning trajectory; no node may have more than four neighbours, unless the spins are
+        true. It needs rows: fit or fit_clean.
+    batch_size, n_steps : int
+        Of solver="sgd".
     alpha : float
-        Ridge, as the precision of a Gaussian prior of each coupling: the penalty per sample is alpha |J|^2 / (2 n).
+        Ridge, as the precision of a Gaussian prior of each coupling and field: the penalty per sample is
+        alpha |J|^2 / (2 n).
     rca : ContrastiveRCA, optional
         Cloned and fitted on X.
     component : {"S1", "S2", "S3"}
@@ -71,8 +96,14 @@ class ComponentIsing(ComponentLearner):
         Column numbers, smaller first.
     coef_ : array (m,)
         The couplings in the order of edges_.
+    fields_ : array (d,)
+        Zero unless fields=True.
     method_ : str
         What was done: "joint", "likelihood", "composite" or "taylor".
+    trajectory_ : Trajectory or None
+        With solver="sgd": `steps` (k,) and `coef` (k, m), the couplings after those steps (with fields, (k, m + d)).
+    likelihood_fit_ : LikelihoodFit or None
+        With method="taylor".
     feature_names_ : tuple of str
         Of the spins.
     rca_, component_
@@ -92,14 +123,22 @@ class ComponentIsing(ComponentLearner):
         self,
         edges: Any = None,
         method: str = "auto",
+        fields: bool = False,
+        solver: str = "deterministic",
         alpha: float = 3.0,
+        batch_size: int = 100,
+        n_steps: int = 1000,
         rca: Any = None,
         component: str = "S1",
         random_state: int = 0,
     ) -> None:
         self.edges = edges
         self.method = method
+        self.fields = fields
+        self.solver = solver
         self.alpha = alpha
+        self.batch_size = batch_size
+        self.n_steps = n_steps
         self.rca = rca
         self.component = component
         self.random_state = random_state
@@ -108,12 +147,21 @@ class ComponentIsing(ComponentLearner):
         """Fit the RCA to X, then the couplings of its component. y is ignored."""
         self._check_options()
         component = self._fit_rca(X, groups)
-        return self._learn(component, self.rca_)
+        edges = as_edges(self.edges, component.feature_names)
+        self._warn_of_means(component)
+        if self.solver == "sgd":
+            return self._keep_path(edges, self._descend(X, component, edges))
+        return self._keep(edges, *self._learn(component, self.rca_, edges))
 
     def fit_component(self, component: Component) -> Self:
         """Fit to an extracted component."""
         self._check_options()
-        return self._learn(self._take_component(component), None)
+        if self.solver == "sgd":
+            raise ValueError("solver='sgd' takes mini-batches of rows: use fit(X), or solver='deterministic'")
+        component = self._take_component(component)
+        edges = as_edges(self.edges, component.feature_names)
+        self._warn_of_means(component)
+        return self._keep(edges, *self._learn(component, None, edges))
 
     def fit_clean(self, S: object) -> Self:
         """Fit to true spins (n, d), every entry -1 or 1: the gold standard."""
@@ -128,58 +176,111 @@ class ComponentIsing(ComponentLearner):
             )
         names = column_names(S) or tuple(f"x{i}" for i in range(values.shape[1]))
         n, d = values.shape
-        second = values.T @ values / n
-        component = Component("samples", names, np.zeros(d), second, None, _no_recipes)
+        mean = values.mean(0) if self.fields else np.zeros(d)
+        covariance = values.T @ values / n - np.outer(mean, mean)
+        self.rca_, self.component_ = None, Component("samples", names, mean, covariance, None, _no_recipes)
+        edges, ridge = as_edges(self.edges, names), self.alpha / n
+        if self.solver == "sgd":
+            expanded = self.method == "taylor"
+            path = sgd_from_spins(values, edges, ridge, fields=self.fields, expanded=expanded, **self._steps())
+            return self._keep_path(edges, path)
         if self.method == "taylor":
-            component = Component.of_samples(S)
-        self.rca_, self.component_ = None, component
-        edges = _graph(self.edges, names)
-        model = moment_model(d, edges, seed=self.random_state) if self.method in ("auto", "likelihood") else None
-        if self.method == "taylor":
-            return self._keep(fit_taylor(component, edges, self.alpha / n), edges, "taylor")
+            fit = fit_taylor(self.component_, edges, ridge, fields=self.fields)
+            return self._keep(edges, fit.theta, "taylor", fit)
+        model = None if self.method == "composite" else self._sums(d, edges)
         if model is None or (self.method == "auto" and not model.exact):
-            return self._keep(fit_composite(values, edges, self.alpha / n), edges, "composite")
-        found = fit_likelihood(model, second[edges[:, 0], edges[:, 1]], self.alpha / n)
-        return self._keep(found, edges, "likelihood")
+            return self._keep(edges, fit_composite(values, edges, ridge, fields=self.fields), "composite")
+        seen = np.hstack([values, np.ones((n, 1))]) if self.fields else values
+        i, j = model.edges.T
+        return self._keep(edges, fit_pair_moments(model, np.mean(seen[:, i] * seen[:, j], axis=0), ridge), "likelihood")
 
     def _check_options(self) -> None:
         if self.method not in _METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {self.method!r}")
+        if self.solver not in ("deterministic", "sgd"):
+            raise ValueError(f"solver must be 'deterministic' or 'sgd', got {self.solver!r}")
+        if self.solver == "sgd" and self.method == "likelihood":
+            raise ValueError("solver='sgd' climbs the composite likelihood: use method='auto', 'composite' or 'taylor'")
+        if not isinstance(self.fields, (bool, np.bool_)):
+            raise ValueError(f"fields must be True or False, got {self.fields!r}")
+        for name in ("batch_size", "n_steps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
         number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
         if not number or not np.isfinite(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha must be a finite number, zero or more, got {self.alpha!r}")
 
-    def _learn(self, component: Component, rca: ContrastiveRCA | None) -> Self:
-        edges = _graph(self.edges, component.feature_names)
-        return self._keep(*self._couplings(component, rca, edges))
+    def _warn_of_means(self, component: Component) -> None:
+        if self.fields and np.abs(component.mean).max() > _LARGEST_MEAN:
+            worst = int(np.abs(component.mean).argmax())
+            warn_user(
+                f"the mean of {component.feature_names[worst]} in {component.name} is {component.mean[worst]:.3g}, and "
+                "spins lie within -1 and 1: the rule for the means fails, or the columns are not in units of spins. Give one "
+                'known mean, rca=ContrastiveRCA(mean={"S2": ...}), or use fields=False',
+                SpecificationWarning,
+            )
 
-    def _couplings(
-        self, component: Component, rca: ContrastiveRCA | None, edges: IntArray
-    ) -> tuple[Array, IntArray, str]:
+    def _steps(self) -> dict[str, int]:
+        return {"batch_size": self.batch_size, "n_steps": self.n_steps, "random_state": self.random_state}
+
+    def _sums(self, d: int, edges: IntArray) -> Any:
+        """Sums over the states of the graph, the ghost that carries the fields included."""
+        if self.fields:
+            return moment_model(d + 1, with_ghost(d, edges), seed=self.random_state)
+        return moment_model(d, edges, seed=self.random_state)
+
+    def _descend(self, X: object, component: Component, edges: IntArray) -> SGDResult:
+        known = SpinMoments.of(component, self.fields)
+        near = Neighbourhoods(len(known.mean), edges, fields=self.fields)
+        rows = (self.rca_.blup(X, self.component) - component.mean) * known.scale + known.mean
+        ridge = self.alpha / len(rows)
+        moments = known.products(near.products)
+        return sgd_from_predictions(rows, near, moments, ridge, expanded=self.method == "taylor", **self._steps())
+
+    def _learn(
+        self, component: Component, rca: ContrastiveRCA | None, edges: IntArray, start: Array | None = None
+    ) -> tuple[Array, str, LikelihoodFit | None]:
+        """Parameters (couplings, then fields), the method, and the LikelihoodFit of "taylor".
+
+        start : parameters close by, for refits.
+        """
         ridge = self.alpha / _rows_behind(component, rca)
         if self.method == "composite":
-            return composite_from_component(component, edges, ridge), edges, "composite"
+            return composite_from_component(component, edges, ridge, fields=self.fields), "composite", None
         if self.method == "taylor":
-            return fit_taylor(component, edges, ridge), edges, "taylor"
-        model = moment_model(len(component.mean), edges, seed=self.random_state)
-        moments = unit_diagonal(component.covariance)[edges[:, 0], edges[:, 1]]
+            fit = fit_taylor(component, edges, ridge, fields=self.fields)
+            return fit.theta, "taylor", fit
+        known = SpinMoments.of(component, self.fields)
+        model = self._sums(len(known.mean), edges)
+        i, j = model.edges.T
+        moments = known.with_ghost[i, j]
         view = None
-        if self.method == "auto" and rca is not None and component.name == "S1" and 0 < len(edges) <= NEWTON_EDGES:
-            view = _canonical_moments(rca, component)
+        if self.method == "auto" and 0 < len(model.edges) <= NEWTON_EDGES:
+            view = _canonical_moments(rca, component) or whitened_moments(component)
         if view is None:
-            return fit_likelihood(model, moments, ridge), edges, "likelihood"
-        start = fit_likelihood(model, moments, max(3 * ridge, 0.03))
+            return fit_pair_moments(model, moments, ridge), "likelihood", None
+        if start is None:
+            start = fit_pair_moments(model, moments, max(3 * ridge, 0.03))
         if isinstance(model, Elimination) and model.width > _JOINT_WIDTH:
-            model = Gibbs(model.n_nodes, edges, seed=self.random_state)
-        found = fit_joint(model, *view, start, ridge, rng=np.random.default_rng(self.random_state))
-        return found, edges, "joint"
+            model = Gibbs(model.n_nodes, model.edges, seed=self.random_state)
+        mean = view[0] @ component.mean if self.fields else None
+        rng = np.random.default_rng(self.random_state)
+        return fit_joint(model, *view, start, ridge, mean=mean, rng=rng), "joint", None
 
-    def _keep(self, couplings: Array, edges: IntArray, method: str) -> Self:
-        d = len(self.component_.mean)
-        matrix = np.zeros((d, d))
-        matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = couplings
-        self.couplings_, self.coef_, self.edges_, self.method_ = matrix, couplings, edges, method
+    def _keep(self, edges: IntArray, theta: Array, method: str, fit: LikelihoodFit | None = None) -> Self:
+        d, m = len(self.component_.mean), len(edges)
+        self.coef_, self.edges_, self.method_ = theta[:m], edges, method
+        self.fields_ = theta[m:] if self.fields else np.zeros(d)
+        self.couplings_ = coupling_matrix(d, edges, self.coef_)
+        self.likelihood_fit_: LikelihoodFit | None = fit
+        self.trajectory_: Trajectory | None = None
         self.feature_names_ = tuple(map(str, self.component_.feature_names))
+        return self
+
+    def _keep_path(self, edges: IntArray, path: SGDResult) -> Self:
+        self._keep(edges, path.theta, "taylor" if self.method == "taylor" else "composite")
+        self.trajectory_ = Trajectory(path.steps, path.trajectory)
         return self
 
     def edge_table(self) -> list[dict[str, object]]:
@@ -190,17 +291,89 @@ class ComponentIsing(ComponentLearner):
             for (i, j), value in zip(self.edges_.tolist(), self.coef_, strict=True)
         ]
 
-    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> CoefficientTable:
-        """Couplings with block-jackknife standard errors and intervals, the RCA refitted without each block."""
+    def field_table(self) -> list[dict[str, object]]:
+        """One dict per spin: its column name and its field."""
         check_is_fitted(self)
+        return [
+            {"node": name, "field": float(value)} for name, value in zip(self.feature_names_, self.fields_, strict=True)
+        ]
+
+    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> CoefficientTable:
+        """Couplings, then fields (if any), with standard errors and intervals by blocks.
+
+        For couplings of S1 that come from second moments (method "auto" or "likelihood", the efficient RCA, A unknown): one
+        Newton step per left-out block for Cov(S1), one for the couplings, plus what shrinkage may have moved. Else the RCA
+        and the couplings are refitted without each block, which takes long for many columns.
+        """
+        check_is_fitted(self)
+        if self.solver == "sgd":
+            raise ValueError("intervals come from leaving out blocks of rows: use solver='deterministic'")
         rca = self._need_rca()
+        theta = np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
+        names = [f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist()]
+        names += [f"field of {name}" for name in self.feature_names_] if self.fields else []
+        evidence = self._block_evidence(rca)
+        if len(theta) and evidence is not None and self.method_ in ("joint", "likelihood"):
+            error, blocks = functional_error(evidence[0], self._change(rca, theta), evidence[1]), len(evidence[1])
+            return CoefficientTable(tuple(names), theta, error, blocks - 1, level)
 
         def function(model: ContrastiveRCA) -> Array:
-            return self._couplings(model.components_[self.component], model, self.edges_)[0]
+            if model is rca:
+                return theta
+            return self._learn(model.components_[self.component], model, self.edges_, theta)[0]
 
         result = rca.jackknife(function, progress=progress)
-        names = tuple(f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist())
-        return CoefficientTable(names, self.coef_, result.standard_error, len(result.replicates) - 1, level)
+        return CoefficientTable(tuple(names), theta, result.standard_error, len(result.replicates) - 1, level)
+
+    def _block_evidence(self, rca: ContrastiveRCA) -> tuple[Replicates, Array] | None:
+        """Replicates of Cov(S1) without each block, and changes (B, d) of its mean; None where there are none."""
+        shared, found = rca._shared, rca._canonical
+        if self.component != "S1" or shared is None or found is None or rca.A is not None or shared.leading:
+            return None
+        if rca.rank_ == 0 or shared.identified.gate == 0 or (self.fields and "S3" in (rca.mean or {})):
+            return None
+        blocks = BlockCovariances.of(rca._state)
+        x = blocks.first[:, : found.rank_u]
+        means = (blocks.count @ x - blocks.count[:, None] * x) / (blocks.count.sum() - blocks.count)[:, None]
+        moved = (means - blocks.count @ x / blocks.count.sum()) @ found.u_from_x.T
+        return replicate(rca._interval_evidence()[0]), moved * (0.0 if "S1" in (rca.mean or {}) else 1.0)
+
+    def _change(self, rca: ContrastiveRCA, theta: Array) -> Callable[[Array, Array], Array]:
+        """Changes of (Cov(S1), mean) -> changes of the parameters, to first order."""
+        component, ridge = self.component_, self.alpha / _rows_behind(self.component_, rca)
+        model = self._sums(len(component.mean), self.edges_)
+        rng = np.random.default_rng(self.random_state)
+        i, j = model.edges.T
+
+        def joint(covariances: Array, means: Array) -> Array:
+            view = _canonical_moments(rca, component)
+            assert view is not None
+            W, _, weights = view
+            return joint_change(model, W, weights, theta, ridge, covariances, means, fields=self.fields, rng=rng)
+
+        def moments(covariance: Array, mean: Array) -> Array:
+            moved = Component(component.name, component.feature_names, mean, covariance, None, _no_recipes)
+            return np.asarray(SpinMoments.of(moved, self.fields).with_ghost[i, j])
+
+        def pairs(covariances: Array, means: Array) -> Array:
+            C, m, step = component.covariance, component.mean, 1e-3
+            ends = [
+                (moments(C + step * dC, m + step * dm) - moments(C - step * dC, m - step * dm)) / (2 * step)
+                for dC, dm in zip(covariances, means, strict=True)
+            ]
+            return pair_change(model, theta, ridge, np.stack(ends), rng=rng)
+
+        return joint if self.method_ == "joint" else pairs
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the couplings as a heat map (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.feature_names_ if names is None else tuple(names)
+        title = f"Couplings of the Ising model of {self.component_.name}"
+        return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
     def summary(self) -> str:
         """The graph, the strongest couplings, and how sure the RCA was."""
@@ -211,14 +384,18 @@ class ComponentIsing(ComponentLearner):
             "composite": "composite likelihood",
             "taylor": "composite likelihood, Taylor gradient of order four",
         }[self.method_]
+        how += "" if self.trajectory_ is None else f", {self.trajectory_.steps[-1]} steps over mini-batches"
         d, m = len(self.couplings_), len(self.edges_)
         lines = [f"Ising model of {self.component_.name}: {d} spins, {m} edges; {how}"]
-        top = np.argsort(-np.abs(self.coef_))[:10]
         if m:
             lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}; the strongest:")
-        for e in top:
+        for e in np.argsort(-np.abs(self.coef_))[:10]:
             i, j = self.edges_[e]
             lines.append(f"  {self.coef_[e]:+.3f}  {self.feature_names_[i]} -- {self.feature_names_[j]}")
+        if self.fields:
+            lines.append("  fields, from means that are known by the RCA's rule only; the strongest:")
+            for i in np.argsort(-np.abs(self.fields_))[:5]:
+                lines.append(f"  {self.fields_[i]:+.3f}  {self.feature_names_[i]}")
         return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
@@ -229,76 +406,22 @@ def _no_recipes(order: int) -> list[Any]:
 
 def _rows_behind(component: Component, rca: ContrastiveRCA | None) -> int:
     if component.source is not None:
-        return max(1, int(component.source.moments.n))
+        return max(1, component.source.n)
     if rca is not None and rca._canonical is not None:
         return max(1, int(rca._canonical.n))
     return _ROWS_IF_UNKNOWN
 
 
-def _canonical_moments(rca: ContrastiveRCA, component: Component) -> tuple[Array, Array, Array] | None:
+def _canonical_moments(rca: ContrastiveRCA | None, component: Component) -> tuple[Array, Array, Array] | None:
     """x_from_u (k, d), Cov(S1) in canonical coordinates (k, k), and the weights of its entries (k, k).
 
     Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere. Outside the shared block it is known from second
     moments alone; inside, as well as T is. None where the RCA has no canonical coordinates (method="paper").
     """
-    if rca._canonical is None or rca._shared is None:
+    if rca is None or rca._canonical is None or rca._shared is None or component.name != "S1":
         return None
     r, x_from_u = rca._shared.rank, rca._canonical.x_from_u
     trust = 1.0 if rca.A is not None else rca._shared.identified.gate
     weights = np.ones((len(x_from_u), len(x_from_u)))
     weights[:r, :r] = _UNTRUSTED_WEIGHT + (1 - _UNTRUSTED_WEIGHT) * trust
     return x_from_u, x_from_u @ component.covariance @ x_from_u.T, weights
-
-
-def _graph(edges: Any, names: Sequence[str]) -> IntArray:
-    """The `edges=` argument as an array (m, 2) of different pairs of column numbers, smaller first."""
-    d = len(names)
-    if edges is None:
-        return np.column_stack(np.triu_indices(d, 1)).astype(np.int64)
-    square = getattr(edges, "shape", None)
-    if square is not None and len(square) == 2 and (square[1] != 2 or tuple(square) == (d, d)):
-        return _from_adjacency(np.asarray(edges.toarray() if hasattr(edges, "toarray") else edges), d)
-    if isinstance(edges, (str, bytes)) or not hasattr(edges, "__iter__"):
-        raise ValueError(
-            f"edges must be None, pairs of nodes, or an adjacency matrix of shape ({d}, {d}), got {edges!r}"
-        )
-    pairs = list(edges)
-    if len(pairs) == d > 2 and all(hasattr(p, "__len__") and not isinstance(p, str) and len(p) == d for p in pairs):
-        return _from_adjacency(np.asarray(pairs), d)
-    numbers = {str(name): i for i, name in enumerate(names)}
-    found: dict[tuple[int, int], None] = {}
-    for pair in pairs:
-        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise ValueError(f"an edge is a pair of nodes, got {pair!r}")
-        i, j = (_node(end, numbers, d, pair) for end in pair)
-        if i == j:
-            raise ValueError(f"edges holds a self-loop, {tuple(pair)!r}: s_i s_i = 1 says nothing, remove it")
-        found[min(i, j), max(i, j)] = None
-    return np.array(list(found), dtype=np.int64).reshape(-1, 2)
-
-
-def _node(end: Any, numbers: dict[str, int], d: int, pair: Any) -> int:
-    if isinstance(end, str):
-        if end not in numbers:
-            raise ValueError(f"edge {tuple(pair)!r} has an unknown node {end!r}; the columns are {', '.join(numbers)}")
-        return numbers[end]
-    if isinstance(end, (bool, np.bool_)) or not isinstance(end, (int, np.integer)):
-        raise ValueError(f"edge {tuple(pair)!r}: a node is a column number or a column name, got {end!r}")
-    if not 0 <= end < d:
-        raise ValueError(f"edge {tuple(pair)!r} has an unknown node {end}; the component has columns 0 to {d - 1}")
-    return int(end)
-
-
-def _from_adjacency(matrix: Array, d: int) -> IntArray:
-    if matrix.shape != (d, d):
-        raise ValueError(f"the adjacency matrix has shape {matrix.shape}; the component has {d} columns, so ({d}, {d})")
-    if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
-        raise ValueError("the adjacency matrix holds missing or infinite values: use 0 for no edge")
-    present = matrix != 0
-    loops = np.flatnonzero(np.diag(present))
-    if len(loops):
-        raise ValueError(f"the adjacency matrix has self-loops at nodes {loops.tolist()[:5]}: set its diagonal to zero")
-    if not np.array_equal(present, present.T):
-        i, j = np.argwhere(present != present.T)[0]
-        raise ValueError(f"the adjacency matrix is not symmetric (entries {i}, {j}): use matrix | matrix.T")
-    return np.argwhere(np.triu(present)).astype(np.int64)

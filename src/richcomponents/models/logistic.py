@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,26 +15,24 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.coefficients import Coefficients
-from richcomponents.components.contrastive.intervals import coefficient_error, replicate
-from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import DataError
+from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (
     ATTENUATION,
-    INTERVAL,
-    MAX_VARIANCE,
     LogisticFit,
     attenuation,
-    confined_minimum,
     correct,
     newton_replicates,
-    polynomial_objective,
-    refine,
     ridge_logistic,
-    sigmoid_polynomial,
 )
+from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
+from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
+from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
@@ -60,16 +58,31 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         the sigmoid is replaced by a polynomial and the likelihood maximised from the moments of the component, as in
         Ge and Zou (their 0.5 + 0.245 z - 0.014 z^3 is "chebyshev" with degree 3). These are biased for strong signal:
         the variance of coef'S1 is kept below 1.5, since the polynomial's likelihood has no maximum, and the intercept
-        between -1.85 and 1.85.
+        between -1.85 and 1.85. With few rows per column (d = 200, n = 2 000) the noise of the fourth cumulant draws them to
+        that edge: use "auto", or a larger alpha.
     degree : int
         Of the polynomial; needs cumulants of order degree + 1 (ContrastiveRCA(order=...)). Not used by "auto".
     alpha : float
         l2 penalty: mean log-loss + alpha/2 |coef|^2, scikit-learn's C = 1 / (n alpha).
     fit_intercept : bool
+    solver : {"deterministic", "sgd"}
+        "sgd": the paper's stochastic gradient steps, everything but A measured on a mini-batch of rows; needs a polynomial
+        (in fit_clean the sigmoid itself is used). The result is the mean of the second half of the steps.
+    batch_size : int
+        Rows per step of "sgd"; the paper's 100.
+    n_steps : int
+        Steps of "sgd".
+    random_state : int or None
+        Order of the rows in "sgd".
 
     Attributes
     ----------
     coef_ : array (1, d), intercept_ : array (1,), classes_ : array (2,)
+    trajectory_ : Trajectory or None
+        steps (k,), coef (k, d) and intercept (k,) after each step of "sgd", or of gradient ascent for a polynomial.
+    likelihood_fit_ : LikelihoodFit or None
+        Of a polynomial, deterministic: curvatures mu and H, gradient error epsilon and the bound 8 epsilon^2 / mu^2, in the
+        coordinates (intercept, (Cov + 4 alpha I)^(1/2) coef).
     residualised_ : array (d,)
         Logistic regression on the residual of U, for comparison.
     trust_ : float
@@ -96,6 +109,10 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         degree: int = 3,
         alpha: float = 1e-3,
         fit_intercept: bool = True,
+        solver: str = "deterministic",
+        batch_size: int = 100,
+        n_steps: int = 1000,
+        random_state: int | None = 0,
     ) -> None:
         self.rca = rca
         self.component = component
@@ -103,6 +120,10 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self.degree = degree
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.random_state = random_state
 
     # ---- doors
 
@@ -112,9 +133,12 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         y : (n,) labels of two classes. groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
+        if self.solver == "sgd" and self.approximation == "auto":
+            raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
         if self.component != "S1":
             raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
+                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
+                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
             )
         target = self._binary(y)
         check_consistent_length(X, target)
@@ -123,18 +147,56 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._warn_of_v(X, target)
         u, v = model._centred(X)
         nuisance = self._covariates(model, X)
-        plain = self._residual(model, u, v)
+        plain = residual(model, u, v)
         low = self._logistic(plain, target, nuisance)
         self.residualised_ = low.coef
         theta, intercept, fit = self._calibrate(model, X, plain, target, nuisance, low)
+        self.trajectory_: Trajectory | None = None
+        self.likelihood_fit_: LikelihoodFit | None = None
         if self.approximation != "auto":
-            theta, intercept = self._from_moments(plain, target)
+            theta, intercept = self._from_rows(model, X, plain, target, groups)
         self._set(theta, intercept)
         keep = self._kept_rows(model, len(target), groups)
         self.coefficients_: CoefficientTable | None = None
         if len(keep) > 1:
-            error = self._errors(model, plain, target, nuisance, low, fit, keep)
+            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
+            replicates = newton_replicates(plain, target, low, float(self.alpha), keep, **options)
+            error = standard_errors(model, plain, low, fit, replicates)
             self.coefficients_ = CoefficientTable(self.component_.feature_names, theta, error, len(keep) - 1)
+        return self
+
+    def fit_component(self, component: Component, cross: object, mean: float = 0.5) -> Self:
+        """Fit to an extracted component, without rows, from Cov(component, y) and E[y]; classes_ are 0 and 1.
+
+        cross : (d,), the COVARIANCE Cov(S, y) of the component with the outcome y of 0 and 1, E[S y] - E[S] E[y], as in
+        ComponentRegression.fit_component. Since y is independent of V it is Cov(U, y), or better Cov(U - B V, y) with B the
+        regression of U on V, which has less noise.
+        mean : E[y], the share of the second class.
+
+        "auto" matches the variance and fourth cumulant of coef'S, "chebyshev" and "taylor" are as in fit. No protection by
+        residualising and no standard errors: those need rows.
+        """
+        self._check_parameters()
+        if self.solver != "deterministic":
+            raise ValueError("solver='sgd' needs rows: use fit(X, y), or solver='deterministic'")
+        self._take_component(component)
+        with_y = np.asarray(cross, dtype=np.float64)
+        if with_y.shape != component.mean.shape or not np.isfinite(with_y).all():
+            raise DataError(
+                f"cross must hold one finite number per column of the component ({len(component.mean)}), got shape "
+                f"{with_y.shape}"
+            )
+        if not 0 < mean < 1:
+            raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
+        self.classes_ = np.array([0, 1])
+        self.trajectory_, self.likelihood_fit_ = None, None
+        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
+        if self.approximation == "auto":
+            intercept, theta = from_cumulants(component, with_y, float(mean), **options)
+        else:
+            theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **options))
+        self.residualised_, self.trust_, self.coefficients_ = theta, 1.0, None
+        self._set(theta, intercept)
         return self
 
     def fit_clean(self, S: object, y: object) -> Self:
@@ -145,9 +207,16 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         check_consistent_length(values, target)
         self._take_component(Component.of_samples(S, order=2))
         centre = values.mean(axis=0) if self.fit_intercept else np.zeros(values.shape[1])
-        found = self._logistic(values - centre, target, None)
-        self.residualised_, self.trust_, self.coefficients_ = found.coef, 1.0, None
-        self._set(found.coef, found.intercept, centre)
+        self.trajectory_, self.likelihood_fit_ = None, None
+        if self.solver == "sgd":
+            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), **self._steps()}
+            path, frame = exact_sgd(values - centre, target, float(self.alpha), **options)
+            theta, intercept = self._follow(path, frame, centre)
+        else:
+            found = self._logistic(values - centre, target, None)
+            theta, intercept = found.coef, found.intercept
+        self.residualised_, self.trust_, self.coefficients_ = theta, 1.0, None
+        self._set(theta, intercept, centre)
         return self
 
     # ---- fitting
@@ -159,6 +228,12 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise ValueError(f"degree must be an integer, at least 1, got {self.degree!r}")
         if not (isinstance(self.alpha, (int, float, np.number)) and 0 <= self.alpha < np.inf):
             raise ValueError(f"alpha must be a finite number >= 0, got {self.alpha!r}")
+        if self.solver not in ("deterministic", "sgd"):
+            raise ValueError(f"solver must be 'deterministic' or 'sgd', got {self.solver!r}")
+        for name in ("batch_size", "n_steps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
 
     def _binary(self, y: object) -> Array:
         """0 and 1 for the two classes, which are remembered."""
@@ -182,14 +257,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         values = validate_data(model, X, dtype=np.float64, order="C", reset=False)[:, model._covariate_columns]
         return np.asarray(values - values.mean(axis=0))
 
-    def _residual(self, model: ContrastiveRCA, u: Array, v: Array) -> Array:
-        """R (n, d): the residual of U on the shared part of V (on V, for the paper's method)."""
-        found = model._canonical
-        if found is None:
-            return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
-        r = model.rank_
-        return np.asarray(u - (v @ found.y_from_v[:r].T * found.correlations[:r]) @ found.u_from_x[:, :r].T)
-
     def _logistic(self, features: Array, y: Array, nuisance: Array | None) -> LogisticFit:
         return ridge_logistic(features, y, float(self.alpha), fit_intercept=bool(self.fit_intercept), nuisance=nuisance)
 
@@ -200,7 +267,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         found = model._canonical
         if model._shared is None or found is None:  # the paper's covariances: no evidence to weigh
             features = model.shrunken(X, Coefficients(low.coef, low.coef, 1.0, np.eye(0)))
-            fit, covariance = None, _positive(self.component_.covariance)
+            fit, covariance = None, positive(self.component_.covariance)
             self.trust_ = 1.0
         else:
             noise = 1 / (max(low.information, 1e-12) * max(len(y) - found.rank_u - 1, 1))
@@ -209,7 +276,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             if fit.trust == 0:
                 return low.coef, low.intercept, fit
             features = model.shrunken(X, fit)
-            covariance = _covariance_at(model, fit)
+            covariance = covariance_at(model, fit)
         again = self._logistic(features, y, nuisance)
         inner = covariance - features.T @ features / len(y)
         factor = float(attenuation(again.coef @ inner @ again.coef))
@@ -219,19 +286,49 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             a, refined = refine(
                 self.component_, covariance, cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
-            theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
+            if rows_agree(features, y, again, inner, a, refined):
+                theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
         return theta, intercept, fit
 
-    def _from_moments(self, plain: Array, y: Array) -> tuple[Array, float]:
-        """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y)."""
-        centred = replace(self.component_, mean=np.zeros_like(self.component_.mean), _known={})
+    def _from_rows(
+        self, model: ContrastiveRCA, X: object, plain: Array, y: Array, groups: object
+    ) -> tuple[Array, float]:
+        """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
+
+        Cumulants come from the state, or, for mini-batches and for tables too wide for a state, from the rows.
+        """
+        component = self.component_
+        if component.source is None or self.solver == "sgd":
+            component = model.component_on_rows(X, self.component, groups)
         cross = plain.T @ (y - y.mean()) / len(y)
-        series = sigmoid_polynomial(self.approximation, int(self.degree))
-        mean = float(y.mean()) if self.fit_intercept else 0.5
-        objective = polynomial_objective(centred.projected_moment, series, cross, mean, float(self.alpha))
-        edge = INTERVAL if self.fit_intercept else 0.0
-        a, theta = confined_minimum(objective, centred.covariance, MAX_VARIANCE, edge=edge)
-        return theta, a
+        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
+        likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)
+        if self.solver == "deterministic":
+            return self._polynomial(likelihood)
+        series: dict[str, Any] = {"approximation": self.approximation, "degree": int(self.degree)}
+        path = polynomial_sgd(likelihood, plain, y, **series, **self._steps())
+        return self._follow(path, likelihood, component.mean)
+
+    def _polynomial(self, likelihood: LogisticLikelihood) -> tuple[Array, float]:
+        found = fit_polynomial(likelihood, approximation=self.approximation, degree=int(self.degree))
+        self.likelihood_fit_ = found
+        path = SGDResult(found.theta, np.arange(len(found.trajectory)), found.trajectory)
+        return self._follow(path, likelihood, self.component_.mean)
+
+    def _steps(self) -> dict[str, Any]:
+        return {
+            "batch_size": int(self.batch_size),
+            "n_steps": int(self.n_steps),
+            "random_state": self.random_state,
+        }
+
+    def _follow(self, path: SGDResult, frame: LogisticLikelihood, centre: Array) -> tuple[Array, float]:
+        """theta (d,) and the intercept at `centre`; the way there is remembered in the user's units."""
+        intercepts, thetas = frame.coefficients(path.trajectory)
+        moved = intercepts - thetas @ centre if self.fit_intercept else intercepts
+        self.trajectory_ = Trajectory(path.steps, thetas, moved)
+        intercept, theta = frame.coefficients(path.theta)
+        return theta, float(intercept)
 
     def _set(self, theta: Array, intercept: float, centre: Array | None = None) -> None:
         self.coef_ = theta[None]
@@ -243,49 +340,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
     def _kept_rows(self, model: ContrastiveRCA, n: int, groups: object) -> Array:
         blocks = block_numbers(n, model.n_blocks, groups)
         return np.stack([blocks != b for b in np.unique(blocks)])
-
-    def _errors(
-        self,
-        model: ContrastiveRCA,
-        plain: Array,
-        y: Array,
-        nuisance: Array | None,
-        low: LogisticFit,
-        fit: Coefficients | None,
-        keep: Array,
-    ) -> Array:
-        """Standard errors (d,): one Newton step per left-out block of the logistic regression and of T, and what the
-        shrinkage may have moved, as for least squares.
-
-        With b the coefficients on R, theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose
-        covariance with R is Cov(R) c b.
-        """
-        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-        b = newton_replicates(plain, y, low, float(self.alpha), keep, **options)
-        if fit is None or model._canonical is None:
-            inverse = np.linalg.pinv(_positive(self.component_.covariance), hermitian=True)
-            return jackknife_error(b @ (plain.T @ plain / len(y)) @ inverse)
-        shared, found, r = model._shared, model._canonical, model.rank_
-        h = np.sqrt(1 - found.correlations[:r] ** 2)
-        t = fit.t_effective
-        inner = h[:, None] * (t - t @ t) * h
-
-        def corrected(b: Array) -> tuple[Array, Array]:
-            """Canonical coefficients after stretching (m, rank_u) and the attenuation factors (m,)."""
-            g = b @ found.u_from_x
-            g[:, :r] = g[:, :r] * h @ fit.stretch.T / h
-            return g, attenuation(np.einsum("mi,ij,mj->m", g[:, :r], inner, g[:, :r]))
-
-        stretched, factors = corrected(b)
-        evident = r > 0 and shared is not None and shared.identified.gate > 0 and not shared.leading
-        if evident and model.A is None:
-            evidence = replicate(model._interval_evidence()[0])
-            zero = np.zeros((r, r))
-            here = float(corrected(low.coef[None])[1][0]) * (evidence.basis.cov_s1(zero) @ low.coef)
-            there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(zero), b)
-            d_v = found.y_from_v.shape[1]
-            return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
-        return jackknife_error((stretched * factors[:, None]) @ found.x_from_u)
 
     # ---- predictions
 
@@ -324,10 +378,29 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
 
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        table = self.coefficients_
+        return interval_plot(
+            own,
+            {"residualised": self.residualised_, "RCA": self.coef_[0]},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of the log-odds per unit",
+            ax=ax,
+        )
+
     def summary(self) -> str:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""
         check_is_fitted(self)
         kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
+        kind += "stochastic gradient; " if self.solver == "sgd" else ""
         lines = [
             f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
             f"{self.classes_[1]} against {self.classes_[0]}; intercept {self.intercept_[0]:.4f}"
@@ -369,19 +442,3 @@ def _labels(y: object) -> Any:
 
 def _two_columns(log_odds: Array) -> Array:
     return np.column_stack([expit(-log_odds), expit(log_odds)])
-
-
-def _positive(covariance: Array) -> Array:
-    """The nearest positive semi-definite matrix, eigenvalues at least 2% of the largest."""
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
-
-
-def _covariance_at(model: ContrastiveRCA, fit: Coefficients) -> Array:
-    """Cov(S1) with the T that the outcome's own trust allows: Cov(U) - lift (D^2 + h T h) lift'."""
-    found, r = model._canonical, model.rank_
-    assert found is not None
-    d = found.correlations[:r]
-    h = np.sqrt(1 - d**2)
-    lift = found.u_from_x[:, :r]
-    return np.asarray(model._solution.cov_u - lift @ (np.diag(d**2) + h[:, None] * fit.t_effective * h) @ lift.T)

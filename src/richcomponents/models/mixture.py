@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import DataError
 from richcomponents.learning.mixture import (
     Mixture,
@@ -17,11 +19,15 @@ from richcomponents.learning.mixture import (
     choose_components,
     fit_mixture,
     log_posterior,
+    replicates,
 )
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.plots import heat_map
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentGaussianMixture"]
+
+_SHOWN = 20  # columns up to which summary() computes standard errors
 
 
 class ComponentGaussianMixture(ComponentLearner):
@@ -148,6 +154,42 @@ class ComponentGaussianMixture(ComponentLearner):
         self.n_components_ = k
         self.means_ = found.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = found.weights, found.sigma2, found.objective
+        self._known_replicates: Array | None = None
+
+    # ---- how sure
+
+    def _replicates(self) -> Array:
+        """Means, weights and sigma2 without each block, (B, k d + k + 1), once asked for; B = 0 if there are no blocks."""
+        if self._known_replicates is None:
+            full = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
+            usable = self.method == "auto" and self.n_components_ > 1
+            found = replicates(self.component_, full, equal_weights=self.equal_weights) if usable else []
+            rows = [np.concatenate([m.means.ravel(), m.weights, [m.sigma2]]) for m in found]
+            self._known_replicates = np.stack(rows) if rows else np.zeros((0, 0))
+        return self._known_replicates
+
+    def confidence_interval(self, level: float = 0.95) -> CoefficientTable:
+        """Means, weights (unless known) and sigma2, with block-jackknife standard errors and intervals.
+
+        Each block of the samples behind the component is left out, the moments matched again from the full fit, and the
+        components matched to its labels. Means count about the component's mean, which is known by the RCA's rule only. A is
+        held at its estimate: where the shared part is known badly, errors are larger than these.
+        """
+        check_is_fitted(self)
+        left_out = self._replicates()
+        if not len(left_out):
+            raise ValueError(
+                f"no standard errors: they need method='auto', two or more components, and blocks of samples behind "
+                f"{self.component_.name} (n_blocks of the RCA)"
+            )
+        k, columns = self.n_components_, self.component_.feature_names
+        names = [f"mean {j + 1}: {name}" for j in range(k) for name in columns]
+        names += [*(f"weight {j + 1}" for j in range(k)), "sigma2"]
+        estimate = np.concatenate([self.means_.ravel(), self.weights_, [self.sigma2_]])
+        known = range(self.means_.size, self.means_.size + k) if self.equal_weights else ()
+        kept = [i for i in range(len(names)) if i not in known]
+        error = jackknife_error(left_out)[kept]
+        return CoefficientTable(tuple(names[i] for i in kept), estimate[kept], error, len(left_out) - 1, level)
 
     # ---- samples of the component itself
 
@@ -198,6 +240,22 @@ class ComponentGaussianMixture(ComponentLearner):
         """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the means, about the mean of the component, as a heat map (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        return heat_map(
+            (self.means_ - self.component_.mean).T,
+            own,
+            [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)],
+            title=f"Means of the mixture of {self.component_.name}",
+            label="mean",
+            ax=ax,
+        )
+
     def summary(self) -> str:
         """Weights and means, as text."""
         check_is_fitted(self)
@@ -213,7 +271,15 @@ class ComponentGaussianMixture(ComponentLearner):
         ]
         width = max(9, *(len(name) for name in names)) if names else 9
         shown = names[:12]
+        left_out = self._replicates() if len(names) <= _SHOWN or self._known_replicates is not None else np.zeros(0)
         lines.append("weight  " + " ".join(f"{name:>{width}}" for name in shown) + (" ..." if len(names) > 12 else ""))
-        for weight, mean in zip(self.weights_, self.means_, strict=True):
+        error = jackknife_error(left_out) if len(left_out) else np.zeros(0)
+        for j, (weight, mean) in enumerate(zip(self.weights_, self.means_, strict=True)):
             lines.append(f"{weight:6.3f}  " + " ".join(f"{value:>{width}.3f}" for value in mean[: len(shown)]))
+            if len(error):
+                of_means = error[j * len(names) :][: len(shown)]
+                cells = " ".join(f"{f'({value:.3f})':>{width}}" for value in of_means)
+                lines.append(f"({error[self.means_.size + j]:.3f}) {cells}")
+        if len(error):
+            lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
         return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.models.base import ComponentLearner
+from richcomponents.plots import loading_plot
 
 __all__ = ["ComponentPCA", "subspace_distance"]
 
@@ -118,6 +120,17 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         result = self._need_rca().jackknife(function, progress=progress)
         low, high = result.interval(level)
         return Interval(result.estimate, result.standard_error, low, high)
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the loadings of the directions (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        shares = [f"{i + 1}: {share:.0%}" for i, share in enumerate(self.explained_variance_ratio_)]
+        title = f"Principal directions of {self.component_.name}, share of its variance"
+        return loading_plot(own, self.components_, shares, title=title, ax=ax)
 
     def summary(self) -> str:
         """Directions, their variances, and how sure the RCA was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,9 @@ from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
+from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
@@ -37,7 +40,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         0 ridge, 1 lasso, between them elastic net.
     rca : ContrastiveRCA, optional
         Cloned and fitted on X.
-    component : "S1"
+    component : "S1", or a subset of views of an RCA
         The component y depends on.
 
     Attributes
@@ -71,12 +74,15 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
-        if self.component != "S1":
+        general = isinstance(self.rca, RCA)
+        if self.component != "S1" and not general:
             raise ValueError(
                 f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
             )
         target = _outcome(y)
         self._fit_rca(X, groups)
+        if general:
+            return self._fit_predicted(X, target, groups)
         model = self._need_rca()
         self._warn_of_v(X, target)
         fit = model.coefficients(X, target)
@@ -91,6 +97,24 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         else:
             gram, cross = features.T @ features / len(centred), features.T @ centred / len(centred)
             self.coef_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
+        self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
+        return self
+
+    def _fit_predicted(self, X: object, target: Array, groups: object) -> Self:
+        """For a component of several views: least squares on its best linear prediction, which gives the right coefficients
+        when y depends on this component only. Standard errors are those of y, at the fitted prediction."""
+        features = self.rca_.blup(X, self.component) - self.component_.mean
+        centred = target - target.mean()
+        blocks = block_numbers(len(centred), self.rca_.n_blocks, groups)
+        self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
+        gram, cross = features.T @ features / len(centred), features.T @ centred / len(centred)
+        self.coef_ = self.residualised_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
+        self.coefficients_ = None
+        if self.alpha_ == 0:
+            keep = [blocks != b for b in np.unique(blocks)]
+            replicates = np.stack([np.linalg.lstsq(features[rows], centred[rows], rcond=None)[0] for rows in keep])
+            error = jackknife_error(replicates)
+            self.coefficients_ = CoefficientTable(self.component_.feature_names, self.coef_, error, len(keep) - 1)
         self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
         return self
 
@@ -167,6 +191,24 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         if values.shape[1] != len(self.coef_):
             raise DataError(f"samples of the component have {len(self.coef_)} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_ + values @ self.coef_)
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        check_is_fitted(self)
+        own = self.component_.feature_names if names is None else tuple(names)
+        table = self.coefficients_
+        return interval_plot(
+            own,
+            {"residualised": self.residualised_, "RCA": self.coef_},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label="change of y per unit",
+            ax=ax,
+        )
 
     def summary(self) -> str:
         """The coefficients beside those of residualising, and how sure the RCA was."""

@@ -10,9 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,10 +29,34 @@ from richcomponents.moments.files import check_state, read_archive, read_forest,
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import Layout
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "held_interrupts"]
 
 FORMAT, VERSION = "richcomponents.Checkpoint", 1
 _SHARE = 20.0  # a write may take one part in so many of the time
+
+
+@contextmanager
+def held_interrupts() -> Iterator[Callable[[], bool]]:
+    """Inside, the first Ctrl-C waits: what is yielded tells whether there was one. The second one interrupts at once.
+
+    Rows that are half taken in cannot be kept; those of a block that is finished can.
+    """
+    asked: list[bool] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(True)
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False  # other threads see no signals, and a handler of the user's own is left alone
+        return
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Checkpoint:

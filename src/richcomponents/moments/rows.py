@@ -11,6 +11,7 @@ bits of a matrix product may depend on how many rows it is given, and must not d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, cast
 
@@ -19,7 +20,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.accumulator import check_weights
-from richcomponents.moments.checkpoint import Checkpoint
+from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
 from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
@@ -296,13 +297,16 @@ class Rows:
                 raise DataError(f"{type(statistic).__name__} does not know groups of rows")
             take = grouped(groups)
         done = 0 if checkpoint is None else checkpoint.rows_done(statistic, start)
-        with row_bar(progress, self.source.n_rows, done) as advance:
+        hold = held_interrupts() if checkpoint is not None else nullcontext(lambda: False)
+        watched = checkpoint is not None or progress is not None
+        with row_bar(progress, self.source.n_rows, done) as advance, hold as interrupted:
             try:
-                watched = checkpoint is not None or progress is not None
                 for block in self._steps(done) if watched else self.chunks(done):
                     take(block, start + done)
                     done += len(block)
                     advance(len(block))
+                    if interrupted():
+                        raise KeyboardInterrupt
                     if checkpoint is not None:
                         checkpoint.tick(statistic)
             except BaseException:

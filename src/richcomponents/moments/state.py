@@ -432,21 +432,23 @@ class Moments:
         from richcomponents.moments.namespaces import in_memory, namespace_of
         from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
 
+        if namespace_of(X) is not None and (
+            sample_weight is not None or winsorise is not None or checkpoint is not None
+        ):
+            X = in_memory(X)  # only plain sums are taken on a device
         if namespace_of(X) is not None:
-            if sample_weight is None and winsorise is None:
-                return device_moments(
-                    X,
-                    order,
-                    shift,
-                    start,
-                    targets=targets,
-                    groups=groups,
-                    target_order=target_order,
-                    n_blocks=n_blocks,
-                    block_length=block_length,
-                    memory_limit=memory_limit,
-                )
-            X = in_memory(X)
+            return device_moments(
+                X,
+                order,
+                shift,
+                start,
+                targets=targets,
+                groups=groups,
+                target_order=target_order,
+                n_blocks=n_blocks,
+                block_length=block_length,
+                memory_limit=memory_limit,
+            )
         rows = Rows.of(X, targets=targets)
         return build_moments(
             rows if sample_weight is None else rows.weighted_by(sample_weight),

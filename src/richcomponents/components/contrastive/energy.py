@@ -25,6 +25,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from richcomponents.algebra import Array
+from richcomponents.moments.parallel import available_cores, run_all
 
 PRIOR_CENTRE = -1.0
 PRIOR_SD_LEVEL = 1.5
@@ -150,9 +151,12 @@ class SharedEnergy:
         out = np.empty_like(directions)
         base = self.value_and_gradient(theta, gram)[1]
         chunk = 32
-        for first in range(0, len(directions), chunk):
+
+        def bend(first: int) -> None:
             part = slice(first, first + chunk)
             out[part] = (base - self.value_and_gradient(theta + step * directions[part], gram)[1]) / step
+
+        run_all(bend, range(0, len(directions), chunk), available_cores() if len(directions) > chunk else 1)
         return out
 
     def curvature(self, theta: Array, gram: Array) -> Array:

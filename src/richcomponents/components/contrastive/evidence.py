@@ -15,15 +15,18 @@ blocks, M_a'M_b with a != b, have independent noise and therefore no bias; only 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from richcomponents.algebra import Array, packed_rank
+from richcomponents.algebra import Array, IntArray, packed_rank
 from richcomponents.cumulants import block_grams, linearised_block_cumulants
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import available_cores, run_all
 
 __all__ = ["grams", "implicit_grams", "joint_whitening", "pair_mean"]
 
+_PIECES = 16  # of the work for threads
 _MANY = 12  # shared directions from which the rows of order four are counted in thousands
 
 
@@ -42,7 +45,7 @@ def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
 
     state : moments of the leading coordinates z = (x_1..x_r, y_1..y_r). Each block is scaled by its rows over the mean
     number of rows, so that plain means over (pairs of) blocks give every row the same weight. order=3 leaves the
-    second matrix zero. Memory: 4 B r^4 doubles (100 MB for r = 20, B = 20).
+    second matrix zero. Memory: about 10 (2 B r)^2 doubles (50 MB for r = 20, B = 20).
     """
     sizes = state.block_sizes[state.block_sizes > 0]
     share = sizes / sizes.mean()
@@ -59,22 +62,35 @@ def _pair_products(packed: Array, whiten: Array, order: int) -> Array:
     """M_a'M_b (B, B, 2r, 2r) for M = unfold k(x, y, [w,] w), from packed block cumulants (B, .) of z."""
     n_blocks, m = len(packed), len(whiten)
     r = m // 2
-    axes = [np.arange(r), np.arange(r, m), *[np.arange(m)] * (order - 2)]
-    where = packed_rank(np.sort(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1), axis=-1), m)
-    where = where.reshape(r * r, -1, m)  # (x y, [z,] z)
+    where = _places(r, order)
     # All blocks side by side: one product for all pairs. Many rows are held in single precision: rounding is then five
     # orders of magnitude below the sampling noise of the rows, and the product takes half the time.
     kind = np.float32 if r >= _MANY else np.float64
-    rows = np.empty((r * r, where.shape[1], n_blocks, m), dtype=kind)
+    packed, whiten = packed.astype(kind, copy=False), whiten.astype(kind, copy=False)
+    pieces = np.array_split(where, min(len(where), _PIECES))
+    products: list[Array] = [np.empty(0)] * len(pieces)
 
-    def fill(b: int) -> None:
-        last = packed[b][where] @ whiten.T
-        rows[:, :, b] = np.matmul(whiten, last) if order == 4 else last
+    def multiply(number: int) -> None:
+        place = pieces[number]
+        rows = np.empty((*place.shape[:2], n_blocks, m), dtype=kind)
+        for b in range(n_blocks):
+            last = packed[b][place] @ whiten.T
+            rows[:, :, b] = np.matmul(whiten, last) if order == 4 else last
+        flat = rows.reshape(-1, n_blocks * m)
+        products[number] = flat.T @ flat
 
-    run_all(fill, range(n_blocks), available_cores())
-    flat = rows.reshape(-1, n_blocks * m)
-    product = (flat.T @ flat).astype(np.float64)
+    run_all(multiply, range(len(pieces)), available_cores())
+    product = np.sum(products, axis=0, dtype=np.float64)  # in a fixed order: the same bits for any number of threads
     return np.asarray(product.reshape(n_blocks, m, n_blocks, m).swapaxes(1, 2))
+
+
+@lru_cache(maxsize=2)
+def _places(r: int, order: int) -> IntArray:
+    """Where the entries (x y, [z,] z) stand in a packed symmetric tensor of z: (r^2, 2r or 1, 2r)."""
+    m = 2 * r
+    axes = [np.arange(r), np.arange(r, m), *[np.arange(m)] * (order - 2)]
+    found = packed_rank(np.sort(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1), axis=-1), m)
+    return found.reshape(r * r, -1, m)
 
 
 def implicit_grams(z: Array, whiten: Array, *, n_blocks: int) -> Array:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,6 +85,11 @@ class Replicates:
 
     def shrinkage_variance(self, what: Target) -> Array:
         """Variance of the shrinkage bias under the prior, entry by entry, by the delta method."""
+        out: Array = (self.shrinkage_directions(what) ** 2).sum(0)
+        return out
+
+    def shrinkage_directions(self, what: Target) -> Array:
+        """Changes (n, ., .) of A or Cov(S1) whose squares add up to the variance of the shrinkage bias."""
         r = len(self.x)
         cov = self.inverse @ self.precision @ self.inverse
         root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
@@ -97,8 +103,7 @@ class Replicates:
             d: Array = b.from_y @ left @ ds @ right
         else:
             d = b.from_x @ ds @ b.from_x.T
-        out: Array = (d**2).sum(0)
-        return out
+        return d
 
 
 def replicate(ev: Evidence) -> Replicates:
@@ -167,6 +172,23 @@ def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps
     moved = (inverse @ lift) @ (dt @ (lift.T @ (inverse @ own))[:, None])
     prior = np.sum(moved[..., 0] ** 2, axis=0)
     return np.asarray(np.sqrt(jackknife_error(replicates) ** 2 + prior + pulled**2))
+
+
+def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], mean_changes: Array) -> Array:
+    """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of U.
+
+    change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
+    mean_changes : (B, d), of the mean, without each block. Jackknife + shrinkage expected under the prior + shrinkage seen.
+    """
+    here = rep.basis.cov_s1(Link.at(rep.x).t)
+    spread = rep.shrinkage_directions("cov_s1")
+    pull = rep.basis.cov_s1(Link.at(rep.loose).t) - here
+    blocks = len(mean_changes)
+    covariances = np.concatenate([rep.values("cov_s1") - here, pull[None], spread])
+    means = np.concatenate([mean_changes, np.zeros((len(covariances) - blocks, len(here)))])
+    moved = change(covariances, means)
+    shrinkage = np.sum(moved[blocks:] ** 2, axis=0)
+    return np.asarray(np.sqrt(jackknife_error(moved[:blocks]) ** 2 + shrinkage))
 
 
 def _inverse(covariance: Array) -> Array:

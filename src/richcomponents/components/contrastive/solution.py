@@ -13,13 +13,14 @@ from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.fit import Frame, SharedPart, in_users_units
+from richcomponents.components.contrastive.identify import Identified
 from richcomponents.components.contrastive.paper import paper_mixing, truncated_pinv
 from richcomponents.components.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
 from richcomponents.cumulants import Cumulants
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
-__all__ = ["Solution", "solve_efficient", "solve_paper"]
+__all__ = ["Solution", "solve_efficient", "solve_paper", "whole_recipes"]
 
 
 @storable
@@ -87,8 +88,8 @@ def solve_efficient(
     posterior draws of T* is reported.
     """
     found, known, r = in_users_units(shared.canonical, u, v), shared.identified, shared.identified.rank
-    d, h, t = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2), known.t
-    S = np.diag(d**2) + h[:, None] * t * h
+    d, h = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2)
+    S = _shared_covariance(found, known)
     trusted = known.t_trusted
     lift_u, lift_v = found.u_from_x[:, :r], found.v_from_y[:, :r]
     inner = np.linalg.solve(S, found.x_from_u[:r]) if r else found.x_from_u[:0]
@@ -122,6 +123,18 @@ def solve_efficient(
 
 def _symmetric(matrix: Array) -> Array:
     return np.asarray((matrix + matrix.T) / 2)
+
+
+def _shared_covariance(found: Canonical, known: Identified) -> Array:
+    """S = D^2 + h T h, Cov(S2) in the shared canonical coordinates, (r, r)."""
+    d = found.correlations[: known.rank]
+    h = np.sqrt(1 - d**2)
+    return np.asarray(np.diag(d**2) + h[:, None] * known.t * h)
+
+
+def whole_recipes(found: Canonical, known: Identified) -> dict[str, OwnRecipes | SharedRecipes | PaperRecipes]:
+    """Recipes on all canonical coordinates z = (x, y), also where only a state of the leading ones could be kept."""
+    return _canonical_recipes(found, known.rank, _shared_covariance(found, known), leading=False)
 
 
 def _canonical_recipes(

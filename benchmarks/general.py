@@ -1,0 +1,226 @@
+"""Every figure that RCA (any number of views, any set system) is held to, on data with known truth.
+
+    python benchmarks/general.py run SECTION ... [--draws 10] [--seed 700000] [--out DIR]    # append rows
+    python benchmarks/general.py show [--out DIR]                                            # print the tables
+
+Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
+slow), discovery, speed (k = 5 views of d = 10, 8 components, N = 10^5). Rows are appended as they finish, one JSON
+object per line, and a killed run continues where it stopped. Errors are relative (Frobenius), medians over draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+import numpy as np  # noqa: E402
+
+import richcomponents as rc  # noqa: E402
+from richcomponents.components.general.paper import find_linear, paper_cumulant  # noqa: E402
+from richcomponents.components.sets import SetSystem, Subset  # noqa: E402
+from richcomponents.cumulants import Cumulants  # noqa: E402
+from richcomponents.moments import Moments  # noqa: E402
+from richcomponents.simulated_views import MultiView, make_views  # noqa: E402
+
+SYSTEMS = {
+    "all 7": "abc ab ac bc a b c",
+    "all 7, symmetric common": "bc abc ab ac a b c",  # kinds are dealt out in turn: the second is uniform
+    "common": "abc a b c",
+    "common + pair": "abc ab a b c",
+    "two pairs": "ab bc a b c",
+    "one pair": "ac a b c",
+    "nothing shared": "a b c",
+}
+EXACT = {
+    "k=3, all 7": "abc ab ac bc a b c",
+    "k=4, chain": "abcd abc ab a b c d",
+    "k=4, star": "ab ac ad a b c d",
+    "k=4, random": "abd bcd ac a b c d",
+}
+FIVE = "abcde ab cd a b c d e"
+Case = tuple[str, int]
+
+
+def sets(words: str) -> list[Subset]:
+    return [tuple(word) for word in words.split()]
+
+
+def cases(section: str) -> list[Case]:
+    return {
+        "exact": [(label, d) for label in EXACT for d in (1, 2, 3)],
+        "accuracy": [("all 7", 100_000), ("all 7, symmetric common", 100_000), ("all 7", 10_000)],
+        "common": [("common", 10_000)],
+        "large": [("all 7", 1_000_000)],
+        "discovery": [(label, n) for n in (10_000, 100_000) for label in SYSTEMS if "," not in label],
+        "speed": [("k=5, d=10", 100_000)],
+    }[section]
+
+
+def jobs(section: str, draws: int, seed: int) -> Iterator[tuple[str, Case, int]]:
+    for draw in range({"exact": 3, "speed": 1}.get(section, draws)):
+        for case in cases(section):
+            yield section, case, seed + draw
+
+
+def measure(section: str, case: Case, seed: int) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    label, n = case
+    row: dict[str, Any] = {"section": section, "label": label, "n": n, "seed": seed}
+    if section == "exact":
+        return row | exact_errors(SetSystem.of(sets(EXACT[label]), sorted(set(EXACT[label]) - {" "})), n, seed)
+    if section == "speed":
+        data = make_views(n, 5, 10, sets=sets(FIVE), kinds=("exponential", "discrete", "uniform"), random_state=seed)
+        model = rc.RCA(views=data.views, sets=data.sets)
+        start, used = time.perf_counter(), time.process_time()
+        model.fit(data.X)
+        row["seconds"], row["cpu"] = time.perf_counter() - start, time.process_time() - used
+        row["gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        return row | {"efficient": errors(model, data)}
+    data = make_views(n, 3, 3, sets=sets(SYSTEMS[label]), random_state=seed)
+    if section == "discovery":
+        from richcomponents.components.general.discover import discover_sets
+        from richcomponents.components.general.evidence import Evidence
+
+        model = rc.RCA(views=data.views, sets=data.sets)
+        state = white_state(model, data)
+        everything = SetSystem.all(tuple(data.views))
+        found = discover_sets(Evidence(model._white.columns, state), everything, {q: q[0] for q in everything})
+        kept, truth = set(found.system.members), set(data.sets)
+        row.update(exact=kept == truth, false=len(kept - truth), missed=len(truth - kept))
+        return row
+    for method in ("efficient", "paper"):
+        model = rc.RCA(views=data.views, sets=data.sets, method=method).fit(data.X)
+        row[method] = errors(model, data)
+    return row
+
+
+def white_state(model: rc.RCA, data: MultiView) -> Moments:
+    """The state that fit(X) makes, without the fit: discovery needs no more."""
+    rows = data.X - data.X.mean(axis=0)
+    model._prepare(rc.as_table(data.X, data.views).views)
+    return Moments.of(rows @ model._whiten(rows.T @ rows / len(rows)).into, 4)
+
+
+def relative(found: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+
+
+def errors(model: rc.RCA, data: MultiView) -> dict[str, float]:
+    """Medians over transformations and components of one draw, by the number of views."""
+    parts = defaultdict(list)
+    for (view, q), A in data.transforms.items():
+        if view != q[0]:
+            parts[f"A {len(q)}"].append(relative(model.transforms_[view, q], A))
+    for q, C in data.covariances.items():
+        parts[f"Cov {len(q)}"].append(relative(model.components_[q].covariance, C))
+        parts["Cov"].append(parts[f"Cov {len(q)}"][-1])
+    return {key: float(np.median(values)) for key, values in parts.items()}
+
+
+def exact_errors(system: SetSystem, d: int, seed: int) -> dict[str, float]:
+    """Largest relative error of A and of cumulants of orders L to 5, from the joint support of finite components."""
+    rng = np.random.default_rng(seed)
+    columns = {view: np.arange(i * d, (i + 1) * d) for i, view in enumerate(system.views)}
+    rows, truth, points = np.zeros((1, d * len(columns))), {}, {}
+    for q in system:
+        size = (max(d + 1, 3), d)
+        points[q] = rng.normal(size=size) + 0.5 * rng.exponential(size=size)
+        wide = np.zeros((size[0], rows.shape[1]))
+        for view in q:
+            left, right = (np.linalg.qr(rng.normal(size=(d, d)))[0] for _ in range(2))
+            truth[view, q] = np.eye(d) if view == q[0] else (left * rng.uniform(0.7, 1.3, d)) @ right
+            wide[:, columns[view]] = points[q] @ truth[view, q].T
+        rows = (rows[:, None] + wide[None]).reshape(-1, rows.shape[1])
+    cumulants = Cumulants(Moments.of(rows, 5, n_blocks=1), unbiased=False)
+    gauge = {q: q[0] for q in system}
+    linear = find_linear(cumulants, columns, system, order=system.L + 1, gauge=gauge)
+    worst = {"A": max(relative(linear.transforms[key], A) for key, A in truth.items())}
+    for t in range(system.L, 6):
+        worst[f"k{t}"] = max(
+            relative(
+                paper_cumulant(cumulants, columns, system, linear, gauge, q, t),
+                rc.cumulant(points[q], t, unbiased=False),
+            )
+            for q in system
+        )
+    return worst
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(sections: list[str], draws: int, seed: int, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        path = out / f"{section}.jsonl"
+        if section == "speed":  # of this machine, now
+            path.unlink(missing_ok=True)
+        done = {(r["label"], r["n"], r["seed"]) for r in read(path)}
+        todo = [job for job in jobs(section, draws, seed) if (*job[1], job[2]) not in done]
+        print(f"{section}: {len(todo)} rows to do, {len(done)} done", flush=True)
+        with path.open("a") as file:
+            for job in todo:
+                file.write(json.dumps(measure(*job)) + "\n")
+                file.flush()
+
+
+def grouped(out: Path, section: str) -> dict[Case, list[dict[str, Any]]]:
+    groups: dict[Case, list[dict[str, Any]]] = defaultdict(list)
+    for row in read(out / f"{section}.jsonl"):
+        groups[row["label"], row["n"]].append(row)
+    return dict(groups)
+
+
+def show(out: Path) -> None:
+    for (label, d), rows in grouped(out, "exact").items():
+        keys = [key for key in rows[0] if key == "A" or (key[0] == "k" and key[1:].isdigit())]
+        print(f"EXACT {label:>12} d={d}: " + "  ".join(f"{k} {max(r[k] for r in rows):.0e}" for k in keys))
+    for section in ("common", "accuracy", "large"):
+        for (label, n), rows in grouped(out, section).items():
+            for method in ("efficient", "paper"):
+                keys = [k for k in rows[0][method] if k != "Cov 1"]
+                cells = (f"{k} {np.median([r[method][k] for r in rows]):.4f}" for k in keys)
+                print(f"{label:>23} N={n:>7} {len(rows):>3} draws {method:>9}: " + "  ".join(cells))
+    for (label, n), rows in sorted(grouped(out, "discovery").items(), key=lambda item: item[0][1]):
+        right, wrong = np.mean([r["exact"] for r in rows]), np.mean([r["false"] > 0 for r in rows])
+        missed = np.mean([r["missed"] > 0 for r in rows])
+        print(
+            f"DISCOVERY {label:>14} N={n:>6} {len(rows):>3} draws: exact {right:.3f}  false {wrong:.3f}  missed {missed:.3f}"
+        )
+    for (label, n), rows in grouped(out, "speed").items():
+        for row in rows:
+            print(
+                f"SPEED {label} N={n}: {row['seconds']:.1f} s elapsed, {row['cpu']:.1f} s of processor, "
+                f"{row['gigabytes']:.2f} GiB; errors " + "  ".join(f"{k} {v:.3f}" for k, v in row["efficient"].items())
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("sections", nargs="*")
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=700_000)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "general")
+    options = parser.parse_args()
+    if options.what == "run":
+        wanted = options.sections or ["exact", "common", "accuracy", "discovery", "speed", "large"]
+        run(wanted, options.draws, options.seed, options.out)
+    else:
+        show(options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The public names, in one place; `richcomponents` hands them out when they are first used."""
+
+from richcomponents import baselines, datasets
+from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
+from richcomponents.components import Component
+from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
+from richcomponents.errors import (
+    CapacityError,
+    ConstantColumnWarning,
+    DataError,
+    PrecisionWarning,
+    SampleSizeWarning,
+    SpecificationWarning,
+    StateFileError,
+    WeakIdentificationWarning,
+)
+from richcomponents.learning.ising import grid_edges
+from richcomponents.learning.likelihood import fit_likelihood
+from richcomponents.models import (
+    RCA,
+    ComponentGaussianMixture,
+    ComponentIsing,
+    ComponentLogisticRegression,
+    ComponentPCA,
+    ComponentRegression,
+    ContrastiveRCA,
+)
+from richcomponents.moments import Accumulator, Moments, open_source
+from richcomponents.report import write_report
+from richcomponents.storage import load
+from richcomponents.views import as_table, join_views
+
+__all__ = [
+    "RCA",
+    "Accumulator",
+    "CapacityError",
+    "Component",
+    "ComponentGaussianMixture",
+    "ComponentIsing",
+    "ComponentLogisticRegression",
+    "ComponentPCA",
+    "ComponentRegression",
+    "ConstantColumnWarning",
+    "ContrastiveRCA",
+    "Cumulants",
+    "DataError",
+    "Moments",
+    "PrecisionWarning",
+    "SampleSizeWarning",
+    "SpecificationWarning",
+    "StateFileError",
+    "WeakIdentificationWarning",
+    "as_table",
+    "baselines",
+    "cross_cumulant",
+    "cumulant",
+    "cumulants_to_moments",
+    "datasets",
+    "fit_likelihood",
+    "grid_edges",
+    "join_views",
+    "load",
+    "moments_to_cumulants",
+    "open_source",
+    "projected_cumulant",
+    "write_report",
+]

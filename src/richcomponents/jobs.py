@@ -1,0 +1,192 @@
+"""What the commands do, callable from Python: files in, fitted model and findings out."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from richcomponents.datasets import Contrastive, make_contrastive
+from richcomponents.errors import DataError
+from richcomponents.models import (
+    ComponentGaussianMixture,
+    ComponentIsing,
+    ComponentLogisticRegression,
+    ComponentPCA,
+    ComponentRegression,
+    ContrastiveRCA,
+)
+from richcomponents.report import Findings, Provenance, gather
+from richcomponents.tables import Selection, digest, join_files, read_table, select
+
+__all__ = ["MODELS", "Request", "Result", "run_fit", "simulate"]
+
+MODELS = ("auto", "none", "pca", "regression", "logistic", "mixture", "ising")
+_NEEDS_TARGET = ("regression", "logistic")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A fit as it is asked for on the command line; see `rca fit --help` for the fields."""
+
+    data: Sequence[Path]
+    views: Sequence[str] = ()
+    target: str | None = None
+    model: str = "auto"
+    covariates: Sequence[str] = ()
+    groups: str | None = None
+    key: str | None = None
+    rank: str = "auto"
+    components: int | None = None
+    drop_missing: bool = False
+    seed: int = 0
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The fitted model (a ContrastiveRCA or a learner), what it was fitted to, and what was found."""
+
+    model: Any
+    selection: Selection
+    findings: Findings
+
+    @property
+    def rca(self) -> ContrastiveRCA:
+        found: ContrastiveRCA = getattr(self.model, "rca_", self.model)
+        return found
+
+
+def run_fit(request: Request, *, progress: bool = False) -> Result:
+    """Read, select, fit and gather. Warnings of the fit become the findings' notes."""
+    table, notes = join_files([read_table(path) for path in request.data], request.key)
+    chosen = select(
+        table,
+        request.views,
+        target=request.target,
+        covariates=request.covariates,
+        groups=request.groups,
+        key=request.key,
+        drop_missing=request.drop_missing,
+    )
+    X, views, covariates = chosen.arguments()
+    rca = ContrastiveRCA(
+        views=views, rank=_rank(request.rank), covariates=covariates or None, random_state=request.seed
+    )
+    learner, y = _learner(request, rca, chosen)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learner.fit(X, y, groups=chosen.groups)
+    made = Provenance(
+        command=request.command,
+        files={str(path): digest(path) for path in request.data},
+        seed=request.seed,
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+    told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
+    findings = gather(
+        learner,
+        X,
+        y,
+        names=chosen.names,
+        outcome=request.target or "y",
+        notes=[*notes, *chosen.notes, *dict.fromkeys(told)],
+        provenance=made,
+        progress=progress,
+    )
+    return Result(learner, chosen, findings)
+
+
+def _rank(text: str) -> str | int:
+    if text in ("auto", "full"):
+        return text
+    if not text.isdecimal():
+        raise DataError(f"--rank must be auto, full or a whole number, got {text!r}")
+    return int(text)
+
+
+def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[Any, Any]:
+    """The unfitted model that was asked for, and its outcome."""
+    kind, y = request.model, chosen.y
+    if kind not in MODELS:
+        raise DataError(f"--model must be one of {', '.join(MODELS)}, got {kind!r}")
+    if kind == "auto":
+        kind = "none" if y is None else "logistic" if _is_binary(y) else "regression"
+    if kind in _NEEDS_TARGET and y is None:
+        raise DataError(f"--model {kind} needs an outcome: name its column with --target")
+    if kind not in _NEEDS_TARGET and y is not None:
+        raise DataError(f"--model {kind} has no outcome: leave out --target, or use --model regression or logistic")
+    if request.components is not None and kind not in ("pca", "mixture"):
+        raise DataError("--components goes with --model pca or mixture")
+    if kind == "regression" and y is not None and y.dtype.kind != "f":
+        raise DataError(
+            f"the target {request.target!r} holds text ({str(y[0])!r}): use --model logistic for two classes, or encode "
+            "it as numbers"
+        )
+    if kind == "logistic" and y is not None and (count := len(np.unique(y.astype(np.str_)))) != 2:
+        advice = (
+            "use --model regression" if y.dtype.kind == "f" else "keep two of them, or mark one class against the rest"
+        )
+        raise DataError(
+            f"the target {request.target!r} has {count} different values, --model logistic needs two: {advice}"
+        )
+    if kind == "pca":
+        return ComponentPCA(request.components or 1, rca=rca), None
+    if kind == "mixture":
+        return ComponentGaussianMixture(request.components or "auto", rca=rca, random_state=request.seed), None
+    if kind == "ising":
+        return ComponentIsing(rca=rca, random_state=request.seed), None
+    if kind == "regression":
+        return ComponentRegression(rca=rca), y
+    if kind == "logistic":
+        assert y is not None
+        labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
+        return ComponentLogisticRegression(rca=rca), labels
+    return rca, None
+
+
+def _is_binary(y: Any) -> bool:
+    return y.dtype.kind not in "biuf" or len(np.unique(y)) == 2
+
+
+# ---- data with known truth
+
+
+def simulate(out: Path, truth: Path | None = None, **design: Any) -> Contrastive:
+    """Write views with known truth: columns U_0.., V_0.. and y (matrices U, V and vector y in an .npz).
+
+    truth : a JSON file for A, beta and the direction. design : as for `datasets.make_contrastive`.
+    """
+    data = make_contrastive(**design)
+    outcome: dict[str, Any] = {} if data.y is None else {"y": data.y}
+    kind = out.suffix.lower()
+    if kind == ".npz":
+        np.savez_compressed(out, U=data.U, V=data.V, **outcome)
+    else:
+        columns = {f"{view}_{i}": x for view, X in (("U", data.U), ("V", data.V)) for i, x in enumerate(X.T)} | outcome
+        if kind in (".csv", ".tsv"):
+            table = np.column_stack(list(columns.values()))
+            between = "," if kind == ".csv" else "\t"
+            np.savetxt(out, table, fmt="%.17g", delimiter=between, header=between.join(columns), comments="")
+        elif kind == ".parquet":
+            try:
+                import pyarrow
+                from pyarrow.parquet import write_table
+            except ImportError as error:
+                raise DataError(
+                    "writing Parquet needs optional libraries: pip install 'richcomponents[parquet]'"
+                ) from error
+            write_table(pyarrow.table(columns), out)
+        else:
+            raise DataError(f"cannot write {out.name}: its name must end in .csv, .tsv, .npz or .parquet")
+    if truth is not None:
+        hidden = {"A": data.A, "beta": data.beta, "direction": data.direction, "cov_S1": data.cov_S1}
+        plain = {name: None if value is None else value.tolist() for name, value in hidden.items()}
+        truth.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    return data

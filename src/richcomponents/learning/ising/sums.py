@@ -1,0 +1,289 @@
+"""Sums over all states of an Ising model, P(s) = exp(sum_ij J_ij s_i s_j) / Z(J), s in {-1, 1}^d: log Z, moments, samples.
+
+`Elimination` adds one node at a time (the transfer matrix of a narrow grid; any graph with a small frontier),
+`Enumeration` runs through all states (up to 20 nodes), `Gibbs` keeps parallel Markov chains (the rest).
+Without fields every odd moment is zero; fields come in by :func:`richcomponents.learning.ising.graph.with_ghost`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.learning.ising.graph import coupling_matrix, neighbours
+
+__all__ = ["BATCH_BYTES", "Elimination", "Enumeration", "Exact", "Gibbs", "all_states", "moment_model"]
+
+MAX_WIDTH = 14
+"""Nodes in the frontier up to which `moment_model` sums exactly."""
+
+MAX_ENUMERATED = 20
+BATCH_BYTES = 150_000_000
+"""Memory for intermediate arrays."""
+
+
+@lru_cache(maxsize=32)
+def all_states(width: int) -> Array:
+    """All spin vectors (2^width, width); the first spin varies slowest, +1 comes before -1."""
+    bits = (np.arange(2**width)[:, None] >> np.arange(width - 1, -1, -1)) & 1
+    out: Array = np.asarray(1 - 2 * bits, dtype=np.float64)
+    out.setflags(write=False)
+    return out
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Add `node` to the frontier `before`; it has edges `edges` to the frontier's `positions`; then drop `removed`."""
+
+    node: int
+    before: tuple[int, ...]
+    positions: tuple[int, ...]
+    edges: tuple[int, ...]
+    removed: tuple[int, ...]
+
+
+class Elimination:
+    """Exact sums over all states by adding one node at a time and summing out nodes whose edges are all in.
+
+    On a narrow grid this is the transfer matrix, factored into single spins. Cost: d 2^width, where width is the largest
+    frontier over the order of the nodes (the best of several greedy orders).
+
+    >>> from richcomponents.learning.ising import grid_edges
+    >>> Elimination(25, grid_edges(5, 5)).width <= 11
+    True
+    """
+
+    exact = True
+
+    def __init__(self, n_nodes: int, edges: IntArray) -> None:
+        self.n_nodes, self.edges = n_nodes, edges
+        self._steps = _best_plan(n_nodes, edges)
+        self.width = max((len(s.before) + 1 for s in self._steps), default=0)
+
+    def log_partition(self, couplings: Array) -> tuple[float, Array]:
+        """log Z(J) and its gradient, the pair moments E[s_i s_j] on the edges (m,)."""
+        free = np.ones((1, self.n_nodes, 2))
+        log_z, _, pairs = self._run(couplings, free)
+        return float(log_z[0]), pairs[0]
+
+    def correlations(self, couplings: Array) -> Array:
+        """E[s s'] (d, d). Row a is E[s | s_a = 1], since states come in pairs s, -s of equal probability."""
+        d = self.n_nodes
+        out = np.empty((d, d))
+        batch = max(1, int(BATCH_BYTES / (8.0 * 2 ** max(self.width, 1) * max(d, 1))))
+        for start in range(0, d, batch):
+            chosen = np.arange(start, min(d, start + batch))
+            evidence = np.ones((len(chosen), d, 2))
+            evidence[np.arange(len(chosen)), chosen, 1] = 0.0
+            out[chosen] = self._run(couplings, evidence)[1]
+        return np.asarray((out + out.T) / 2)
+
+    def sample(self, couplings: Array, n: int, rng: np.random.Generator) -> Array:
+        """Independent samples (n, d)."""
+        evidence = np.ones((1, self.n_nodes, 2))
+        factors = [self._factor(step, couplings)[0] for step in self._steps]
+        messages: list[Array] = []
+        beta: Array = np.ones((1, 1))
+        for step, factor in zip(reversed(self._steps), reversed(factors), strict=True):
+            weighted = _pull(step, beta).reshape(1, -1, 2) * factor * evidence[:, None, step.node]
+            messages.append(weighted[0])
+            beta = weighted.sum(-1)
+            beta /= beta.max()
+        out = np.empty((n, self.n_nodes))
+        uniform = rng.uniform(size=(self.n_nodes, n))
+        for k, (step, weights) in enumerate(zip(self._steps, reversed(messages), strict=True)):
+            up = weights[:, 0] / weights.sum(1)
+            powers = 2 ** np.arange(len(step.before) - 1, -1, -1)
+            state = ((out[:, list(step.before)] < 0) @ powers).astype(np.int64) if step.before else np.zeros(n, int)
+            out[:, step.node] = np.where(uniform[k] < up[state], 1.0, -1.0)
+        return out
+
+    def _factor(self, step: _Step, couplings: Array) -> tuple[Array, float]:
+        """exp(s_v h - c), (2^width, 2), with h the field of the frontier on the new node, and c."""
+        h = all_states(len(step.before))[:, list(step.positions)] @ couplings[list(step.edges)]
+        largest = float(np.abs(h).max())
+        return np.exp(np.stack([h, -h], axis=1) - largest), largest
+
+    def _run(self, couplings: Array, evidence: Array) -> tuple[Array, Array, Array]:
+        """log Z (B,), E[s] (B, d) and E[s_i s_j] (B, m) under weights evidence (B, d, 2) on the spins (+1, -1)."""
+        n_batch = len(evidence)
+        log_z = np.zeros(n_batch)
+        table: Array = np.ones((n_batch, 1))
+        kept: list[tuple[Array, Array]] = []
+        for step in self._steps:
+            factor, constant = self._factor(step, couplings)
+            kept.append((table, factor))
+            table = (table[:, :, None] * factor * evidence[:, None, step.node]).reshape(n_batch, -1)
+            for position in reversed(step.removed):
+                table = table.reshape(n_batch, 2**position, 2, -1).sum(2).reshape(n_batch, -1)
+            total = table.sum(1)
+            table = table / total[:, None]
+            log_z += np.log(total) + constant
+        single, pairs = np.zeros((n_batch, self.n_nodes)), np.zeros((n_batch, len(self.edges)))
+        beta: Array = np.ones((n_batch, 1))
+        for step, (alpha, factor) in zip(reversed(self._steps), reversed(kept), strict=True):
+            weighted = _pull(step, beta).reshape(n_batch, -1, 2) * factor * evidence[:, None, step.node]
+            joint = alpha * (weighted[:, :, 0] - weighted[:, :, 1])
+            beta = weighted.sum(-1)
+            joint /= np.sum(alpha * beta, axis=1)[:, None]
+            single[:, step.node] = joint.sum(1)
+            if step.edges:
+                pairs[:, list(step.edges)] = joint @ all_states(len(step.before))[:, list(step.positions)]
+            beta = beta / beta.max(1)[:, None]
+        return log_z, single, pairs
+
+
+def _pull(step: _Step, beta: Array) -> Array:
+    """A message over the frontier after the step, as one over the frontier before it and the new node."""
+    n_batch = len(beta)
+    for position in step.removed:
+        beta = np.repeat(beta.reshape(n_batch, 2**position, 1, -1), 2, axis=2).reshape(n_batch, -1)
+    return beta
+
+
+def _best_plan(n_nodes: int, edges: IntArray) -> tuple[_Step, ...]:
+    near = neighbours(n_nodes, edges)
+    by_degree = sorted(range(n_nodes), key=lambda v: len(near[v]))
+    starts = by_degree[:8] + by_degree[-1:]  # the last: a node joined to all (a ghost) must come first
+    orders = [list(range(n_nodes))] + [_greedy_order(near, v) for v in starts]
+    plans = [_plan(order, near) for order in orders]
+    return min(plans, key=lambda plan: sum(2.0 ** len(s.before) for s in plan))
+
+
+def _greedy_order(near: list[dict[int, int]], start: int) -> list[int]:
+    """Next comes the node that leaves the smallest frontier; among equals, the one waited for longest."""
+    left = [len(n) for n in near]  # neighbours not in yet
+    inside: set[int] = set()
+    waiting: dict[int, int] = {start: 0}
+    outside = set(range(len(near)))
+    order: list[int] = []
+    while outside:
+        if not waiting:
+            waiting[min(outside, key=lambda v: len(near[v]))] = len(order)
+
+        def growth(v: int) -> tuple[int, int]:
+            closed = sum(1 for u in near[v] if u in inside and left[u] == 1) + (left[v] == 0)
+            return 1 - closed, waiting[v]
+
+        v = min(waiting, key=growth)
+        del waiting[v]
+        outside.discard(v)
+        inside.add(v)
+        order.append(v)
+        for u in near[v]:
+            left[u] -= 1
+            if u in outside:
+                waiting.setdefault(u, len(order))
+    return order
+
+
+def _plan(order: list[int], near: list[dict[int, int]]) -> tuple[_Step, ...]:
+    left = [len(n) for n in near]
+    frontier: list[int] = []
+    steps = []
+    for v in order:
+        linked = [(p, near[v][u]) for p, u in enumerate(frontier) if u in near[v]]
+        for u in near[v]:
+            left[u] -= 1
+        full = [*frontier, v]
+        removed = tuple(p for p, u in enumerate(full) if left[u] == 0)
+        steps.append(_Step(v, tuple(frontier), tuple(p for p, _ in linked), tuple(e for _, e in linked), removed))
+        frontier = [u for p, u in enumerate(full) if p not in removed]
+    return tuple(steps)
+
+
+class Enumeration:
+    """Exact sums over all 2^d states (half of them, by symmetry), up to 20 nodes.
+
+    >>> log_z, pairs = Enumeration(2, np.array([[0, 1]])).log_partition(np.array([0.5]))
+    >>> bool(np.isclose(pairs[0], np.tanh(0.5)))
+    True
+    """
+
+    exact = True
+
+    def __init__(self, n_nodes: int, edges: IntArray) -> None:
+        if not 1 <= n_nodes <= MAX_ENUMERATED:
+            raise ValueError(f"enumeration takes 1 to {MAX_ENUMERATED} nodes, got {n_nodes}: use Elimination or Gibbs")
+        self.n_nodes, self.edges = n_nodes, edges
+        self._all = np.hstack([np.ones((2 ** (n_nodes - 1), 1)), all_states(n_nodes - 1)])
+
+    def _weights(self, couplings: Array) -> tuple[float, Array]:
+        matrix = coupling_matrix(self.n_nodes, self.edges, couplings)
+        energy = np.einsum("si,si->s", self._all @ matrix, self._all) / 2
+        largest = float(energy.max())
+        weights = np.exp(energy - largest)
+        total = float(weights.sum())
+        return float(np.log(2 * total) + largest), weights / total
+
+    def log_partition(self, couplings: Array) -> tuple[float, Array]:
+        """log Z(J) and the pair moments on the edges (m,)."""
+        log_z, weights = self._weights(couplings)
+        C = (self._all * weights[:, None]).T @ self._all
+        return log_z, np.asarray(C[self.edges[:, 0], self.edges[:, 1]])
+
+    def correlations(self, couplings: Array) -> Array:
+        """E[s s'] (d, d)."""
+        _, weights = self._weights(couplings)
+        return np.asarray((self._all * weights[:, None]).T @ self._all)
+
+    def sample(self, couplings: Array, n: int, rng: np.random.Generator) -> Array:
+        """Independent samples (n, d)."""
+        chosen = rng.choice(len(self._all), size=n, p=self._weights(couplings)[1])
+        return np.asarray(self._all[chosen] * rng.choice([-1.0, 1.0], size=(n, 1)))
+
+
+class Gibbs:
+    """Parallel Gibbs chains that keep their states between calls; nodes of one colour are updated together.
+
+    chains : how many; state (chains, d).
+    """
+
+    exact = False
+
+    def __init__(self, n_nodes: int, edges: IntArray, *, chains: int = 2000, seed: int = 0) -> None:
+        self.n_nodes, self.edges = n_nodes, edges
+        self._rng = np.random.default_rng(seed)
+        self.state: Array = self._rng.choice([-1.0, 1.0], size=(chains, n_nodes))
+        near = neighbours(n_nodes, edges)
+        colour: list[int] = [-1] * n_nodes
+        for v in sorted(range(n_nodes), key=lambda v: -len(near[v])):
+            taken = {colour[u] for u in near[v]}
+            colour[v] = next(c for c in range(n_nodes) if c not in taken)
+        self._colours = [np.flatnonzero(np.array(colour) == c) for c in range(max(colour, default=-1) + 1)]
+
+    def sweep(self, couplings: Array, times: int = 1) -> Array:
+        """Update every spin `times` times; the new state (chains, d)."""
+        matrix = coupling_matrix(self.n_nodes, self.edges, couplings)
+        for _ in range(times):
+            for nodes in self._colours:
+                h = self.state @ matrix[:, nodes]
+                up = self._rng.uniform(size=h.shape) < 0.5 * (1 + np.tanh(h))
+                self.state[:, nodes] = np.where(up, 1.0, -1.0)
+        return self.state
+
+    def sample(self, couplings: Array, n: int, rng: np.random.Generator, *, burn_in: int = 200) -> Array:
+        """Nearly independent samples (n, d): fresh chains, `burn_in` sweeps while the couplings are turned on."""
+        fresh = Gibbs(self.n_nodes, self.edges, chains=n, seed=int(rng.integers(2**31)))
+        for k in range(1, burn_in + 1):
+            fresh.sweep(couplings * min(1.0, 2 * k / burn_in))
+        return fresh.state
+
+
+Exact = Elimination | Enumeration
+
+
+def moment_model(n_nodes: int, edges: IntArray, *, seed: int = 0, max_width: int = MAX_WIDTH) -> Exact | Gibbs:
+    """The best way to sum over the states of this graph: Elimination, Enumeration or Gibbs.
+
+    >>> from richcomponents.learning.ising import grid_edges
+    >>> type(moment_model(25, grid_edges(5, 5))).__name__, type(moment_model(100, grid_edges(10, 10))).__name__
+    ('Elimination', 'Gibbs')
+    """
+    found = Elimination(n_nodes, edges)
+    if found.width <= max_width:
+        return found
+    return Enumeration(n_nodes, edges) if n_nodes <= MAX_ENUMERATED else Gibbs(n_nodes, edges, seed=seed)

@@ -1,0 +1,237 @@
+"""Plots for people: plain arrays in, matplotlib Axes out.
+
+Every function takes `ax=None` and draws on a new figure of fitting size then. Wide inputs are cut to their `most` largest
+entries, which the title says. Names are drawn literally (a `$` in a column name is no formula). matplotlib is imported
+when something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "correlation_plot",
+    "heat_map",
+    "heat_map_size",
+    "interval_plot",
+    "largest",
+    "loading_plot",
+    "overview_plot",
+    "variance_plot",
+]
+
+MOST = 25
+"""Features shown in one plot."""
+
+# told apart by colour-blind readers, on light and on dark paper
+BLUE, ORANGE, GREEN, PINK, GREY = "#3b82c4", "#e08e0b", "#0f9d76", "#c2489a", "#8a919c"
+_MARKERS = {"naive": ("s", ORANGE), "residualised": ("D", GREEN), "RCA": ("o", BLUE), "truth": ("*", PINK)}
+_LONGEST = 28
+
+
+def largest(values: Array, most: int = MOST) -> IntArray:
+    """Positions (at most `most`) of the entries largest in size, in their original order.
+
+    >>> largest(np.array([1.0, -5.0, 0.1, 3.0]), 2).tolist()
+    [1, 3]
+    """
+    size = np.nan_to_num(np.abs(values), nan=0.0)
+    return np.sort(np.argsort(-size, kind="stable")[:most])
+
+
+def _new_axes(width: float, height: float) -> Any:
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+
+
+def _name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Names on the vertical axis, the first on top."""
+    ax.set_yticks(np.arange(len(names)), [_short(name) for name in names])
+    for label in ax.get_yticklabels():
+        label.set_parse_math(False)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+
+
+def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
+    parts = [title, f"{shown} largest of {total}" if shown < total else ""]
+    ax.set_title(", ".join(filter(None, parts)), loc="left", fontsize="medium", parse_math=False)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def correlation_plot(correlations: Array, rank: int, *, ax: Axes | None = None) -> Axes:
+    """Canonical correlations (k,) as bars; the first `rank`, taken to be shared, in colour."""
+    shown = min(len(correlations), max(MOST, rank))
+    if ax is None:
+        ax = _new_axes(6.4, 2.8)
+    colours = [BLUE if i < rank else GREY for i in range(shown)]
+    ax.bar(np.arange(1, shown + 1), correlations[:shown], color=colours, width=0.75)
+    if 0 < rank < shown:
+        ax.axvline(rank + 0.5, color=GREY, linestyle="--", linewidth=1)
+    ax.set_ylim(0, 1)
+    ax.set_xlim(0.4, shown + 0.6)
+    step = max(1, shown // 12)
+    ax.set_xticks(np.arange(1, shown + 1, step))
+    ax.set_xlabel("canonical direction")
+    ax.set_ylabel("correlation of U and V")
+    _frame(ax, f"{rank} of {len(correlations)} directions taken as shared", shown, len(correlations))
+    return ax
+
+
+def variance_plot(names: Sequence[str], own: Array, shared: Array, *, most: int = MOST, ax: Axes | None = None) -> Axes:
+    """Each feature's variance as shares: its own part (d,) and the part shared with the other view (d,)."""
+    total = np.maximum(own + shared, np.finfo(float).tiny)
+    rows = largest(shared / total, most)
+    if ax is None:
+        ax = _new_axes(6.4, 1.3 + 0.26 * len(rows))
+    mine, theirs = (own / total)[rows], (shared / total)[rows]
+    at = np.arange(len(rows))
+    ax.barh(at, mine, color=BLUE, height=0.7, label="own (S1)")
+    ax.barh(at, theirs, left=mine, color=ORANGE, height=0.7, label="shared (S2)")
+    _name_rows(ax, [names[i] for i in rows])
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("share of the variance of U")
+    _frame(ax, "What is whose", len(rows), len(names))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    return ax
+
+
+def interval_plot(
+    names: Sequence[str],
+    points: Mapping[str, Array],
+    low: Array | None = None,
+    high: Array | None = None,
+    *,
+    identified: tuple[Array, Array] | None = None,
+    title: str = "",
+    label: str = "",
+    most: int = MOST,
+    ax: Axes | None = None,
+) -> Axes:
+    """One row per quantity: a marker for each method, a line for the confidence interval, a band for the identified set.
+
+    points : {"naive" | "residualised" | "RCA" | "truth": (d,)}. low, high : confidence limits (d,) of "RCA". identified :
+    both ends (d,) of what second moments alone allow.
+    """
+    anchor = points.get("RCA", next(iter(points.values())))
+    rows = largest(anchor, most)
+    if ax is None:
+        ax = _new_axes(6.4, 1.3 + 0.3 * len(rows))
+    at = np.arange(len(rows))
+    if identified is not None:
+        width = np.maximum(identified[1] - identified[0], 0.0)[rows]
+        ax.barh(at, width, left=identified[0][rows], height=0.62, color=BLUE, alpha=0.22, label="identified set")
+    if low is not None and high is not None:
+        known = np.isfinite(low[rows]) & np.isfinite(high[rows])
+        if known.any():
+            ax.hlines(at[known], low[rows][known], high[rows][known], color=BLUE, linewidth=2, label="95% interval")
+    for method, values in points.items():
+        marker, colour = _MARKERS.get(method, ("P", GREY))
+        size = 9 if marker == "*" else 6
+        ax.plot(values[rows], at, marker, color=colour, markersize=size, label=method, linestyle="none")
+    if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
+        ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+    _name_rows(ax, [names[i] for i in rows])
+    ax.set_xlabel(label, parse_math=False)
+    _frame(ax, title, len(rows), len(names))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    return ax
+
+
+def heat_map(
+    matrix: Array,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str = "",
+    label: str = "",
+    most: int = MOST,
+    ax: Axes | None = None,
+) -> Axes:
+    """A matrix (m, n) in colours around zero; of a large one, the rows and columns with the largest norms."""
+    keep_rows = largest(np.linalg.norm(np.nan_to_num(matrix), axis=1), most)
+    keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), most)
+    part = matrix[np.ix_(keep_rows, keep_columns)]
+    if ax is None:
+        ax = _new_axes(*heat_map_size(rows, columns, most))
+    scale = max(float(np.nanmax(np.abs(part), initial=0.0)), np.finfo(float).tiny)
+    mesh = ax.pcolormesh(part, cmap="RdBu_r", vmin=-scale, vmax=scale, edgecolors="face", linewidth=0.2)
+    ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i]) for i in keep_columns], rotation=90)
+    ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i]) for i in keep_rows])
+    for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        tick.set_parse_math(False)
+    ax.tick_params(length=0)
+    ax.set_ylim(part.shape[0], 0)
+    bar = ax.figure.colorbar(mesh, ax=ax, fraction=0.05, pad=0.03)
+    bar.set_label(label, parse_math=False)
+    bar.outline.set_visible(False)
+    cut = (
+        ""
+        if part.shape == matrix.shape
+        else f" ({part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]})"
+    )
+    ax.set_title(title + cut, loc="left", fontsize="medium", parse_math=False)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    return ax
+
+
+def heat_map_size(rows: Sequence[str], columns: Sequence[str], most: int = MOST) -> tuple[float, float]:
+    """Width and height in inches at which the cells and all names of :func:`heat_map` have room."""
+    letters_down, letters_across = (max(min(len(name), _LONGEST) for name in names) for names in (rows, columns))
+    width = 1.5 + 0.08 * letters_down + 0.3 * max(min(len(columns), most), 6)
+    return width, 0.8 + 0.08 * letters_across + 0.24 * max(min(len(rows), most), 4)
+
+
+def loading_plot(
+    names: Sequence[str],
+    loadings: Array,
+    labels: Sequence[str],
+    *,
+    title: str = "",
+    most: int = MOST,
+    ax: Axes | None = None,
+) -> Axes:
+    """Directions (k, d) over named coordinates: bars for one or two of them, a heat map for more."""
+    if len(loadings) > 2:
+        return heat_map(loadings.T, names, labels, title=title, label="loading", most=most, ax=ax)
+    rows = largest(np.abs(loadings).max(axis=0), most)
+    if ax is None:
+        ax = _new_axes(6.4, 1.3 + 0.3 * len(rows))
+    height = 0.8 / len(loadings)
+    for i, (vector, name, colour) in enumerate(zip(loadings, labels, (BLUE, ORANGE), strict=False)):
+        at = np.arange(len(rows)) + (i - (len(loadings) - 1) / 2) * height
+        ax.barh(at, vector[rows], height=height * 0.9, color=colour, label=name)
+    ax.axvline(0, color=GREY, linewidth=0.8)
+    _name_rows(ax, [names[i] for i in rows])
+    ax.set_xlabel("loading")
+    _frame(ax, title, len(rows), len(names))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    return ax
+
+
+def overview_plot(draw: Sequence[Any]) -> Any:
+    """A new figure with one panel for each of the functions `draw`, which take an Axes; two panels a row."""
+    import matplotlib.pyplot as plt
+
+    count = (len(draw) + 1) // 2
+    figure, axes = plt.subplots(count, 2, figsize=(13, 4.2 * count), layout="constrained", squeeze=False)
+    for panel, ax in zip(draw, axes.flat, strict=False):
+        panel(ax)
+    for ax in axes.flat[len(draw) :]:
+        ax.set_axis_off()
+    return figure

@@ -1,0 +1,162 @@
+"""Simulated views for any set system, with everything that is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array, multilinear
+
+__all__ = ["MultiView", "make_views"]
+
+Subset = tuple[str, ...]
+
+_KINDS = ("exponential", "uniform", "discrete", "gaussian")
+_POINTS, _CHANCES = np.array([0.0, 1.0, 3.0]), np.array([0.6, 0.3, 0.1])  # a skewed three-point distribution
+
+
+@dataclass(frozen=True)
+class MultiView:
+    """U_i = sum over subsets Q that contain i of A(i, Q) S_Q.
+
+    X : (n, all columns), the views side by side; views : {name: slice of columns}, ready for `views=`;
+    sets : subsets in the given order; components : {Q: samples (n, d)}; transforms : {(view, Q): A}, the identity at the first
+    view of Q; covariances : {Q: population covariance}; kinds : {Q: distribution of its independent sources};
+    mixing : {Q: (d, d)}, S_Q = mixing @ sources of variance one.
+    """
+
+    X: Array
+    views: dict[str, slice]
+    sets: tuple[Subset, ...]
+    components: dict[Subset, Array]
+    transforms: dict[tuple[str, Subset], Array]
+    covariances: dict[Subset, Array]
+    kinds: dict[Subset, str]
+    mixing: dict[Subset, Array]
+
+    def view(self, name: str) -> Array:
+        """The columns of one view."""
+        return self.X[:, self.views[name]]
+
+    def cumulant(self, subset: Subset, order: int) -> Array:
+        """The population cumulant of a component, order 2 to 4: shape (d,) * order."""
+        mixing = self.mixing[subset]
+        d = mixing.shape[1]
+        sources = np.zeros((d,) * order)
+        sources[(np.arange(d),) * order] = _source_cumulant(self.kinds[subset], order)
+        return multilinear(sources, *[mixing.T] * order)
+
+
+def make_views(
+    n_samples: int = 1000,
+    views: int | Sequence[str] | Mapping[str, int] = 3,
+    d: int = 3,
+    *,
+    sets: Iterable[Sequence[str]] | None = None,
+    kinds: str | Sequence[str] | Mapping[Subset, str] = ("exponential", "uniform", "discrete"),
+    scales: Mapping[Subset, float] | None = None,
+    spread: tuple[float, float] = (0.6, 1.4),
+    random_state: int | np.random.Generator | None = 0,
+) -> MultiView:
+    """Views that share components in any pattern, and the truth.
+
+    Parameters
+    ----------
+    n_samples : int
+    views : int, names, or {name: number of columns}
+        How many views ("a", "b", ...), their names, or names and widths.
+    d : int
+        Columns of each view, unless `views` says.
+    sets : subsets of views, optional
+        One component per subset; all non-empty subsets by default.
+    kinds : str, list or {subset: str}
+        Distribution of the independent sources of each component: "exponential" (skewed), "uniform" (symmetric), "discrete"
+        (three points, skewed) or "gaussian"; a list is dealt out in turn.
+    scales : {subset: float}, optional
+        Standard deviations relative to the others; 0 for a component that is not there.
+    spread : (low, high)
+        Singular values of the transformations.
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> data = make_views(500, {"rna": 3, "protein": 2}, sets=[("rna",), ("protein",), ("protein", "rna")])
+    >>> data.X.shape, data.transforms["protein", ("rna", "protein")].shape
+    ((500, 5), (2, 3))
+    """
+    rng = np.random.default_rng(random_state)
+    widths = _widths(views, d)
+    names = tuple(widths)
+    ends = np.cumsum([0, *widths.values()])
+    where = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(names)}
+    chosen = _all_subsets(names) if sets is None else [tuple(v for v in names if v in q) for q in sets]
+    X = np.zeros((n_samples, int(ends[-1])))
+    components: dict[Subset, Array] = {}
+    transforms: dict[tuple[str, Subset], Array] = {}
+    covariances, drawn, mixings = {}, {}, {}
+    for i, q in enumerate(chosen):
+        kind = kinds if isinstance(kinds, str) else kinds[q] if isinstance(kinds, Mapping) else kinds[i % len(kinds)]
+        scale = 1.0 if scales is None else scales.get(q, 1.0)
+        home = widths[q[0]]
+        mixing = scale * _matrix(rng, home, home, (0.7, 1.3))
+        S = _sources(rng, kind, n_samples, home) @ mixing.T
+        for view in q:
+            A = np.eye(home) if view == q[0] else _matrix(rng, widths[view], home, spread)
+            transforms[view, q] = A
+            X[:, where[view]] += S @ A.T
+        components[q], covariances[q], drawn[q], mixings[q] = S, mixing @ mixing.T, kind, mixing
+    return MultiView(X, where, tuple(chosen), components, transforms, covariances, drawn, mixings)
+
+
+def _widths(views: int | Sequence[str] | Mapping[str, int], d: int) -> dict[str, int]:
+    if isinstance(views, Mapping):
+        return {str(name): int(width) for name, width in views.items()}
+    names = [chr(ord("a") + i) for i in range(views)] if isinstance(views, int) else list(views)
+    return dict.fromkeys(names, d)
+
+
+def _all_subsets(names: tuple[str, ...]) -> list[Subset]:
+    masks = sorted(range(1, 2 ** len(names)), key=lambda m: (m.bit_count(), m))
+    return [tuple(name for i, name in enumerate(names) if mask >> i & 1) for mask in masks]
+
+
+def _matrix(rng: np.random.Generator, rows: int, columns: int, spread: tuple[float, float]) -> Array:
+    """A random matrix of full rank with singular values in `spread`."""
+    k = min(rows, columns)
+    left, _ = np.linalg.qr(rng.normal(size=(rows, k)))
+    right, _ = np.linalg.qr(rng.normal(size=(columns, k)))
+    return np.asarray((left * rng.uniform(*spread, k)) @ right.T)
+
+
+def _sources(rng: np.random.Generator, kind: str, n: int, d: int) -> Array:
+    """Independent columns of mean zero and variance one."""
+    if kind == "exponential":
+        return np.asarray(rng.exponential(size=(n, d)) - 1)
+    if kind == "uniform":
+        return np.asarray(rng.uniform(-1, 1, (n, d)) * np.sqrt(3))
+    if kind == "gaussian":
+        return rng.normal(size=(n, d))
+    if kind == "discrete":
+        return np.asarray(_standard_points()[rng.choice(len(_POINTS), size=(n, d), p=_CHANCES)])
+    raise ValueError(f"kinds are {', '.join(map(repr, _KINDS))}, got {kind!r}")
+
+
+def _standard_points() -> Array:
+    mean = _POINTS @ _CHANCES
+    return np.asarray((_POINTS - mean) / np.sqrt((_POINTS - mean) ** 2 @ _CHANCES))
+
+
+def _source_cumulant(kind: str, order: int) -> float:
+    if not 2 <= order <= 4:
+        raise ValueError(f"population cumulants are given for orders 2 to 4, got {order}")
+    points = _standard_points()
+    third, fourth = points**3 @ _CHANCES, points**4 @ _CHANCES - 3
+    values = {
+        "exponential": (1.0, 2.0, 6.0),
+        "uniform": (1.0, 0.0, -1.2),
+        "gaussian": (1.0, 0.0, 0.0),
+        "discrete": (1.0, float(third), float(fourth)),
+    }
+    return values[kind][order - 2]

@@ -1,0 +1,316 @@
+"""Files into named columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from richcomponents.errors import DataError
+
+__all__ = ["Column", "FileTable", "digest", "join_files", "listed", "read_table"]
+
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "."}
+Column = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """The columns of one or several files, in order.
+
+    columns : {name: (n,) float64, or strings where they are not numbers}; views : {name: column names} where the file
+    itself groups them (matrices of an .npz, modalities of an .h5mu, one file per view).
+    """
+
+    source: str
+    columns: dict[str, Column]
+    views: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def named(self, name: str, role: str) -> Column:
+        """A column, or an error that says what it was wanted for and what there is."""
+        if name not in self.columns:
+            close = get_close_matches(name, self.columns, n=3)
+            hint = (
+                f"did you mean {' or '.join(map(repr, close))}?" if close else f"the columns are {listed(self.columns)}"
+            )
+            raise DataError(f"{self.source} has no column {name!r} ({role}); {hint}")
+        return self.columns[name]
+
+
+def listed(names: Sequence[str] | Mapping[str, object], most: int = 8) -> str:
+    """The first names, and how many there are."""
+    shown = ", ".join(list(names)[:most])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def digest(path: str | Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---- one file
+
+
+def read_table(path: str | Path) -> FileTable:
+    """A file as columns, by its ending: .csv, .tsv, .txt (also .gz), .npy, .npz, .parquet, .h5ad, .h5mu."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
+    reader = _READERS.get(kind.lower())
+    if reader is None:
+        raise DataError(f"cannot tell what {path.name} is: its name must end in one of {', '.join(_READERS)}")
+    table = reader(path)
+    if not table.columns:
+        raise DataError(f"{path.name} holds no columns")
+    if not len(table):
+        raise DataError(f"{path.name} holds no rows")
+    return table
+
+
+def _read_text(path: Path) -> FileTable:
+    """Comma-, semicolon- or tab-separated values under a line of column names; empty cells and NA are missing."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name} is not text in UTF-8 (byte {error.start}): save it as CSV in UTF-8") from error
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise DataError(f"{path.name} is damaged: {error}") from error
+    head = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text), delimiter=max("\t,;", key=head.count), skipinitialspace=True)
+    lines, rows = [], []
+    for row in reader:
+        if row:
+            lines.append(reader.line_num)
+            rows.append(row)
+    if not rows:
+        raise DataError(f"{path.name} is empty")
+    names = [name.strip() for name in rows[0]]
+    _check_names(path, names)
+    for number, row in zip(lines, rows, strict=True):
+        if len(row) != len(names):
+            raise DataError(
+                f"{path.name}, line {number} has {len(row)} cells, the first line names {len(names)} columns"
+            )
+    cells = list(zip(*rows[1:], strict=True)) if len(rows) > 1 else [()] * len(names)
+    return FileTable(path.name, {name: _as_column(column) for name, column in zip(names, cells, strict=True)})
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    twice = next((name for i, name in enumerate(names) if name in set(names[:i])), None)
+    if twice is not None:
+        raise DataError(f"{path.name} names two columns {twice!r}: rename one")
+    if names and all(_is_number(name) for name in names):
+        raise DataError(f"the first line of {path.name} holds numbers: put column names there")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_column(cells: Sequence[str]) -> Column:
+    """Numbers where all cells are numbers or missing (nan), else the cells themselves."""
+    try:
+        return np.array(cells, dtype=np.str_).astype(np.float64)
+    except ValueError:
+        pass
+    missing = [cell.strip().lower() in _MISSING for cell in cells]
+    try:
+        return np.array([np.nan if gone else float(cell) for cell, gone in zip(cells, missing, strict=True)])
+    except ValueError:
+        return np.array(
+            [None if gone else cell.strip() for cell, gone in zip(cells, missing, strict=True)], dtype=object
+        )
+
+
+def _read_numpy(path: Path) -> FileTable:
+    """Matrices are views (columns name_0, name_1, ...), vectors are columns."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        arrays = (
+            {path.stem: loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        )
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"cannot read {path.name}: {error}") from error
+    columns: dict[str, Column] = {}
+    views: dict[str, tuple[str, ...]] = {}
+    lengths = {name: len(array) for name, array in arrays.items() if array.ndim in (1, 2)}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+        raise DataError(f"the arrays of {path.name} must have the same number of rows: {counts}")
+    for name, array in arrays.items():
+        if array.ndim not in (1, 2):
+            raise DataError(f"array {name!r} of {path.name} has {array.ndim} dimensions: matrices and vectors are read")
+        matrix = array if array.ndim == 2 else array[:, None]
+        own = [f"{name}_{i}" for i in range(matrix.shape[1])] if array.ndim == 2 else [name]
+        columns |= {column: _number_column(values) for column, values in zip(own, matrix.T, strict=True)}
+        if array.ndim == 2:
+            views[name] = tuple(own)
+    return FileTable(path.name, columns, views)
+
+
+def _number_column(values: Column) -> Column:
+    return values.astype(np.float64) if values.dtype.kind in "biuf" else values.astype(object)
+
+
+def _frame_columns(frame: Any) -> dict[str, Column]:
+    """Columns of a pandas, polars or pyarrow table; missing values become nan (None for strings)."""
+    import narwhals.stable.v1 as nw
+
+    columns: dict[str, Column] = {}
+    for series in nw.from_native(frame, eager_only=True).iter_columns():
+        if series.dtype.is_numeric() or series.dtype == nw.Boolean:
+            columns[str(series.name)] = series.cast(nw.Float64).to_numpy().astype(np.float64)
+        else:
+            columns[str(series.name)] = np.array(
+                [None if value is None or value != value else str(value) for value in series.to_list()], dtype=object
+            )
+    return columns
+
+
+def _read_parquet(path: Path) -> FileTable:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import read_table as read
+    except ImportError as error:
+        raise _extra(path, "parquet") from error
+    try:
+        frame = read(path)
+    except (ArrowException, OSError) as error:
+        raise DataError(f"cannot read {path.name}: {error}") from error
+    return FileTable(path.name, _frame_columns(frame))
+
+
+def _read_h5ad(path: Path) -> FileTable:
+    try:
+        from anndata import read_h5ad
+    except ImportError as error:
+        raise _extra(path, "h5ad") from error
+    return FileTable(path.name, _annotated(read_h5ad(path)))
+
+
+def _read_h5mu(path: Path) -> FileTable:
+    try:
+        from mudata import read_h5mu
+    except ImportError as error:
+        raise _extra(path, "h5ad") from error
+    data = read_h5mu(path)
+    common = [sample for sample in data.obs_names if all(sample in part.obs_names for part in data.mod.values())]
+    if not common:
+        raise DataError(f"the modalities of {path.name} ({', '.join(data.mod)}) have no sample in common")
+    parts = {name: _annotated(part[common], obs=False) for name, part in data.mod.items()}
+    return _side_by_side(path.name, parts, _frame_columns(data.obs.loc[common].reset_index(drop=True)))
+
+
+def _annotated(data: Any, *, obs: bool = True) -> dict[str, Column]:
+    """Columns of an AnnData: its variables and, if wanted, the annotations of its samples."""
+    matrix = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
+    columns = {str(name): np.array(matrix[:, i], dtype=np.float64) for i, name in enumerate(data.var_names)}
+    if obs:
+        annotations = _frame_columns(data.obs.reset_index(drop=True))
+        columns |= {name: values for name, values in annotations.items() if name not in columns}
+    return columns
+
+
+def _extra(path: Path, extra: str) -> DataError:
+    return DataError(f"reading {path.name} needs optional libraries: pip install 'richcomponents[{extra}]'")
+
+
+_READERS: dict[str, Callable[[Path], FileTable]] = {
+    ".csv": _read_text,
+    ".tsv": _read_text,
+    ".tab": _read_text,
+    ".txt": _read_text,
+    ".npy": _read_numpy,
+    ".npz": _read_numpy,
+    ".parquet": _read_parquet,
+    ".h5ad": _read_h5ad,
+    ".h5mu": _read_h5mu,
+}
+
+
+# ---- several files
+
+
+def join_files(tables: Sequence[FileTable], key: str | None = None) -> tuple[FileTable, list[str]]:
+    """One table from several, one view per file, and sentences about what was done.
+
+    key : a column with sample labels, in every file: rows are matched by it, samples that are not in all files are left
+    out. Without a key the files must have the same rows in the same order.
+    """
+    notes: list[str] = []
+    if len(tables) == 1:
+        if key is not None:
+            tables[0].named(key, "the sample labels, --id")
+        return tables[0], notes
+    if key is not None:
+        tables, lost = _matched(tables, key)
+        if lost:
+            notes.append(f"{lost} samples are not in every file and were left out; {len(tables[0])} are kept.")
+    elif len({len(table) for table in tables}) > 1:
+        counts = ", ".join(f"{table.source} has {len(table)}" for table in tables)
+        raise DataError(
+            f"the files have different numbers of rows ({counts}): name the column of sample labels with --id"
+        )
+    else:
+        notes.append(
+            "The files' rows are taken to be the same samples in the same order (name their labels with --id)."
+        )
+    names = [Path(table.source).name.partition(".")[0] for table in tables]
+    if len(set(names)) < len(names):
+        names = [table.source for table in tables]
+    if len(set(names)) < len(names):
+        raise DataError(f"two files are called {names[0]!r}: rename one")
+    labels = {key: tables[0].columns[key]} if key is not None else {}
+    parts = {n: {c: v for c, v in t.columns.items() if c != key} for n, t in zip(names, tables, strict=True)}
+    return _side_by_side(" and ".join(table.source for table in tables), parts, labels), notes
+
+
+def _side_by_side(source: str, parts: Mapping[str, Mapping[str, Column]], others: Mapping[str, Column]) -> FileTable:
+    """One view per part; where two parts use a name, all get the part's name in front."""
+    every = [*others, *(column for part in parts.values() for column in part)]
+    clash = len(set(every)) < len(every)
+    columns: dict[str, Column] = dict(others)
+    views = {}
+    for name, part in parts.items():
+        own = {f"{name}:{column}" if clash else column: values for column, values in part.items()}
+        columns |= own
+        views[name] = tuple(own)
+    return FileTable(source, columns, views)
+
+
+def _matched(tables: Sequence[FileTable], key: str) -> tuple[list[FileTable], int]:
+    where: list[dict[object, int]] = []
+    for table in tables:
+        labels = table.named(key, "the sample labels, --id").tolist()
+        rows = {label: row for row, label in enumerate(labels)}
+        if len(rows) < len(labels):
+            twice = next(label for i, label in enumerate(labels) if rows[label] != i)
+            raise DataError(f"{table.source} has two rows labelled {twice!r} in {key!r}: labels must be unique")
+        where.append(rows)
+    kept = [label for label in where[0] if all(label in rows for rows in where)]
+    if not kept:
+        first = ", ".join(repr(next(iter(rows))) for rows in where)
+        raise DataError(f"the files share no sample label in {key!r} (their first labels are {first})")
+    out = []
+    for table, rows in zip(tables, where, strict=True):
+        order = np.array([rows[label] for label in kept])
+        out.append(FileTable(table.source, {name: values[order] for name, values in table.columns.items()}))
+    return out, len(set().union(*where)) - len(kept)

@@ -1,0 +1,223 @@
+"""The command line: the same numbers as the library, one JSON object, sentences instead of tracebacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+from richcomponents.cli import main
+
+VIEWS = ["--views", "U=U_*", "--views", "V=V_*"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rc.datasets.make_contrastive(1200, d=3, S2="skewed", random_state=5)
+
+
+def write_csv(path, data, names, rows=None):
+    table = np.column_stack([data.X, data.y])
+    np.savetxt(path, table[:rows], fmt="%.17g", delimiter=",", header=",".join(names), comments="")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def table(folder, data):
+    return write_csv(folder / "t.csv", data, [*(f"U_{i}" for i in range(3)), *(f"V_{i}" for i in range(3)), "y"])
+
+
+def run(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err
+
+
+def test_help_loads_no_scientific_library():
+    code = (
+        "import sys, richcomponents.cli\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'matplotlib', 'pandas', 'numba'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "sys.argv = ['rca', '--help']\n"
+        "try: richcomponents.cli.main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in ("fit", "diagnose", "simulate", "demo"))
+
+
+def test_fit_agrees_with_the_library(capsys, table, data):
+    code, out, _ = run(capsys, "fit", table, *VIEWS, "--target", "y", "--json")
+    assert code == 0
+    found = json.loads(out)  # nothing else on standard output
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=3)).fit(data.X, data.y)
+    np.testing.assert_allclose([row["RCA"] for row in found["coefficients"]], model.coef_, rtol=1e-12)
+    np.testing.assert_allclose(found["A"], model.rca_.A_, rtol=1e-12)
+    assert found["views"] == {"U": ["U_0", "U_1", "U_2"], "V": ["V_0", "V_1", "V_2"]}
+    assert found["provenance"]["files"][table]
+
+
+def test_fit_prints_tables_and_writes_the_report(capsys, table, folder):
+    page = folder / "page.html"
+    code, out, err = run(capsys, "fit", table, *VIEWS, "--target", "y", "--report", page)
+    assert code == 0
+    assert "Identification is strong" in out
+    assert "naive" in out
+    assert f"The report is in {page}" in err
+    assert "U_2" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("model", ["none", "pca", "mixture", "ising"])
+def test_models_without_an_outcome(capsys, table, model):
+    code, out, _ = run(capsys, "fit", table, *VIEWS, "--model", model, "--json")
+    assert code == 0
+    assert (json.loads(out)["model"] is None) == (model == "none")
+
+
+def test_binary_target_is_logistic(capsys, folder, data):
+    path = folder / "binary.csv"
+    lines = ["U_0,U_1,U_2,V_0,V_1,V_2,state"]
+    lines += [
+        ",".join([*(f"{x:.17g}" for x in row), "sick" if y > 0 else "well"])
+        for row, y in zip(data.X, data.y, strict=True)
+    ]
+    path.write_text("\n".join(lines))
+    code, out, _ = run(capsys, "fit", path, *VIEWS, "--target", "state", "--json")
+    assert code == 0
+    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=3))
+    model.fit(data.X, np.where(data.y > 0, "sick", "well"))
+    coefficients = [row["RCA"] for row in json.loads(out)["coefficients"]]
+    np.testing.assert_allclose(coefficients, model.coef_[0], rtol=1e-9)
+    code, _, err = run(capsys, "fit", path, *VIEWS, "--target", "state", "--model", "regression")
+    assert code == 1
+    assert "use --model logistic" in err
+
+
+def test_two_files_are_two_views(capsys, folder, data, table):
+    order = np.random.default_rng(0).permutation(len(data.X))
+    for name, part, rows in (("tests", data.U, np.arange(len(order))), ("controls", data.V, order)):
+        head = ",".join(["id", *(f"{name}{i}" for i in range(3))])
+        np.savetxt(
+            folder / f"{name}.csv",
+            np.column_stack([rows, part[rows]]),
+            fmt="%.17g",
+            delimiter=",",
+            header=head,
+            comments="",
+        )
+    code, out, _ = run(capsys, "fit", folder / "tests.csv", folder / "controls.csv", "--id", "id", "--json")
+    assert code == 0
+    joined = json.loads(out)
+    assert list(joined["views"]) == ["tests", "controls"]
+    _, out, _ = run(capsys, "fit", table, *VIEWS, "--json")
+    np.testing.assert_allclose(joined["A"], json.loads(out)["A"], rtol=1e-9)
+
+
+def test_diagnose(capsys, table):
+    code, out, _ = run(capsys, "diagnose", table, *VIEWS, "--target", "y")
+    assert code == 0
+    assert "verdict                  strong" in out
+    assert "y and V" in out
+    code, out, _ = run(capsys, "diagnose", table, *VIEWS, "--json")
+    assert json.loads(out)["rank"] == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "npz", "parquet"])
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+def test_simulate_then_fit(capsys, tmp_path, ending):
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    path, truth = tmp_path / f"sim.{ending}", tmp_path / "truth.json"
+    code, out, _ = run(capsys, "simulate", "--out", path, "--truth", truth, "-n", 300, "-d", 2, "--seed", 4)
+    assert code == 0
+    follow = out.splitlines()[-1].replace("'", "").split()[1:]
+    code, out, _ = run(capsys, *follow, "--json")
+    assert code == 0
+    data = rc.datasets.make_contrastive(300, d=2, S2="skewed", random_state=4)
+    model = rc.ContrastiveRCA(views=2).fit(data.X)
+    np.testing.assert_allclose(json.loads(out)["A"], model.A_, rtol=1e-12)
+    np.testing.assert_array_equal(json.loads(truth.read_text())["A"], data.A)
+
+
+def test_save(capsys, table, folder):
+    if not hasattr(rc.ComponentRegression, "save"):
+        pytest.skip("estimators have no save()")
+    path = folder / "model.rca"
+    code, _, err = run(capsys, "fit", table, *VIEWS, "--target", "y", "--save", path)
+    assert code == 0
+    assert f"The model is in {path}" in err
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.csv"], "there is no file nowhere.csv"),
+        (["TABLE"], "say which columns of t.csv"),
+        (["TABLE", *VIEWS, "--target", "z"], "t.csv has no column 'z' (the target)"),
+        (["TABLE", *VIEWS, "--model", "regression"], "name its column with --target"),
+        (["TABLE", *VIEWS, "--model", "pca", "--target", "y"], "leave out --target"),
+        (["TABLE", *VIEWS, "--model", "forest"], "--model must be one of"),
+        (["TABLE", *VIEWS, "--rank", "many"], "--rank must be auto, full or a whole number"),
+        (["TABLE", *VIEWS, "--rank", "9"], "rank"),
+        (["TABLE", *VIEWS, "--components", "2"], "--components goes with"),
+        (["TABLE", *VIEWS, "--target", "y", "--model", "logistic"], "the target 'y' has 1200 different values"),
+        (["TABLE", *VIEWS, "--report", "/no/such/place/a.html"], "the folder /no/such/place does not exist"),
+    ],
+)
+def test_errors_are_sentences(capsys, table, arguments, message):
+    code, out, err = run(capsys, "fit", *(table if argument == "TABLE" else argument for argument in arguments))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_error(table):
+    with pytest.raises(rc.DataError, match="there is no file"):
+        main(["fit", "nowhere.csv", "--debug"])
+
+
+def test_wrong_options_exit_with_two(capsys):
+    assert run(capsys, "fit", "a.csv", "--nonsense")[0] == 2
+    assert run(capsys, "simulate")[0] == 2
+
+
+def test_missing_values(capsys, folder, table):
+    lines = Path(table).read_text().splitlines()
+    lines[3] = "," + lines[3].partition(",")[2]
+    path = folder / "holes.csv"
+    path.write_text("\n".join(lines))
+    code, _, err = run(capsys, "fit", path, *VIEWS)
+    assert code == 1
+    assert "column 'U_0' of view 'U' holds 1 missing" in err
+    assert "--drop-missing" in err
+    code, _, err = run(capsys, "fit", path, *VIEWS, "--drop-missing")
+    assert code == 0
+    assert "note: 1 of 1200 rows have missing values and were left out." in err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version")[1].strip() == rc.__version__
+
+
+def test_demo(capsys, tmp_path):
+    page = tmp_path / "demo.html"
+    code, out, _ = run(capsys, "demo", "--out", page)
+    assert code == 0
+    assert all(word in out for word in ("naive", "covariates", "RCA", "truth", "mean texture", str(page)))
+    assert "mean fractal dimension" in page.read_text(encoding="utf-8")

@@ -1,0 +1,55 @@
+"""Discovery: the sign-flip test and the sequential search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+from richcomponents.components.general.discover import sign_flip
+from richcomponents.simulated_views import make_views
+
+SIGNS = np.random.default_rng(0).integers(0, 2, (2000, 20)) * 2.0 - 1.0
+
+
+def test_sign_flip_p_values_are_uniform_without_signal():
+    rng = np.random.default_rng(1)
+    mix = rng.normal(size=(50, 50))  # entries depend on each other
+    p = np.array([sign_flip(rng.standard_t(4, size=(20, 50)) @ mix, SIGNS) for _ in range(300)])
+    for level in (0.05, 0.2, 0.5):
+        assert np.mean(p <= level) == pytest.approx(level, abs=0.05)
+
+
+def test_sign_flip_sees_a_common_mean():
+    rng = np.random.default_rng(1)
+    assert sign_flip(rng.normal(size=(20, 50)) + 0.5, SIGNS) < 0.001
+
+
+@pytest.mark.parametrize(
+    "present", [[], [("a", "c")], [("a", "b", "c")], [("a", "b", "c"), ("b", "c")]], ids=lambda q: str(len(q))
+)
+def test_the_system_is_found(present):
+    sets = [*present, ("a",), ("b",), ("c",)]
+    data = make_views(20_000, 3, 2, sets=sets, random_state=11)
+    model = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(model.system_.members) == set(sets)
+    assert set(model.evidence_) == set(rc.datasets.make_views(1, 3, 1).sets)
+    for q, verdict in model.evidence_.items():
+        assert verdict.kept == (q in sets)
+        if len(q) > 1:
+            assert (verdict.p_value <= verdict.level) == verdict.kept
+    assert "Evidence" in model.summary()
+
+
+def test_two_views_that_share_something_become_contrastive():
+    data = make_views(5000, 2, 2, random_state=0)
+    model = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(model.components_) == set(data.sets)
+    alone = make_views(5000, 2, 2, sets=[("a",), ("b",)])
+    assert set(rc.RCA(views=alone.views, discover=True).fit(alone.X).components_) == {("a",), ("b",)}
+
+
+def test_too_many_views_to_start_from_all_subsets():
+    data = make_views(500, 5, 1, sets=[(v,) for v in "abcde"])
+    with pytest.raises(rc.DataError, match="order 5"):
+        rc.RCA(views=data.views, discover=True).fit(data.X)

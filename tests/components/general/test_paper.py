@@ -1,0 +1,82 @@
+"""FindLinear and ComputeCumulant are exact for exact cumulants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from richcomponents.components.general.paper import find_linear, paper_cumulant
+from richcomponents.components.sets import SetSystem
+from richcomponents.errors import DataError
+from tests.components.general.population import Population, relative
+
+
+def random_system(seed, L=2):
+    """A random L-distinguishable system of four views."""
+    rng = np.random.default_rng(seed)
+    everything = SetSystem.all("abcd").members
+    while True:
+        larger = [q for q in everything if len(q) > 1]
+        chosen = [larger[i] for i in rng.choice(len(larger), 3, replace=False)]
+        system = SetSystem.of([*chosen, *"abcd"], "abcd")
+        if system.L == L and any(len(q) > 2 for q in chosen):
+            return system
+
+
+def words(sets):
+    return SetSystem.of(map(tuple, sets.split()), "abcd")
+
+
+SYSTEMS = {
+    "all of three": SetSystem.all("abc"),
+    "chain": words("a b c d ab abc abcd"),
+    "path": words("a b c d ab bc cd"),
+    "star": words("a b c d ab ac ad"),
+    "random": random_system(3),
+}
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_transformations_and_cumulants_to_order_five(name, d):
+    system = SYSTEMS[name]
+    population = Population(system, dict.fromkeys(system.views, d), seed=d)
+    linear = find_linear(population.cumulants, population.columns, system, order=system.L + 1, gauge=population.gauge)
+    assert not linear.absent
+    for key, A in population.A.items():
+        assert relative(linear.transforms[key], A) < 1e-8
+    for order in range(system.L, 6):
+        for q in system:
+            found = paper_cumulant(population.cumulants, population.columns, system, linear, population.gauge, q, order)
+            assert relative(found, population.exact(q, order)) < 1e-8
+
+
+def test_views_of_different_widths_with_the_smallest_as_gauge():
+    system = SYSTEMS["path"]
+    population = Population(system, {"a": 2, "b": 3, "c": 1, "d": 2}, seed=1, order=4)
+    linear = find_linear(population.cumulants, population.columns, system, order=4, gauge=population.gauge)
+    for key, A in population.A.items():
+        assert relative(linear.transforms[key], A) < 1e-8
+    first = {q: q[0] for q in system}
+    with pytest.raises(DataError, match=r"gauge=\{\('b', 'c'\): 'c'\}"):
+        find_linear(population.cumulants, population.columns, system, order=4, gauge=first)
+
+
+def test_an_absent_component_is_found_and_the_others_stay_exact():
+    system = SetSystem.all("abc")
+    population = Population(system, dict.fromkeys("abc", 2), absent=[("a", "b", "c"), ("a", "c")])
+    linear = find_linear(population.cumulants, population.columns, system, order=4, gauge=population.gauge)
+    assert set(linear.absent) == {("a", "b", "c"), ("a", "c")}
+    for (view, q), A in linear.transforms.items():
+        assert relative(A, population.A[view, q]) < 1e-8
+
+
+def test_too_low_orders_are_refused_in_words():
+    population = Population(SetSystem.all("abc"), dict.fromkeys("abc", 1), order=4)
+    with pytest.raises(DataError, match="3-distinguishable"):
+        find_linear(population.cumulants, population.columns, population.system, order=3, gauge=population.gauge)
+    linear = find_linear(population.cumulants, population.columns, population.system, order=4, gauge=population.gauge)
+    with pytest.raises(DataError, match="takes 3 slots"):
+        paper_cumulant(
+            population.cumulants, population.columns, population.system, linear, population.gauge, ("a", "b", "c"), 2
+        )

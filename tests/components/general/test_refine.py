@@ -1,0 +1,144 @@
+"""The joint refinement: the model is the law of cumulants, its derivatives are right, both solvers find the same minimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from richcomponents.algebra import multilinear, pack, packed_indices, symmetrise, unpack
+from richcomponents.components.general.descend import DenseObjective, descend
+from richcomponents.components.general.evidence import Evidence, multiplicity
+from richcomponents.components.general.refine import (
+    JointModel,
+    Parameters,
+    inverse_root,
+    levenberg_marquardt,
+    solve_tensors,
+    white_data,
+    white_model,
+)
+from richcomponents.components.general.start import (
+    assemble,
+    covariances_identified,
+    least_squares_covariances,
+    sequential,
+)
+from richcomponents.components.general.weights import influence_covariance
+from richcomponents.components.sets import SetSystem
+from richcomponents.moments import Moments
+from richcomponents.simulated_views import make_views
+from tests.components.general.population import Population, relative
+
+SYSTEM = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
+GAUGE = {q: q[0] for q in SYSTEM}
+RANKS = dict.fromkeys(SYSTEM, 2)
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    data = make_views(8000, 3, 2, sets=SYSTEM.members, random_state=4)
+    rows = data.X - data.X.mean(axis=0)
+    white = np.zeros((6, 6))
+    for part in data.views.values():
+        white[part, part] = inverse_root(np.cov(rows[:, part].T, bias=True))
+    columns = {view: np.arange(part.start, part.stop) for view, part in data.views.items()}
+    return Evidence(columns, Moments.of(rows @ white, 4))
+
+
+def test_the_model_is_exact_for_exact_cumulants():
+    population = Population(SYSTEM, dict.fromkeys("abc", 2), seed=2, order=4)
+    loadings, tensors = {}, {}
+    for q in SYSTEM:
+        root = np.linalg.cholesky(population.exact(q, 2))
+        loadings[q] = np.vstack([population.A[view, q] for view in q]) @ root
+        for t in (3, 4):
+            tensors[q, t] = pack(multilinear(population.exact(q, t), *[np.linalg.inv(root).T] * t))
+    entries = {t: np.arange(len(packed_indices(6, t))) for t in (2, 3, 4)}
+    ones = {t: np.ones(len(e)) for t, e in entries.items()}
+    model = JointModel(SYSTEM, population.columns, RANKS, (2, 3, 4), np.eye(6), entries, ones)
+    data = model.data({t: population.cumulants.packed(t) for t in (2, 3, 4)})
+    value, _ = model.predict(model.join(Parameters(loadings, tensors)), derivative=False)
+    assert relative(value, data) < 1e-10
+
+
+@pytest.mark.parametrize("free_second", [False, True])
+def test_derivatives_are_finite_differences(evidence, free_second):
+    plain = white_model(evidence, SYSTEM, RANKS)
+    model = JointModel(
+        SYSTEM, plain.columns, RANKS, plain.orders, plain.white, plain.entries, plain.scale, free_second=free_second
+    )
+    rng = np.random.default_rng(0)
+    x, step = rng.normal(size=model.size), 1e-5 * rng.normal(size=model.size)
+    _, slope = model.predict(x)
+    ahead, behind = (model.predict(x + sign * step, derivative=False)[0] for sign in (1, -1))
+    np.testing.assert_allclose((ahead - behind) / 2, slope @ step, rtol=1e-6, atol=1e-7 * np.abs(slope @ step).max())
+
+
+def test_both_solvers_see_the_same_function(evidence):
+    model = white_model(evidence, SYSTEM, RANKS)
+    data = white_data(evidence, model)
+    x = solve_tensors(model, model.join(assemble(model, sequential(evidence, SYSTEM, GAUGE))), data)
+    start = model.split(x)
+    dense = {t: multilinear(unpack(evidence.cumulants.packed(t), 6, t), *[model.white] * t) for t in model.orders}
+    weights = {t: float(model.scale[t][0] ** 2 / multiplicity(6, t)[0]) for t in model.orders}
+    objective = DenseObjective(model, dense, weights)
+    there = objective.join(start.loadings, {key: unpack(k, 2, key[1]) for key, k in start.tensors.items()})
+    value, gradient = objective(there)
+    residual = model.predict(x, derivative=False)[0] - data
+    assert value == pytest.approx(residual @ residual, rel=1e-8)
+    direction = np.zeros(len(there))
+    rng = np.random.default_rng(1)
+    for (q, t), part in objective.slices.items():  # within symmetric tensors
+        some = rng.normal(size=len(start.loadings[q]) * 2) if t == 1 else symmetrise(rng.normal(size=(2,) * t))
+        direction[part] = some.ravel()
+    slope = (objective(there + 1e-5 * direction)[0] - objective(there - 1e-5 * direction)[0]) / 2e-5
+    assert slope == pytest.approx(gradient @ direction, rel=1e-5)
+    quick = objective.join(start.loadings, objective.best_tensors(start.loadings))
+    assert objective(quick)[0] < value + 1.0
+
+
+def test_both_solvers_find_the_same_minimum(evidence):
+    system = SYSTEM.without(("a", "b"))
+    model = white_model(evidence, system, RANKS)
+    data = white_data(evidence, model)
+    start = assemble(model, sequential(evidence, system, GAUGE))
+    sure = levenberg_marquardt(model, solve_tensors(model, model.join(start), data), data, iterations=200)
+    far = model.join(descend(evidence, model, start.loadings))
+    reached = model.predict(far, derivative=False)[0] - data
+    assert reached @ reached == pytest.approx(sure.value, rel=2e-3)
+
+
+def test_block_cumulants_average_to_those_of_the_whole(evidence):
+    for t in evidence.orders:
+        whole = evidence.share @ evidence.blocks[t]
+        np.testing.assert_allclose(whole, evidence.cumulants.packed(t), atol=5e-3)
+    assert evidence.inflation[2] > 0.5
+    assert sum(len(where) for _, where in evidence.supports(4)) == len(packed_indices(6, 4))
+
+
+def test_influence_covariance_of_gaussian_rows_is_the_known_one():
+    rows = np.random.default_rng(0).normal(size=(40_000, 2))
+    rows = (rows - rows.mean(axis=0)) @ inverse_root(np.cov(rows.T, bias=True))
+    found = influence_covariance(rows, (2, 3, 4), {3: np.zeros(4)})
+    expected = np.concatenate([np.prod(range(1, t + 1)) / multiplicity(2, t) for t in (2, 3, 4)])
+    np.testing.assert_allclose(np.diag(found), expected, rtol=0.15)
+
+
+def test_covariances_follow_from_transformations_by_least_squares():
+    system = SetSystem.all("abc")  # no pair of views isolates a pair's covariance
+    population = Population(system, dict.fromkeys("abc", 2), seed=5, order=4)
+    total = unpack(population.cumulants.packed(2), 6, 2)
+    found = least_squares_covariances(np.eye(6), total, system, population.columns, population.A)
+    for q in system:
+        assert relative(found[q], population.exact(q, 2)) < 1e-8
+    assert covariances_identified(system, population.columns, population.A)
+    thin = Population(system, dict.fromkeys("abc", 1), seed=5, order=4)
+    assert not covariances_identified(system, thin.columns, thin.A)
+
+
+def test_the_sequential_start_is_exact_for_exact_cumulants():
+    population = Population(SYSTEM, dict.fromkeys("abc", 2), seed=2, order=4)
+    copies = Moments.of(np.repeat(population.rows, 10, axis=0), 4, n_blocks=10)  # every block is the population
+    found = sequential(Evidence(population.columns, copies), SYSTEM, GAUGE)
+    for key, A in population.A.items():
+        assert relative(found[key], A) < 1e-6

@@ -1,0 +1,93 @@
+"""Set systems: validity, distinguishing sets, words."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from richcomponents.components.sets import SetSystem
+from richcomponents.errors import DataError
+
+VIEWS = ("a", "b", "c", "d")
+SUBSETS = [q for size in range(1, 5) for q in combinations(VIEWS, size)]
+
+
+@st.composite
+def systems(draw):
+    chosen = draw(st.lists(st.sampled_from(SUBSETS), unique=True, max_size=10))
+    alone = [(v,) for v in VIEWS if not any(v in q for q in chosen)]
+    return SetSystem.of([*chosen, *alone], VIEWS)
+
+
+@given(systems())
+def test_distinguishing_sets_obey_the_definition_and_are_smallest(system):
+    for q in system:
+        support = system.distinguishing(q)
+        assert support
+        assert set(support) <= set(q)
+        for other in system:
+            assert other == q or set(q) <= set(other) or not set(support) <= set(other)
+        for smaller in combinations(q, len(support) - 1):
+            assert not system.distinguishes(smaller, q)
+    assert max(len(system.distinguishing(q)) for q in system) == system.L
+
+
+@given(systems())
+def test_no_set_is_contained_in_one_that_is_processed_later(system):
+    assert sorted(system.order) == sorted(system.members)
+    for i, q in enumerate(system.order):
+        assert not any(set(q) < set(later) for later in system.order[i + 1 :])
+        assert set(system.supersets(q)) == {r for r in system if set(q) < set(r)}
+
+
+@given(systems())
+def test_patterns_see_the_set_and_its_supersets_only(system):
+    for q in system:
+        for slots in system.patterns(q, 3):
+            assert set(system.seen_by(slots)) == {q, *system.supersets(q)}
+
+
+def test_all_subsets():
+    assert len(SetSystem.all(VIEWS)) == 15
+    assert SetSystem.all(VIEWS).L == 4
+    assert SetSystem.all(VIEWS).without(VIEWS).L == 3
+
+
+def test_a_dropped_set_may_shorten_distinguishing_sets():
+    system = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
+    assert system.distinguishing(("a", "b", "c")) == ("a", "c")
+    whole = SetSystem.all("abc")
+    assert whole.distinguishing(("a", "b")) == ("a", "b")
+    assert whole.distinguishing(("a", "b", "c")) == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        ([()], "empty"),
+        ([("a", "x")], "names view 'x'"),
+        ([("a", "a")], "twice"),
+        ([("a", "b"), ("b", "a"), ("c",), ("d",)], "cannot be told apart"),
+        ([], "no sets"),
+        ([("a",), ("b",), ("c",)], "view 'd' is in no set"),
+    ],
+)
+def test_invalid_systems_are_refused_in_words(sets, message):
+    with pytest.raises(DataError, match=message):
+        SetSystem.of(sets, VIEWS)
+
+
+def test_strings_are_single_views_and_names_are_put_in_view_order():
+    assert SetSystem.of(["a", "b", ("b", "a")], "ab").members == (("a",), ("b",), ("a", "b"))
+
+
+def test_words():
+    system = SetSystem.all("abc")
+    assert "3-distinguishable" in system.explain()
+    assert "once {a, b, c} is subtracted" in system.explain()
+    with pytest.raises(DataError, match=r"order 4, and order=3 was asked for.*\{a, b\}"):
+        system.require_order(3)
+    system.require_order(4)

@@ -1,0 +1,146 @@
+"""From settings to the page, end to end on tiny settings."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from richcomponents.cli import app
+from richcomponents.errors import DataError
+from richcomponents.experiments.biomarkers import read_markers, shared_beyond_labs
+from richcomponents.experiments.paper import measure_panels, run_paper
+from richcomponents.experiments.rows import read_rows
+from richcomponents.experiments.settings import load_settings
+
+TINY = Path(__file__).parent / "tiny.toml"
+
+
+QUIET = {"processes": 1, "console": Console(quiet=True)}
+
+
+def measured(out: Path, panels=("all",), **options):
+    return measure_panels(out, panels, settings_file=TINY, **QUIET, **options)[1]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("paper")
+    run_paper(out, settings_file=TINY, **QUIET)
+    return out
+
+
+def test_every_row_is_there(finished):
+    settings = load_settings(TINY)
+    rows = read_rows(finished / "rows.csv")
+    jobs = settings.jobs(
+        list(settings.panels), "quick", {"biomarkers": [r.case for r in rows if r.panel == "biomarkers"][:1]}
+    )
+    assert {row.key for row in rows} == {key for job in jobs for key in job.row_keys()}
+    assert all(np.isfinite(row.value) and row.value >= 0 for row in rows)
+
+
+def test_killed_and_resumed_equals_unbroken(finished, tmp_path):
+    """One panel, a torn line, then more panels: the same bytes as in one run of everything."""
+    whole = (finished / "rows.csv").read_text().splitlines(keepends=True)
+    expected = [line for line in whole if line[:2] in ("a,", "f,", "k,", "pa")]
+    measured(tmp_path, ["a"])
+    (tmp_path / "rows.csv").write_bytes((tmp_path / "rows.csv").read_bytes()[:-9])
+    measured(tmp_path, ["a", "f", "k"])
+    assert (tmp_path / "rows.csv").read_text() == "".join(expected)
+
+
+def test_the_page_holds_everything_and_loads_nothing(finished):
+    page = (finished / "index.html").read_text()
+    assert not re.search(r"(src|href)=['\"]?(http|//)", page)
+    assert page.count("data:image/png;base64,") == 6  # five panels and the joined figure
+    for text in ("Even with just 100 samples", "not measured", "prefers-color-scheme: dark", "settings.toml", "seed"):
+        assert text in page
+    for stem in ("figure-1", "panel-a", "panel-f", "panel-h", "panel-k", "panel-biomarkers"):
+        assert (finished / "figures" / f"{stem}.png").stat().st_size > 5000
+        assert (finished / "figures" / f"{stem}.svg").exists()
+
+
+def test_full_continues_quick(finished, tmp_path):
+    """The draws of a quick run are the first of a full run."""
+    measured(tmp_path, ["a"], full=True)
+    full = set((tmp_path / "rows.csv").read_text().splitlines())
+    quick = [line for line in (finished / "rows.csv").read_text().splitlines() if line.startswith("a,")]
+    assert set(quick) < full
+
+
+def test_rows_of_other_settings_are_not_mixed(finished, tmp_path):
+    measured(tmp_path, ["a"])
+    with pytest.raises(DataError, match="other settings"):
+        measure_panels(tmp_path, ["a"], **QUIET)
+
+
+def marker_files(tmp_path: Path, n: int = 80, p: int = 14) -> tuple[Path, Path]:
+    """Markers by person, phenotypes in another order."""
+    rng = np.random.default_rng(0)
+    values, ill = rng.normal(size=(n, p)), rng.integers(2, size=n)
+    values[:, 0] += ill
+    data, pheno = tmp_path / "markers.csv.gz", tmp_path / "pheno.csv"
+    lines = [",".join(["id", *(f"m{j}" for j in range(p))])]
+    lines += [",".join([f"P{i}", *(f"{v:.4f}" for v in values[i])]) for i in range(n)]
+    data.write_bytes(gzip.compress("\n".join(lines).encode()))
+    people = [f"P{i},{i % 7 % 2},{ill[i]},{30 + i}" for i in rng.permutation(n)]
+    pheno.write_text("\n".join(["id,sex,disease,age", *people]))
+    return data, pheno
+
+
+def test_markers_are_matched_by_person(tmp_path):
+    markers = read_markers(*marker_files(tmp_path), outcome="disease")
+    assert markers.values.shape == (80, 14)
+    assert np.corrcoef(markers.values[:, 0], markers.y)[0, 1] > 0.3
+    np.testing.assert_allclose(markers.values.std(axis=0), 1.0)
+    with pytest.raises(DataError, match=r"column named 'cancer'.*sex, disease"):
+        read_markers(*marker_files(tmp_path), outcome="cancer")
+
+
+def test_people_without_phenotype_are_named(tmp_path):
+    data, pheno = marker_files(tmp_path)
+    pheno.write_text(pheno.read_text().replace("P7,", "Q7,"))
+    with pytest.raises(DataError, match=r"1 rows of markers.csv.gz are not in pheno.csv, the first: id = P7"):
+        read_markers(data, pheno, outcome="disease")
+
+
+def test_biomarkers_of_the_user(tmp_path):
+    data, pheno = marker_files(tmp_path)
+    rows = measured(tmp_path / "out", ["biomarkers"], data=data, pheno=pheno)
+    assert len(rows) == 2 * 2 * 6
+    assert len({row.case for row in rows}) == 1
+    assert rows[0].case.startswith("markers ")
+
+
+def test_a_rank_beyond_the_labs_is_a_warning():
+    assert shared_beyond_labs(np.ones(20), 2) is None
+    said = shared_beyond_labs(np.full(20, 3.0), 2)
+    assert said is not None
+    assert "rank is 3.0 on average" in said
+
+
+def test_command_line_errors_are_one_line(tmp_path):
+    answer = CliRunner().invoke(app, ["paper", "--out", str(tmp_path), "--panel", "z"])
+    assert answer.exit_code == 2
+    assert "there is no panel 'z'" in answer.output
+    answer = CliRunner().invoke(
+        app, ["paper", "--out", str(tmp_path), "--panel", "biomarkers", "--data", "missing.csv"]
+    )
+    assert answer.exit_code == 2
+    assert "go together" in answer.output
+
+
+def test_packaged_settings_name_all_panels_and_enough_repeats():
+    settings = load_settings()
+    assert set("abcdefghijk") <= set(settings.panels)
+    assert all(panel.repeats["quick"] >= 5 and panel.repeats["full"] >= 20 for panel in settings.panels.values())
+    assert tomllib.loads(settings.text)["seed"] == settings.seed
+    seeds = [job.seed for job in settings.jobs(["a", "k"], "full")]
+    assert len(set(seeds)) == len(seeds)

@@ -1,0 +1,311 @@
+"""RCA: the estimator for any set system."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import richcomponents as rc
+from richcomponents.moments import Moments
+from richcomponents.simulated_views import make_views
+
+mpl.use("Agg")
+
+COMMON = ("a", "b", "c")
+SETS = [COMMON, ("a", "b"), ("a",), ("b",), ("c",)]
+
+
+def relative(found, truth):
+    return np.linalg.norm(found - truth) / np.linalg.norm(truth)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_views(20_000, 3, 2, sets=SETS, kinds=("exponential", "discrete", "uniform"), random_state=1)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return rc.RCA(views=data.views, sets=SETS).fit(data.X)
+
+
+def test_transformations_and_covariances(data, model):
+    for (view, q), A in data.transforms.items():
+        assert relative(model.transforms_[view, q], A) < 0.1
+    for q, covariance in data.covariances.items():
+        assert relative(model.components_[q].covariance, covariance) < 0.15
+        assert np.linalg.eigvalsh(model.components_[q].covariance).min() >= -1e-12
+        np.testing.assert_array_equal(model.transforms_[q[0], q], np.eye(2))
+
+
+def test_cumulants_of_components(data, model):
+    for q in SETS:
+        for order, most in ((3, 0.35), (4, 0.6)):
+            truth = data.cumulant(q, order)
+            if np.linalg.norm(truth) > 1:
+                assert relative(model.components_[q].cumulant(order), truth) < most
+        theta = np.array([0.3, -1.0])
+        tensor = model.components_[q].cumulant(3)
+        np.testing.assert_allclose(model.components_[q].projected_cumulant(theta, 3), tensor @ theta @ theta, atol=1e-9)
+
+
+def test_predictions_add_up_to_the_views(data, model):
+    for view in data.views:
+        total = sum(model.blup(data.X, q) @ model.transforms_[view, q].T for q in SETS if view in q)
+        np.testing.assert_allclose(total, data.view(view), atol=1e-8)
+        means = sum(model.transforms_[view, q] @ model.components_[q].mean for q in SETS if view in q)
+        np.testing.assert_allclose(means, data.view(view).mean(axis=0), atol=1e-10)
+
+
+def test_predictions_know_their_error(data, model):
+    for q in SETS:
+        predicted, std = model.transform(data.X, q, return_std=True)
+        actual = np.sqrt(np.mean((predicted - data.components[q]) ** 2, axis=0))
+        np.testing.assert_allclose(std[0], actual, rtol=0.1)
+
+
+def test_shares_of_variance_add_up(data, model):
+    for view in data.views:
+        assert sum(share for (v, _), share in model.variance_shares_.items() if v == view) == pytest.approx(1, abs=0.02)
+
+
+def test_linear_maps_of_the_views_move_the_transformations(data, model):
+    rng = np.random.default_rng(0)
+    maps = {view: rng.normal(size=(2, 2)) + 2 * np.eye(2) for view in data.views}
+    moved = np.hstack([data.view(view) @ maps[view].T + 5 for view in data.views])
+    other = rc.RCA(views=data.views, sets=SETS).fit(moved)
+    for (view, q), A in model.transforms_.items():
+        expected = maps[view] @ A @ np.linalg.inv(maps[q[0]])
+        assert relative(other.transforms_[view, q], expected) < 0.02
+
+
+def test_the_doors_agree(data, model):
+    tables = {view: pd.DataFrame(data.view(view), columns=[f"{view}{i}" for i in range(2)]) for view in data.views}
+    joined = rc.RCA(sets=SETS).fit_views(tables)
+    state = rc.RCA(views=data.views, sets=SETS).fit_moments(Moments.of(data.X, 4))
+    for key, A in model.transforms_.items():
+        np.testing.assert_array_equal(joined.transforms_[key], A)
+        assert relative(state.transforms_[key], A) < 0.1  # no rows: other weights
+    assert joined.components_["b",].feature_names == ("b0", "b1")
+    assert list(joined.get_feature_names_out()) == ["a0", "a1"]
+    frame = pd.concat(tables.values(), axis=1)
+    named = rc.RCA(views={"a": ["a0", "a1"], "b": ["b0", "b1"], "c": ["c0", "c1"]}, sets=SETS)
+    out = named.set_output(transform="pandas").fit(frame).transform(frame)
+    assert list(out.columns) == ["a0", "a1"]
+    with pytest.raises(ValueError, match="use blup"):
+        named.transform(frame, COMMON)
+
+
+def test_another_gauge_is_the_same_component_in_other_columns(data, model):
+    other = rc.RCA(views=data.views, sets=SETS, gauge={COMMON: "c"}).fit(data.X)
+    A = model.transforms_["c", COMMON]
+    np.testing.assert_array_equal(other.transforms_["c", COMMON], np.eye(2))
+    assert relative(other.transforms_["a", COMMON], np.linalg.inv(A)) < 0.02
+    assert relative(other.components_[COMMON].covariance, A @ model.components_[COMMON].covariance @ A.T) < 0.02
+    assert other.components_[COMMON].feature_names == ("x4", "x5")
+
+
+def test_jackknife_errors_are_those_of_the_estimate(data, model):
+    interval = model.confidence_interval("A", COMMON, "b")
+    error = np.abs(interval.estimate - data.transforms["b", COMMON]) / interval.standard_error
+    assert np.sqrt(np.mean(error**2)) < 3
+    assert np.all(interval.standard_error < 0.1)
+    covariance = model.confidence_interval("covariance", ("a",))
+    np.testing.assert_array_equal(covariance.estimate, model.components_["a",].covariance)
+    with pytest.raises(ValueError, match="view= must be one of"):
+        model.confidence_interval("A", ("a", "b"), "c")
+
+
+def test_a_component_of_lower_rank():
+    data = make_views(20_000, 3, 2, sets=[COMMON, ("a",), ("b",), ("c",)], kinds="exponential", random_state=5)
+    direction = np.array([1.0, 0.5])
+    low = data.components[COMMON] @ np.array([1.0, 1.0])
+    X = data.X - np.hstack([data.components[COMMON] @ data.transforms[v, COMMON].T for v in data.views])
+    X = X + np.hstack([np.outer(low, data.transforms[v, COMMON] @ direction) for v in data.views])
+    model = rc.RCA(views=data.views, sets=data.sets, rank={COMMON: 1}).fit(X)
+    assert np.linalg.matrix_rank(model.components_[COMMON].covariance, tol=1e-8) == 1
+    for view in "bc":  # A is known on the range of the component only
+        truth = data.transforms[view, COMMON] @ direction
+        assert relative(model.transforms_[view, COMMON] @ direction, truth) < 0.1
+
+
+def test_views_of_different_widths():
+    data = make_views(20_000, {"a": 2, "b": 3, "c": 2}, sets=SETS, kinds="exponential", random_state=2)
+    model = rc.RCA(views=data.views, sets=SETS).fit(data.X)
+    for key, A in data.transforms.items():
+        assert relative(model.transforms_[key], A) < 0.2
+    flipped = make_views(500, {"a": 3, "b": 2, "c": 3}, sets=SETS)
+    with pytest.raises(rc.DataError, match=r"gauge=\{\('a', 'b', 'c'\): 'b'\}|gauge=\{\('a', 'b'\): 'b'\}"):
+        rc.RCA(views=flipped.views, sets=SETS).fit(flipped.X)
+
+
+def test_dependent_columns_within_a_view_are_no_obstacle(data, model):
+    wide = np.hstack([data.X, data.X[:, :1] + data.X[:, 1:2], np.ones((len(data.X), 1))])
+    views = {"a": [0, 1, 6, 7], "b": [2, 3], "c": [4, 5]}
+    other = rc.RCA(views=views, sets=SETS).fit(wide)
+    assert relative(other.components_["a",].covariance[:2, :2], model.components_["a",].covariance) < 0.02
+    assert other.components_["a",].covariance[3, 3] == pytest.approx(0, abs=1e-12)
+
+
+# ---- two views
+
+
+def test_two_views_are_contrastive_rca():
+    pair = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=2)
+    one, two = rc.ContrastiveRCA(views=3).fit(pair.X), rc.RCA(views=3).fit(pair.X)
+    both = ("U", "V")
+    np.testing.assert_array_equal(two.transforms_["V", both], one.A_)
+    for q, name in ((("U",), "S1"), (both, "S2"), (("V",), "S3")):
+        np.testing.assert_array_equal(two.components_[q].covariance, one.components_[name].covariance)
+        np.testing.assert_array_equal(two.blup(pair.X, q), one.blup(pair.X, name))
+    assert "Contrastive RCA" in two.summary()
+    result = two.jackknife(lambda m: m.transforms_["V", both])
+    np.testing.assert_array_equal(result.replicates, one.jackknife(lambda m: m.A_).replicates)
+    moments = Moments.of(pair.X, 4)
+    np.testing.assert_array_equal(
+        rc.RCA(views=3).fit_moments(moments).transforms_["V", both], rc.ContrastiveRCA(views=3).fit_moments(moments).A_
+    )
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_the_paper_s_two_algorithms_agree_on_two_views(order):
+    """FindLinear and ComputeCumulant against equations (2)-(5): two independent computations.
+
+    Cumulants of S3 above order two are left out: equation (5) subtracts k(V, ..., V, AU), the general algorithm
+    k(AU, ..., AU, V), which differ on samples.
+    """
+    pair = rc.datasets.make_contrastive(3000, d=3, S2="skewed", random_state=2)
+    one = rc.ContrastiveRCA(views=3, method="paper", order=order).fit(pair.X)
+    two = rc.RCA(views=3, method="paper", order=order).fit(pair.X)
+    both = ("U", "V")
+    assert relative(two.transforms_["V", both], one.A_) < 1e-8
+    for q, name in ((("U",), "S1"), (both, "S2"), (("V",), "S3")):
+        assert relative(two.components_[q].covariance, one.components_[name].covariance) < 1e-8
+        for t in range(3, order + 1) if name != "S3" else ():
+            assert relative(two.components_[q].cumulant(t), one.components_[name].cumulant(t)) < 1e-8
+
+
+# ---- the paper's method
+
+
+def test_paper_method_with_high_orders(data):
+    model = rc.RCA(views=data.views, sets=SETS, method="paper", order=5).fit(data.X[:3000])
+    assert model.components_["a",].cumulant(5).shape == (2,) * 5
+    with pytest.raises(rc.DataError, match="no jackknife"):
+        model.jackknife(lambda m: m.transforms_["b", COMMON])
+    low = rc.RCA(views=data.views, sets=SETS, method="paper").fit(data.X)
+    result = low.jackknife(lambda m: m.transforms_["b", COMMON])
+    assert result.replicates.shape == (20, 2, 2)
+
+
+def test_paper_method_leaves_out_what_vanishes():
+    points = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [3.0, 1.0], [0.0, 3.0], [1.0, 1.0]])
+    rows = np.array([np.concatenate([x, y, z]) for x in points for y in points for z in points])
+    with pytest.warns(rc.WeakIdentificationWarning, match="vanish for"):
+        model = rc.RCA(
+            views={"a": [0, 1], "b": [2, 3], "c": [4, 5]}, sets=[("a", "b"), ("a",), ("b",), ("c",)], method="paper"
+        ).fit(np.tile(rows, (2000, 1)))
+    assert ("a", "b") not in model.components_
+
+
+# ---- words
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "magic"}, "method must be"),
+        ({"order": 7}, "order must be"),
+        ({"n_blocks": 5}, "n_blocks"),
+        ({"alpha": 0}, "alpha must"),
+        ({"gauge": {COMMON: "d"}}, "gauge"),
+        ({"rank": {COMMON: 3}}, "must lie between 1 and 2"),
+        ({"sets": [("a", "x")]}, "names view 'x'"),
+        ({"order": 3, "sets": None}, "3-distinguishable"),
+        ({"views": {"a": [0, 1, 2, 3, 4, 5]}, "sets": None}, "at least two"),
+    ],
+)
+def test_parameters_are_checked(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        rc.RCA(**{"views": data.views, "sets": SETS, **options}).fit(data.X[:500])
+
+
+def test_data_are_checked(data, model):
+    with pytest.raises(rc.DataError, match="too few"):
+        rc.RCA(views=data.views, sets=SETS).fit(data.X[:30])
+    twice = np.hstack([data.X[:, :4], data.X[:, :2]])
+    with pytest.raises(rc.DataError, match=r"linearly dependent on each other \(column 'x\d' of view '[ac]'"):
+        rc.RCA(views=data.views, sets=SETS).fit(twice)
+    flat = data.X.copy()
+    flat[:, 4:] = 1.0
+    with pytest.raises(rc.DataError, match="no column of view 'c' varies"):
+        rc.RCA(views=data.views, sets=SETS).fit(flat)
+    with pytest.raises(ValueError, match="component must be one of"):
+        model.blup(data.X, ("a", "c"))
+    with pytest.raises(rc.DataError, match="order 4"):
+        rc.RCA(views=data.views, sets=SETS).fit_moments(Moments.of(data.X, 3))
+
+
+def test_unidentified_covariances_are_announced():
+    data = make_views(2000, 3, 1)
+    with pytest.warns(rc.WeakIdentificationWarning, match="do not determine the covariances"):
+        rc.RCA(views=data.views).fit(data.X)
+
+
+def test_summary_and_plot(model):
+    text = model.summary()
+    assert "S{a, b, c}" in text
+    assert "2-distinguishable" in text
+    figure = model.plot()
+    bars, dots = figure.axes
+    assert len(bars.patches) == 3 + 2 + 3
+    assert [label.get_text() for label in dots.get_yticklabels()] == ["a", "b", "c"]
+
+
+def test_clones_keep_everything(data):
+    first = rc.RCA(views=data.views, sets=SETS, gauge={COMMON: "b"}, rank={COMMON: 1})
+    assert clone(first).get_params() == first.get_params()
+
+
+# ---- learners
+
+
+@pytest.fixture(scope="module")
+def rca(data):
+    return rc.RCA(views=data.views, sets=SETS)
+
+
+def test_principal_directions(data, rca):
+    found = rc.ComponentPCA(n_components=2, rca=rca, component=COMMON).fit(data.X)
+    truth = np.linalg.eigvalsh(data.covariances[COMMON])[::-1]
+    np.testing.assert_allclose(found.explained_variance_, truth, rtol=0.15)
+    assert found.transform(data.X[:5]).shape == (5, 2)
+
+
+def test_regression_on_a_component(data, rca):
+    beta = np.array([1.0, -0.5])
+    y = 3 + data.components[COMMON] @ beta + np.random.default_rng(0).normal(size=len(data.X))
+    found = rc.ComponentRegression(rca=rca, component=COMMON).fit(data.X, y)
+    assert np.all(np.abs(found.coef_ - beta) < 4 * found.coefficients_.standard_error + 0.05)
+    assert found.intercept_ == pytest.approx(3, abs=0.1)
+    assert np.corrcoef(found.predict(data.X), data.components[COMMON] @ beta)[0, 1] > 0.7
+    ridge = rc.ComponentRegression(alpha="cv", rca=rca, component=COMMON).fit(data.X, y)
+    assert relative(ridge.coef_, beta) < 0.2
+
+
+def test_mixture_and_ising_models_of_a_component(data, rca):
+    mixture = rc.ComponentGaussianMixture(n_components=2, rca=rca, component=("a", "b")).fit(data.X)
+    assert mixture.means_.shape == (2, 2)
+    assert mixture.predict(data.X[:5]).shape == (5,)
+    ising = rc.ComponentIsing(rca=rca, component=("a", "b")).fit(data.X)
+    assert ising.couplings_.shape == (2, 2)
+
+
+def test_learners_name_the_remedy(data, rca):
+    with pytest.raises(ValueError, match=r"\('a', 'b', 'c'\)"):
+        rc.ComponentPCA(rca=rca).fit(data.X)
+    with pytest.raises(ValueError, match="use ComponentRegression"):
+        rc.ComponentLogisticRegression(rca=rca, component=COMMON).fit(data.X, data.X[:, 0] > 0)

@@ -1,0 +1,89 @@
+"""The report in a real browser: its script runs, nothing fails, nothing is fetched, nothing hangs over the edge."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import richcomponents as rc
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NAMES = ["<script>document.documentElement.dataset.hacked = 'yes'</script>", "$gene$", "b", "a" * 60]
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium is installed: the report was not opened in a browser"
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    data = rc.datasets.make_contrastive(1500, d=4, S2="skewed", random_state=3)
+    frame = pd.DataFrame(data.X, columns=[*NAMES, "v1", "v2", "v3", "v4"])
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(frame, data.y)
+    path = tmp_path_factory.mktemp("report") / "page.html"
+    return rc.write_report(path, model, frame, data.y, title="A report"), model
+
+
+def opened(path, profile, *flags):
+    """The page's elements after its script ran, and what the browser complained about."""
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}",
+        "--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", *flags, "--dump-dom", f"file://{path}",
+    ]  # fmt: skip
+    environment = {**os.environ, "HOME": str(profile)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return done.stdout, complaints
+
+
+def with_script(path, folder, script):
+    """A copy of the page with one more script at its end."""
+    copy = folder / "copy.html"
+    text = path.read_text(encoding="utf-8")
+    copy.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    return copy
+
+
+@pytest.mark.parametrize("flags", [[], ["--blink-settings=preferredColorScheme=0"], ["--window-size=400,800"]])
+def test_it_renders_without_a_complaint(page, tmp_path, flags):
+    dom, complaints = opened(page[0], tmp_path, *flags)
+    assert 'data-ready="true"' in dom
+    assert complaints == []
+    assert "data-hacked" not in dom
+
+
+def test_the_marker_would_tell_of_an_error(page, tmp_path):
+    broken = with_script(page[0], tmp_path, "throw new Error('seen')")
+    _, complaints = opened(broken, tmp_path)
+    assert any("seen" in line for line in complaints)
+
+
+def test_outside_things_are_refused(page, tmp_path):
+    asking = with_script(page[0], tmp_path, "fetch('http://example.invalid/x').catch(() => {})")
+    _, complaints = opened(asking, tmp_path)
+    assert any("Content Security Policy" in line for line in complaints)
+
+
+def test_a_click_sorts(page, tmp_path):
+    path, model = page
+    click = "document.querySelectorAll('table.sortable')[0].querySelectorAll('th button')[3].click()"
+    dom, complaints = opened(with_script(path, tmp_path, click), tmp_path)
+    assert complaints == []
+    table = dom[dom.index('<table class="sortable">') : dom.index("</table>")]
+    body = table[table.index("<tbody>") :]
+    shown = [float(row.split('data-value="')[3].split('"')[0]) for row in body.split("<tr>")[1:]]
+    np.testing.assert_allclose(shown, np.sort(model.coef_))
+
+
+@pytest.mark.parametrize("width", [500, 1200])
+def test_nothing_hangs_over_the_edge(page, tmp_path, width):
+    measure = "const all = document.documentElement; all.dataset.over = all.scrollWidth - all.clientWidth"
+    dom, _ = opened(with_script(page[0], tmp_path, measure), tmp_path, f"--window-size={width},900")
+    assert re.search(r'data-over="(-?\d+)"', dom).group(1) == "0"

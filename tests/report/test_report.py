@@ -1,0 +1,198 @@
+"""The findings agree with the model, and the page holds them, escaped and by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import richcomponents as rc
+from richcomponents.report import Provenance, gather, render, write_report
+from richcomponents.report.tables import html_table, number
+
+HOSTILE = ["<script>alert(1)</script>", 'a & "b"', "$x_1$", "</style><img src=x onerror=alert(1)>"]
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, ids, and whether tags close."""
+
+    VOID = ("meta", "link", "br", "img", "input")
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.open = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rc.datasets.make_contrastive(1500, d=4, S2="skewed", random_state=3)
+
+
+@pytest.fixture(scope="module")
+def frame(data):
+    return pd.DataFrame(data.X, columns=[*HOSTILE, "c1", "c2", "c3", "c4"])
+
+
+@pytest.fixture(scope="module")
+def regression(data, frame):
+    views = {"<tests>": HOSTILE, "controls": ["c1", "c2", "c3", "c4"]}
+    return rc.ComponentRegression(rca=rc.ContrastiveRCA(views=views)).fit(frame, data.y)
+
+
+@pytest.fixture(scope="module")
+def findings(data, frame, regression):
+    made = Provenance("rca fit <x>.csv", {"<x>.csv": "abc"}, 0, "today")
+    return gather(regression, frame, data.y, outcome="<y>", truth=data.beta, notes=["n < 3"], provenance=made)
+
+
+@pytest.fixture(scope="module")
+def page(findings):
+    return render(findings, "<b>Title</b>")
+
+
+def test_findings_are_the_models_numbers(data, frame, regression, findings):
+    table = findings.outcome
+    np.testing.assert_array_equal(table.estimate, regression.coef_)
+    np.testing.assert_array_equal(table.residualised, regression.residualised_)
+    naive = rc.baselines.naive(regression, frame, data.y).coef_
+    np.testing.assert_allclose(table.naive, naive, rtol=1e-10)
+    np.testing.assert_array_equal(table.low, regression.coefficients_.low)
+    assert table.names == tuple(HOSTILE)
+    expected = np.mean(np.diag(regression.rca_.components_["S2"].covariance) / findings.variance.total)
+    assert findings.shared_share == pytest.approx(expected, rel=1e-12)
+
+
+def test_json_is_plain(findings):
+    text = json.dumps(findings.as_dict(), allow_nan=False)
+    back = json.loads(text)
+    assert back["verdict"] == findings.diagnostics.verdict
+    assert back["coefficients"][0]["name"] == HOSTILE[0]
+    assert np.shape(back["A"]) == (4, 4)
+
+
+def test_page_is_well_formed_and_escaped(page):
+    elements = Elements(page)
+    assert elements.open == []
+    assert sum(tag == "script" for tag, _ in elements.tags) == 1
+    assert not any(tag in ("img", "iframe", "object", "embed", "b") for tag, _ in elements.tags)
+    assert not any(name.startswith("on") for _, attributes in elements.tags for name in attributes)
+    for name in HOSTILE[:2]:
+        assert name not in page
+
+
+def test_page_refers_to_nothing_outside(page):
+    for tag, attributes in Elements(page).tags:
+        for name in ("src", "href", "xlink:href", "action", "data"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+    assert not re.search(r"url\((?!#)|@import|https?://", page)
+
+
+def test_ids_are_unique_and_references_resolve(page):
+    tags = Elements(page).tags
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    used = re.findall(r'(?:url\(#|href="#)([^)"]+)', page)
+    assert used
+    assert set(used) <= set(ids)
+
+
+def test_pictures_have_text_and_follow_the_page(page):
+    pictures = [attributes for tag, attributes in Elements(page).tags if tag == "svg"]
+    assert len(pictures) == 5
+    assert all(picture["role"] == "img" and picture["aria-label"] for picture in pictures)
+    assert "currentColor" in page
+    assert "#0a0b0c" not in page
+
+
+def test_verdict_comes_first_and_nothing_is_missing(page, findings):
+    parts = [
+        "Verdict", "What goes with", "What the views share", "How much of each column", "How the shared part enters",
+        "Checks", "How to reproduce", "rca fit &lt;x&gt;.csv", "abc", "n &lt; 3",
+    ]  # fmt: skip
+    assert all(part in page for part in parts)
+    assert page.index("Verdict") < page.index("What goes with") < page.index("Checks")
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+def test_same_findings_same_bytes(findings, page):
+    assert render(findings, "<b>Title</b>") == page
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+@pytest.mark.parametrize("kind", ["gaussian", "nothing", "paper", "pca", "mixture", "ising", "logistic", "covariates"])
+def test_every_kind_of_fit_has_a_page(tmp_path, data, kind):
+    X, y, rca = data.X, None, rc.ContrastiveRCA(views=4)
+    model = rca
+    if kind == "gaussian":
+        X = rc.datasets.make_contrastive(300, d=4, S2="gaussian").X
+    if kind == "nothing":
+        X = np.random.default_rng(0).normal(size=(300, 8))
+    if kind == "paper":
+        model = rc.ContrastiveRCA(views=4, method="paper")
+    if kind == "pca":
+        model = rc.ComponentPCA(2, rca=rca)
+    if kind == "mixture":
+        model = rc.ComponentGaussianMixture(2, rca=rca, n_init=1)
+    if kind == "ising":
+        model = rc.ComponentIsing(rca=rca)
+    if kind == "logistic":
+        model, y = rc.ComponentLogisticRegression(rca=rca), np.where(data.y > 0, "sick", "well")
+    if kind == "covariates":
+        model, y = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4, covariates=[8])), data.y
+        X = np.column_stack([X, np.arange(len(X)) % 7])
+    path = write_report(tmp_path / "page.html", model.fit(X, y), X, y)
+    text = path.read_text(encoding="utf-8")
+    assert Elements(text).open == []
+    assert "nan" not in re.sub(r"data-value=.nan.", "", text)
+
+
+def test_wide_tables_are_cut(data):
+    rows = [{"name": f"c{i}", "value": float(i)} for i in range(1000)]
+    text = html_table(rows, order="value")
+    visible, _, collapsed = text.partition("<details>")
+    assert visible.count("<tr>") == 26
+    assert "c999" in visible
+    assert collapsed.count("<tr>") == 1001
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-0.12345, "−0.1235"),
+        (1.0, "1.000"),
+        (123456.7, "123500"),
+        (1e-9, "1.0e−09"),
+        (7, "7"),
+        (999999.9, "1000000"),
+    ],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_a_component_alone_has_no_report(data):
+    model = rc.ContrastiveRCA(views=4).fit(data.X)
+    learner = rc.ComponentPCA().fit_component(model.components_["S1"])
+    with pytest.raises(ValueError, match="a report needs the views"):
+        gather(learner)
+    regression = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="give X and y"):
+        gather(regression)

@@ -1,0 +1,82 @@
+"""Views by name, pattern, number or file; every refusal names the column and the remedy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from richcomponents.errors import DataError
+from richcomponents.tables import FileTable, select
+
+TABLE = FileTable(
+    "t.csv",
+    {
+        **{name: np.arange(4.0) + i for i, name in enumerate(["T_1", "T_2", "C_1", "C_2", "age"])},
+        "y": np.array([0.0, 1.0, 0.0, 1.0]),
+        "who": np.array(["a", "a", "b", "b"], dtype=object),
+    },
+)
+BOTH = ["tests=T_*", "controls=C_*"]
+
+
+def test_names_and_patterns_agree():
+    by_pattern, by_name = select(TABLE, BOTH), select(TABLE, ["tests=T_1,T_2", "controls=C_1, C_2"])
+    assert by_pattern.views == by_name.views == {"tests": ("T_1", "T_2"), "controls": ("C_1", "C_2")}
+    np.testing.assert_array_equal(by_pattern.X, by_name.X)
+
+
+def test_number_divides_what_is_free():
+    chosen = select(TABLE, ["2"], target="y", covariates=["age"], groups="who")
+    assert chosen.views == {"U": ("T_1", "T_2"), "V": ("C_1", "C_2")}
+    assert chosen.names == ("T_1", "T_2", "C_1", "C_2", "age")
+    assert chosen.groups.tolist() == ["a", "a", "b", "b"]
+
+
+def test_views_of_the_file_need_no_option():
+    table = FileTable("two", TABLE.columns, {"one": ("T_1", "y"), "two": ("C_1",), "three": ("C_2",)})
+    assert select(table, ["one", "two"], target="y").views == {"one": ("T_1",), "two": ("C_1",)}
+    with pytest.raises(DataError, match="It holds the views one, two, three: name two"):
+        select(table)
+
+
+@pytest.mark.parametrize(
+    ("views", "options", "message"),
+    [
+        ([], {}, "say which columns of t.csv are the tests"),
+        (["tests=T_*"], {}, "two views are compared, --views names 1"),
+        (["tests=T_*", "tests=C_*"], {}, "two views are called 'tests'"),
+        (["tests=T_1", "controls=T_*"], {}, "'T_1' is in two views"),
+        (["tests=X_*", "controls=C_*"], {}, r"view 'tests': no column of t.csv fits 'X_\*'"),
+        (["tests=T_3", "controls=C_*"], {}, r"t.csv has no column 'T_3' .for view 'tests'.; did you mean"),
+        (["tests", "controls=C_*"], {}, "--views tests names no columns"),
+        (["tests=who", "controls=C_*"], {}, "column 'who' of view 'tests' holds text .'a'."),
+        (["9"], {}, "--views 9 would leave a view empty"),
+        (BOTH, {"target": "z"}, r"t.csv has no column 'z' .the target."),
+        (BOTH, {"covariates": ["sex"]}, r"t.csv has no column 'sex' .a covariate."),
+        (["tests=T_1,y", "controls=C_*"], {"target": "y"}, "'y' is in a view and also the target"),
+    ],
+)
+def test_refusals(views, options, message):
+    with pytest.raises(DataError, match=message):
+        select(TABLE, views, **options)
+
+
+def test_missing_values_are_named_or_dropped():
+    columns = dict(TABLE.columns)
+    columns["C_2"] = np.array([1.0, np.nan, 2.0, np.inf])
+    columns["y"] = np.array([np.nan, 1.0, 0.0, 1.0])
+    table = FileTable("t.csv", columns)
+    with pytest.raises(DataError, match=r"column 'C_2' of view 'controls' holds 2 .*data row 2 .*--drop-missing"):
+        select(table, BOTH)
+    kept = select(table, BOTH, target="y", drop_missing=True)
+    assert kept.X.shape == (1, 4)
+    assert kept.notes == ("3 of 4 rows have missing values and were left out.",)
+    columns["T_1"] = np.full(4, np.nan)
+    with pytest.raises(DataError, match=r"every row of t.csv has a missing value: drop columns such as column 'T_1'"):
+        select(FileTable("t.csv", columns), BOTH, drop_missing=True)
+
+
+def test_missing_labels_are_missing():
+    columns = {**TABLE.columns, "who": np.array(["a", None, "b", "b"], dtype=object)}
+    with pytest.raises(DataError, match="the groups 'who' holds 1 missing"):
+        select(FileTable("t.csv", columns), BOTH, groups="who")

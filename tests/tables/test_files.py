@@ -1,0 +1,136 @@
+"""Every kind of file gives the same columns; what cannot be read is refused by name."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+from richcomponents.errors import DataError
+from richcomponents.tables import digest, join_files, read_table
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_text_numbers_missing_and_words(tmp_path):
+    table = read_table(write(tmp_path / "a.csv", '\ufeffid, "x, y",b\ns1,1.5,NA\n\ns2,-2e3,\n'))
+    assert list(table.columns) == ["id", "x, y", "b"]
+    assert table.columns["x, y"].tolist() == [1.5, -2000.0]
+    assert np.isnan(table.columns["b"]).all()
+    assert table.columns["id"].tolist() == ["s1", "s2"]
+
+
+@pytest.mark.parametrize(("name", "sign"), [("a.csv", ","), ("a.csv", ";"), ("a.tsv", "\t"), ("a.txt", "\t")])
+def test_separators(tmp_path, name, sign):
+    table = read_table(write(tmp_path / name, f"u{sign}v\n1{sign}2\n3{sign}4\n"))
+    assert {k: v.tolist() for k, v in table.columns.items()} == {"u": [1.0, 3.0], "v": [2.0, 4.0]}
+
+
+def test_compressed_text(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"u,v\n1,2\n"))
+    assert read_table(path).columns["v"].tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("a,b\n", "holds no rows"),
+        ("a,a\n1,2\n", "names two columns 'a'"),
+        ("1,2\n3,4\n", "put column names there"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 cells, the first line names 2"),
+    ],
+)
+def test_unusable_text(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        read_table(write(tmp_path / "bad.csv", text))
+
+
+def test_unusable_files(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"must end in one of .csv"):
+        read_table(write(tmp_path / "a.xlsx", "x"))
+    (tmp_path / "latin.csv").write_bytes("é,b\n1,2\n".encode("latin-1"))
+    with pytest.raises(DataError, match="UTF-8"):
+        read_table(tmp_path / "latin.csv")
+    with pytest.raises(DataError, match=r"cannot read broken.npz"):
+        read_table(write(tmp_path / "broken.npz", "no"))
+
+
+def test_matrices_are_views(tmp_path, rng):
+    U, V, y = rng.normal(size=(6, 2)), rng.normal(size=(6, 3)), np.arange(6)
+    np.savez(tmp_path / "a.npz", U=U, V=V, y=y)
+    table = read_table(tmp_path / "a.npz")
+    assert table.views == {"U": ("U_0", "U_1"), "V": ("V_0", "V_1", "V_2")}
+    np.testing.assert_array_equal(table.columns["V_2"], V[:, 2])
+    assert table.columns["y"].dtype == np.float64
+    np.savez(tmp_path / "b.npz", U=U, A=np.eye(2))
+    with pytest.raises(DataError, match="same number of rows: U has 6, A has 2"):
+        read_table(tmp_path / "b.npz")
+
+
+def test_parquet_agrees_with_text(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    write_table(pyarrow.table({"a": [1, 2, None], "s": ["x", None, "z"]}), tmp_path / "a.parquet")
+    one = read_table(tmp_path / "a.parquet").columns
+    two = read_table(write(tmp_path / "a.csv", "a,s\n1,x\n2,\n,z\n")).columns
+    np.testing.assert_array_equal(one["a"], two["a"])
+    assert one["s"].tolist() == two["s"].tolist() == ["x", None, "z"]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_annotated_files(tmp_path, rng):
+    anndata, mudata = pytest.importorskip("anndata"), pytest.importorskip("mudata")
+    import pandas as pd
+
+    obs = pd.DataFrame({"age": [1.0, 2.0, 3.0]}, index=["a", "b", "c"])
+    parts = {
+        name: anndata.AnnData(rng.normal(size=(3, 2)), obs=obs.copy(), var=pd.DataFrame(index=[f"{name}1", f"{name}2"]))
+        for name in ("rna", "prot")
+    }
+    parts["rna"].write_h5ad(tmp_path / "a.h5ad")
+    table = read_table(tmp_path / "a.h5ad")
+    assert list(table.columns) == ["rna1", "rna2", "age"]
+    np.testing.assert_array_equal(table.columns["rna2"], parts["rna"].X[:, 1])
+    mudata.MuData(parts).write(tmp_path / "a.h5mu")
+    assert read_table(tmp_path / "a.h5mu").views == {"rna": ("rna1", "rna2"), "prot": ("prot1", "prot2")}
+
+
+def test_two_files_by_label_are_the_same_rows(tmp_path):
+    one = read_table(write(tmp_path / "one.csv", "id,a\ns1,1\ns2,2\ns3,3\n"))
+    two = read_table(write(tmp_path / "two.csv", "id,a,b\ns3,30,33\ns4,40,44\ns1,10,11\n"))
+    table, notes = join_files([one, two], "id")
+    assert table.views == {"one": ("one:a",), "two": ("two:a", "two:b")}
+    assert table.columns["id"].tolist() == ["s1", "s3"]
+    assert table.columns["two:b"].tolist() == [11.0, 33.0]
+    assert "2 samples are not in every file" in notes[0]
+
+
+def test_two_files_that_do_not_match(tmp_path):
+    one = read_table(write(tmp_path / "one.csv", "id,a\ns1,1\ns2,2\n"))
+    short = read_table(write(tmp_path / "two.csv", "id,b\ns1,1\n"))
+    twice = read_table(write(tmp_path / "three.csv", "id,b\ns1,1\ns1,2\n"))
+    other = read_table(write(tmp_path / "four.csv", "id,b\nt1,1\n"))
+    with pytest.raises(DataError, match=r"one.csv has 2, two.csv has 1.*--id"):
+        join_files([one, short])
+    with pytest.raises(DataError, match=r"three.csv has two rows labelled 's1'"):
+        join_files([one, twice], "id")
+    with pytest.raises(DataError, match="share no sample label"):
+        join_files([one, other], "id")
+    with pytest.raises(DataError, match=r"one.csv has no column 'sample' .the sample labels, --id."):
+        join_files([one, short], "sample")
+
+
+def test_digest_is_sha256(tmp_path):
+    import hashlib
+
+    path = write(tmp_path / "a.csv", "x\n1\n")
+    assert digest(path) == hashlib.sha256(b"x\n1\n").hexdigest()

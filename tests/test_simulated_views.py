@@ -1,0 +1,35 @@
+"""make_views: the truth it returns is the truth of its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+
+
+def test_rows_are_the_sum_of_the_transformed_components():
+    data = rc.datasets.make_views(50, {"a": 2, "b": 3, "c": 4})
+    for view in data.views:
+        rebuilt = sum(data.components[q] @ data.transforms[view, q].T for q in data.sets if view in q)
+        np.testing.assert_allclose(data.view(view), rebuilt, atol=1e-12)
+    assert len(data.sets) == 7
+    for q in data.sets:
+        np.testing.assert_array_equal(data.transforms[q[0], q], np.eye(data.covariances[q].shape[0]))
+
+
+@pytest.mark.parametrize("kind", ["exponential", "uniform", "discrete", "gaussian"])
+def test_population_cumulants_are_those_of_large_samples(kind):
+    data = rc.datasets.make_views(400_000, 1, 2, kinds=kind)
+    (q,) = data.sets
+    np.testing.assert_allclose(data.cumulant(q, 2), data.covariances[q], atol=1e-12)
+    for order, error in ((2, 0.03), (3, 0.1), (4, 0.8)):
+        np.testing.assert_allclose(rc.cumulant(data.components[q], order), data.cumulant(q, order), atol=error)
+
+
+def test_absent_components_and_unknown_kinds():
+    data = rc.datasets.make_views(20, 2, scales={("a", "b"): 0.0})
+    assert not data.components["a", "b"].any()
+    assert not data.cumulant(("a", "b"), 3).any()
+    with pytest.raises(ValueError, match="kinds are"):
+        rc.datasets.make_views(20, 2, kinds="cauchy")
