@@ -79,8 +79,13 @@ def storable(
     take, make : for other classes, object -> named parts and back.
     """
     if isinstance(what, type):
-        entry = _Entry(what, take or _take_fields, make or (lambda parts: _make_dataclass(what, parts)))
-        _CLASSES[_name_of(what)] = entry
+        entry, name = (
+            _Entry(what, take or _take_fields, make or (lambda parts: _make_dataclass(what, parts))),
+            _name_of(what),
+        )
+        if name in _CLASSES and _CLASSES[name].cls.__module__ != what.__module__:
+            raise TypeError(f"{what.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
+        _CLASSES[name] = entry
     elif isinstance(what, types.FunctionType):
         _FUNCTIONS[_name_of(what)] = what
     else:

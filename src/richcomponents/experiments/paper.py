@@ -159,6 +159,6 @@ def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Consol
             notes.append(f"{case}: {text}.")
             console.print(f"warning: {notes[-1]}", style="yellow", highlight=False, markup=False)
     claims = check_claims(settings, found)
-    for claim in claims:
+    for claim in (claim for claim in claims if claim.evidence):
         console.print(f"{claim.verdict} ({claim.where}): {claim.quote}", highlight=False, markup=False)
     return write_page(out / "index.html", settings, rows, claims, figures, notes)
