@@ -20,6 +20,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def _change(rng: random.Random, tree: Any) -> None:
     holder, key = rng.choice(places)
     kind = rng.randrange(4)
     if kind <= 1:
-        holder[key] = rng.choice(_HOSTILE)
+        holder[key] = deepcopy(rng.choice(_HOSTILE))
     elif kind == 2:
         other, there = rng.choice(places)
         holder[key] = json.loads(json.dumps(other[there])) if there in _keys(other) else None
