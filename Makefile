@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench accuracy paper setup format clean
+.PHONY: demo test check bench accuracy paper torture setup format clean
 
 demo: $(STAMP)
 	$(BIN)/rca demo
@@ -13,27 +13,35 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples torture
+	$(BIN)/ruff check src tests benchmarks examples torture
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --doctest-modules src/richcomponents
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/kernel.py --json benchmarks/results/kernel.json
+	$(BIN)/python benchmarks/general.py run speed --out benchmarks/results/general-speed
+	$(BIN)/python benchmarks/general.py show --out benchmarks/results/general-speed
 
-# Every figure ContrastiveRCA is held to: about a quarter of an hour on two cores; a killed run continues.
+# Every figure ContrastiveRCA and RCA are held to: about half an hour on two cores; a killed run continues.
 accuracy: $(STAMP)
 	$(BIN)/python benchmarks/contrastive.py run
 	$(BIN)/python benchmarks/contrastive.py show
+	$(BIN)/python benchmarks/general.py run
+	$(BIN)/python benchmarks/general.py show
 
 # The paper's figure and its biomarkers: under ten minutes on two cores; `rca paper --full --out paper` for all repeats.
 paper: $(STAMP)
 	$(BIN)/rca paper --quick --out paper
 
+# Awkward tables, mutated files, kill -9, threads, memory caps: about a quarter of an hour on two idle cores.
+torture: $(STAMP)
+	$(BIN)/python -m torture
+
 format: $(STAMP)
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples torture
+	$(BIN)/ruff check --fix src tests benchmarks examples torture
 
 setup: $(STAMP)
 

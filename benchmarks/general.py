@@ -4,7 +4,7 @@
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), discovery, speed (k = 5 views of d = 10, 8 components, N = 10^5). Rows are appended as they finish, one JSON
+slow), discovery, coverage, speed (k = 5 views of d = 10, 8 components, N = 10^5). Rows are appended as they finish, one JSON
 object per line, and a killed run continues where it stopped. Errors are relative (Frobenius), medians over draws.
 """
 
@@ -64,6 +64,7 @@ def cases(section: str) -> list[Case]:
         "large": [("all 7", 1_000_000)],
         "discovery": [(label, n) for n in (10_000, 100_000) for label in SYSTEMS if "," not in label],
         "speed": [("k=5, d=10", 100_000)],
+        "coverage": [("common + pair", 20_000)],
     }[section]
 
 
@@ -99,10 +100,27 @@ def measure(section: str, case: Case, seed: int) -> dict[str, Any]:
         kept, truth = set(found.system.members), set(data.sets)
         row.update(exact=kept == truth, false=len(kept - truth), missed=len(truth - kept))
         return row
+    if section == "coverage":
+        return row | coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data)
     for method in ("efficient", "paper"):
         model = rc.RCA(views=data.views, sets=data.sets, method=method).fit(data.X)
         row[method] = errors(model, data)
     return row
+
+
+def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
+    """Shares of entries inside the 95% block-jackknife intervals, from one set of replicates."""
+    keys = [key for key in data.transforms if key[0] != key[1][0]]
+    result = model.jackknife(
+        lambda m: np.concatenate(
+            [m.transforms_[key].ravel() for key in keys] + [m.components_[q].covariance.ravel() for q in data.sets]
+        )
+    )
+    low, high = result.interval(0.95)
+    truth = [data.transforms[key].ravel() for key in keys] + [data.covariances[q].ravel() for q in data.sets]
+    inside = (low <= np.concatenate(truth)) & (np.concatenate(truth) <= high)
+    cut = sum(map(np.size, truth[: len(keys)]))
+    return {"A covered": float(np.mean(inside[:cut])), "Cov covered": float(np.mean(inside[cut:]))}
 
 
 def white_state(model: rc.RCA, data: MultiView) -> Moments:
@@ -199,6 +217,9 @@ def show(out: Path) -> None:
         print(
             f"DISCOVERY {label:>14} N={n:>6} {len(rows):>3} draws: exact {right:.3f}  false {wrong:.3f}  missed {missed:.3f}"
         )
+    for (label, n), rows in grouped(out, "coverage").items():
+        a, c = (np.mean([r[f"{what} covered"] for r in rows]) for what in ("A", "Cov"))
+        print(f"COVERAGE of 95% intervals, {label} N={n}: A {a:.3f}  Cov {c:.3f} ({len(rows)} draws)")
     for (label, n), rows in grouped(out, "speed").items():
         for row in rows:
             print(
@@ -216,7 +237,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "general")
     options = parser.parse_args()
     if options.what == "run":
-        wanted = options.sections or ["exact", "common", "accuracy", "discovery", "speed", "large"]
+        wanted = options.sections or ["exact", "common", "accuracy", "discovery", "coverage", "speed", "large"]
         run(wanted, options.draws, options.seed, options.out)
     else:
         show(options.out)

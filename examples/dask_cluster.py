@@ -17,11 +17,12 @@ try:
     import dask.array as da
     from distributed import Client, LocalCluster
 except ImportError:
-    sys.exit("this example needs dask: pip install 'richcomponents[dask]'")
+    print("this example needs dask: pip install 'richcomponents[dask]'")
+    sys.exit(0)
 
 
 def main() -> None:
-    data = rc.datasets.make_contrastive(200_000, d=4, S2="skewed", random_state=7)
+    data = rc.datasets.make_contrastive(100_000, d=4, S2="skewed", random_state=7)
     address = (
         sys.argv[1] if len(sys.argv) > 1 else LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     )

@@ -22,7 +22,7 @@ from torture.harness import Tally, run_workers
 TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
     "mutated files": ("files", 100_000, 3000, {}, {}, False),
     "awkward tables": ("inputs", 6000, 300, {}, {}, False),
-    "kill -9": ("kills", 16, 2, {}, {"rows": 500_000}, False),
+    "kill -9": ("kills", 12, 2, {}, {"rows": 300_000}, False),
     "threads": ("hammer", 24, 4, {}, {}, True),
     "memory cap": ("memory", 160, 24, {}, {}, False),
     "ten million rows": ("large", 1, 1, {}, {"n": 300_000}, False),

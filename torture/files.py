@@ -27,6 +27,7 @@ import numpy as np
 
 import richcomponents as rc
 from richcomponents.datasets import make_contrastive
+from richcomponents.moments.checkpoint import Checkpoint
 from richcomponents.storage import Storable, _Writer
 from torture.harness import fault, judged, limit_memory, refused, right
 
@@ -39,6 +40,9 @@ _HOSTILE: list[Any] = [
 ]
 _WATCHED = ("exec", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class", "marshal.loads")
 _QUIET = ("import", "socket.connect", "ctypes.dlopen", "os.remove", "os.rename", "shutil.rmtree", "code.__new__")
+
+
+_ANOTHER = {"Checkpoint": (rc.DataError, rc.CapacityError)}  # of another source, or of other options
 
 
 class Watch:
@@ -60,6 +64,16 @@ class Watch:
 def _writes(arguments: tuple[Any, ...]) -> bool:
     mode, flags = arguments[1], arguments[2]
     return bool((isinstance(mode, str) and set(mode) & set("wax+")) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+
+def load_checkpoint(path: Path) -> Any:
+    """An accumulator that goes on from a checkpoint."""
+    accumulator = rc.Accumulator(4, n_blocks=3, n_targets=1)
+    return Checkpoint(path, "torture").load(accumulator, keep_shift=False)
+
+
+def load(path: Path, name: str) -> Any:
+    return load_checkpoint(path) if name == "Checkpoint" else rc.load(path)
 
 
 def originals(folder: Path) -> list[tuple[str, bytes]]:
@@ -86,6 +100,10 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
     for name, thing in kinds.items():
         thing.save(folder / "file")
         out.append((name, (folder / "file").read_bytes()))
+    stream = rc.Accumulator(4, n_blocks=3, n_targets=1)
+    stream.update(data.X)
+    Checkpoint(folder / "file", "torture").keep(stream)
+    out.append(("Checkpoint", (folder / "file").read_bytes()))
     return out
 
 
@@ -222,13 +240,13 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
     whole = {}
     for name, data in kinds:
         path.write_bytes(data)
-        thing = rc.load(path)
+        thing = load(path, name)
         _use(thing)  # whatever is imported, compiled or cached when first used, is now
-        whole[name] = fingerprint(rc.load(path))
+        whole[name] = fingerprint(load(path, name))
     every = [data for _, data in kinds]
     members = {name: members_of(data) for name, data in kinds}
     turns = [
-        i for i, (_, data) in enumerate(kinds) for _ in range(3 if len(data) < 20_000 else 1)
+        i for i, (_, data) in enumerate(kinds) for _ in range(5 if len(data) < 20_000 else 1)
     ]  # small ones are fast
     watch = Watch()
     limit_memory(CAP)
@@ -243,8 +261,8 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
         notes = [f"{name}, {'forged' if forged else 'damaged'}"]
         watch.seen, watch.armed = [], True
         try:
-            thing = rc.load(path)
-        except rc.StateFileError as error:
+            thing = load(path, name)
+        except (rc.StateFileError, *_ANOTHER.get(name, ())) as error:
             watch.armed = False
             outcome = refused(error, notes=notes)
             cause = error.__cause__
@@ -261,7 +279,7 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
             if not forged and fingerprint(thing) not in whole.values():  # a splice may be all of another file
                 outcome = fault(f"{name}: damaged, but loaded as something else")
             if forged:
-                if not isinstance(thing, (Storable, rc.Moments)):
+                if not isinstance(thing, (Storable, rc.Moments, rc.Accumulator)):
                     outcome["notes"].append(f"loaded a {type(thing).__name__}")
                 _use(thing)
         finally:
@@ -281,6 +299,8 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
 def _use(thing: Any) -> None:
     """Touch what was loaded; a forged object may refuse in any words, it may not take the process down."""
     try:
+        if isinstance(thing, rc.Accumulator):
+            thing = thing.moments()
         if isinstance(thing, rc.Moments):
             _ = thing.mean, thing.covariance(), thing.moment(3)
         elif isinstance(thing, rc.Component):

@@ -28,12 +28,11 @@ import numpy as np
 from richcomponents.errors import StateFileError
 from richcomponents.moments import Accumulator, Layout, Moments, Partial
 from richcomponents.moments.files import (
-    MOMENTS_FORMAT,
+    MOMENTS,
     check_state,
-    load_moments,
-    read_archive,
+    moments_of_archive,
     read_forest,
-    read_format,
+    read_one_of,
     write_archive,
 )
 from richcomponents.moments.forest import Forest
@@ -80,8 +79,13 @@ def storable(
     take, make : for other classes, object -> named parts and back.
     """
     if isinstance(what, type):
-        entry = _Entry(what, take or _take_fields, make or (lambda parts: _make_dataclass(what, parts)))
-        _CLASSES[_name_of(what)] = entry
+        entry, name = (
+            _Entry(what, take or _take_fields, make or (lambda parts: _make_dataclass(what, parts))),
+            _name_of(what),
+        )
+        if name in _CLASSES and _CLASSES[name].cls.__module__ != what.__module__:
+            raise TypeError(f"{what.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
+        _CLASSES[name] = entry
     elif isinstance(what, types.FunctionType):
         _FUNCTIONS[_name_of(what)] = what
     else:
@@ -155,9 +159,10 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     >>> bool((again.transform(data.X) == model.transform(data.X)).all())
     True
     """
-    if read_format(Path(path)) == MOMENTS_FORMAT:
-        return load_moments(path, max_bytes=max_bytes)
-    header, arrays = read_archive(Path(path), FORMAT, VERSION, _declared, max_bytes, header_limit=_HEADER_LIMIT)
+    formats = {**MOMENTS, FORMAT: (VERSION, _declared)}
+    header, arrays = read_one_of(Path(path), formats, max_bytes, header_limit=_HEADER_LIMIT)
+    if header["format"] in MOMENTS:
+        return moments_of_archive(Path(path), header, arrays, max_bytes)
     try:
         return _Reader(header, arrays, max_bytes).root()
     except StateFileError as error:

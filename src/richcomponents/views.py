@@ -134,7 +134,9 @@ def _as_frame(X: object) -> Any:
 def refuse_dask(X: object) -> None:
     """Dask collections would be materialised silently by whatever touches them next."""
     if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
-        raise DataError("a dask collection is read by fit and Moments.from_source only: compute() it here")
+        raise DataError(
+            "dask collections are read by ContrastiveRCA.fit and Moments.from_source only: compute() this one"
+        )
 
 
 def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:

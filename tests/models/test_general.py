@@ -154,8 +154,8 @@ def test_dependent_columns_within_a_view_are_no_obstacle(data, model):
 
 
 def test_two_views_are_contrastive_rca():
-    pair = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=2)
-    one, two = rc.ContrastiveRCA(views=3).fit(pair.X), rc.RCA(views=3).fit(pair.X)
+    pair = rc.datasets.make_contrastive(2000, d=2, S2="skewed", random_state=2)
+    one, two = rc.ContrastiveRCA(views=2).fit(pair.X), rc.RCA(views=2).fit(pair.X)
     both = ("U", "V")
     np.testing.assert_array_equal(two.transforms_["V", both], one.A_)
     for q, name in ((("U",), "S1"), (both, "S2"), (("V",), "S3")):
@@ -166,7 +166,7 @@ def test_two_views_are_contrastive_rca():
     np.testing.assert_array_equal(result.replicates, one.jackknife(lambda m: m.A_).replicates)
     moments = Moments.of(pair.X, 4)
     np.testing.assert_array_equal(
-        rc.RCA(views=3).fit_moments(moments).transforms_["V", both], rc.ContrastiveRCA(views=3).fit_moments(moments).A_
+        rc.RCA(views=2).fit_moments(moments).transforms_["V", both], rc.ContrastiveRCA(views=2).fit_moments(moments).A_
     )
 
 
@@ -222,7 +222,9 @@ def test_paper_method_leaves_out_what_vanishes():
         ({"n_blocks": 5}, "n_blocks"),
         ({"alpha": 0}, "alpha must"),
         ({"gauge": {COMMON: "d"}}, "gauge"),
+        ({"gauge": {("a", "c"): "a"}}, "not one of the sets"),
         ({"rank": {COMMON: 3}}, "must lie between 1 and 2"),
+        ({"rank": {COMMON: 1}, "method": "paper"}, "belong to method='efficient'"),
         ({"sets": [("a", "x")]}, "names view 'x'"),
         ({"order": 3, "sets": None}, "3-distinguishable"),
         ({"views": {"a": [0, 1, 2, 3, 4, 5]}, "sets": None}, "at least two"),
@@ -255,8 +257,21 @@ def test_unidentified_covariances_are_announced():
         rc.RCA(views=data.views).fit(data.X)
 
 
+def test_transformations_that_the_data_do_not_tell_are_announced():
+    data = make_views(5000, 3, 2, sets=SETS, kinds="gaussian", random_state=4)
+    with pytest.warns(rc.WeakIdentificationWarning, match=r"say little about A\(b, \('a', 'b'\)\)"):
+        rc.RCA(views=data.views, sets=SETS).fit(data.X)
+
+
+def test_approximate_errors_are_near_those_of_the_jackknife(model):
+    interval = model.confidence_interval("A", COMMON, "b")
+    whole = np.linalg.norm(interval.standard_error) / np.linalg.norm(interval.estimate)
+    assert 0.5 < whole / model.relative_errors_["b", COMMON] < 2
+
+
 def test_summary_and_plot(model):
     text = model.summary()
+    assert "Relative standard errors" in text
     assert "S{a, b, c}" in text
     assert "2-distinguishable" in text
     figure = model.plot()

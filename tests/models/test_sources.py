@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import richcomponents as rc
+from richcomponents.models.passes import Passes
+from richcomponents.moments import Rows
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,22 @@ def test_only_fit_reads_files(frame, tmp_path):
         model.transform(tmp_path / "t.parquet")
     with pytest.raises(rc.DataError, match="there is no file"):
         model.fit("nowhere.parquet")
+
+
+def test_a_pilot_far_from_the_mean_costs_a_pass_not_digits(monkeypatch):
+    data = rc.datasets.make_contrastive(5000, d=2, S2="skewed", random_state=3)
+    X = data.X.copy()
+    X[:2] += 1e5  # the first rows, about whose mean the second moments are taken
+    passes = Passes(Rows(X), 20)
+    monkeypatch.setattr("richcomponents.models.passes.LEAF", 2)
+    far = passes.second()
+    np.testing.assert_allclose(far.shift, X.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(far.covariance(), np.cov(X.T), rtol=1e-10)
+
+
+def test_rows_too_large_for_memory_are_refused(rng):
+    rows = Rows.of([rng.normal(size=(100, 3)) for _ in range(5)])
+    with pytest.raises(rc.CapacityError, match="fewer columns"):
+        rows.array(limit=3000)
+    assert rows.more_than(499)
+    assert not rows.more_than(500)

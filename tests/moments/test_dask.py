@@ -73,8 +73,9 @@ def test_what_cannot_be_done_is_said(X, tmp_path):
         Moments.from_source(array, checkpoint=tmp_path / "c.npz")
     with pytest.raises(rc.DataError, match="column 1 holds a missing"):
         Moments.from_source(da.where(array > 12, np.nan, array))
-    with pytest.raises(rc.DataError, match="two-dimensional"):
-        Moments.from_source(array[:, 0])
+    for wrong in (array[:, 0], dask.delayed(np.zeros)((3, 3))):
+        with pytest.raises(rc.DataError, match="two dimensions"):
+            Moments.from_source(wrong)
     model = rc.ContrastiveRCA(views=1).fit(X[:2000, :2])
     for work in (model.transform, model.partial_fit):
         with pytest.raises(rc.DataError, match=r"compute\(\)|only fit"):

@@ -193,6 +193,8 @@ def test_a_component_alone_has_no_report(data):
     learner = rc.ComponentPCA().fit_component(model.components_["S1"])
     with pytest.raises(ValueError, match="a report needs the views"):
         gather(learner)
+    with pytest.raises(TypeError, match="a ContrastiveRCA or a learner of its components, got RCA"):
+        gather(rc.RCA())
     regression = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y)
     with pytest.raises(ValueError, match="give X and y"):
         gather(regression)

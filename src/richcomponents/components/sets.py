@@ -14,12 +14,14 @@ from functools import cached_property
 from itertools import chain, combinations, combinations_with_replacement
 
 from richcomponents.errors import DataError
+from richcomponents.storage import storable
 
 __all__ = ["SetSystem", "Subset"]
 
 Subset = tuple[str, ...]  # view names, in the order of the views
 
 
+@storable
 @dataclass(frozen=True)
 class SetSystem:
     """Distinct non-empty subsets of the views, each the home of one component.

@@ -20,7 +20,7 @@ from richcomponents.components.general.fit import estimate, warm_estimate
 from richcomponents.components.general.frames import WhiteViews
 from richcomponents.components.general.paper import find_linear, require_dimensions
 from richcomponents.components.general.refine import Parameters
-from richcomponents.components.general.solution import Solution, solve_joint, solve_paper
+from richcomponents.components.general.solution import SetSolution, solve_joint, solve_paper
 from richcomponents.components.general.start import covariances_identified
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
@@ -30,15 +30,17 @@ from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.moments import Moments
+from richcomponents.storage import Storable
 from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
 
 __all__ = ["RCA"]
 
 _MIN_ROWS = 40
 _MIN_BLOCKS = 10
+_WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
-class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Hidden components shared by any subsets of several views.
 
     U_i = sum over the subsets Q that contain view i of A(i, Q) S_Q, with independent components S_Q of any distribution
@@ -81,6 +83,9 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         What `discover` found, also for the subsets that were dropped.
     variance_shares_ : {(view, subset): float}
         The part of a view's variance that a component carries there.
+    relative_errors_ : {(view, subset): float}
+        Approximate standard error of A over its size (white columns), method="efficient"; absent for large problems and for
+        two views. :meth:`confidence_interval` has the errors of every entry.
     views_ : Views
 
     Examples
@@ -171,7 +176,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._solve(state, system, None, None)
 
     def _forget(self) -> None:
-        for name in ("feature_names_in_", "evidence_"):
+        for name in ("feature_names_in_", "evidence_", "relative_errors_"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -187,6 +192,11 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_blocks must be an integer, at least {_MIN_BLOCKS}, got {self.n_blocks!r}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")
+        if self.method == "paper" and (self.discover or self.rank):
+            raise ValueError(
+                "discover= and rank= belong to method='efficient'; a system that it found is given to method='paper' as "
+                "sets=model.system_.members"
+            )
         if len(views) < 2:
             raise DataError("RCA compares views: name at least two")
         self.views_ = views
@@ -233,16 +243,28 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self._white
 
+    def _by_subset(self, given: Mapping[Subset, Any] | None, name: str) -> dict[Subset, Any]:
+        """gauge= or rank= with its subsets in view order."""
+        out = {}
+        for key, value in (given or {}).items():
+            wanted = (key,) if isinstance(key, str) else tuple(key)
+            subset = tuple(view for view in self.views_ if view in wanted)
+            if len(subset) < len(wanted) or subset not in self._wanted:
+                raise DataError(
+                    f"{name}= names {key!r}, which is not one of the sets {', '.join(map(str, self._wanted))}"
+                )
+            out[subset] = value
+        return out
+
     def _gauges(self, system: SetSystem) -> dict[Subset, str]:
-        given = {SetSystem.of([q], q).members[0]: view for q, view in (self.gauge or {}).items()}
-        given = {tuple(v for v in system.views if v in q): view for q, view in given.items()}
+        given = self._by_subset(self.gauge, "gauge")
         for q, view in given.items():
             if view not in q:
                 raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
         return {q: given.get(q, q[0]) for q in system}
 
     def _ranks(self, system: SetSystem, gauge: Mapping[Subset, str]) -> dict[Subset, int]:
-        given = {tuple(v for v in system.views if v in q): r for q, r in (self.rank or {}).items()}
+        given = self._by_subset(self.rank, "rank")
         ranks = {}
         for q in system:
             full = len(self._white.columns[gauge[q]])
@@ -275,7 +297,9 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             solution = self._paper(evidence, system, gauge, source, Cumulants(state if high is None else high))
         else:
             system.require_order(evidence.order)
-            self._parameters = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
+            found = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
+            self._parameters, self.relative_errors_ = found.parameters, found.errors
+            self._warn_of_weak()
             solution = solve_joint(evidence, system, gauge, self._white.frames, self._parameters, source)
         if not self.rank and not covariances_identified(solution.system, self._white.columns, solution.transforms):
             warn_user(
@@ -286,6 +310,18 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(solution)
         return self
 
+    def _warn_of_weak(self) -> None:
+        weak = {key: error for key, error in self.relative_errors_.items() if error > _WEAK}
+        if weak:
+            listed = ", ".join(
+                f"A({view}, {q}) (relative error {error:.0%} or more)" for (view, q), error in list(weak.items())[:4]
+            )
+            warn_user(
+                f"the data say little about {listed}{' and others' if len(weak) > 4 else ''}: such a component is nearly "
+                "Gaussian, small, or not there. Drop its set (discover=True tests it), or use more samples",
+                WeakIdentificationWarning,
+            )
+
     def _paper(
         self,
         evidence: Evidence,
@@ -293,7 +329,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         gauge: Mapping[Subset, str],
         source: CumulantSource,
         cumulants: Cumulants,
-    ) -> Solution:
+    ) -> SetSolution:
         linear = find_linear(cumulants, self._white.columns, system, order=self.order, gauge=gauge)
         if linear.absent:
             warn_user(
@@ -303,7 +339,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return solve_paper(evidence, system, gauge, self._white.frames, linear, source)
 
-    def _adopt(self, solution: Solution) -> None:
+    def _adopt(self, solution: SetSolution) -> None:
         """Make a solution the fitted attributes."""
         self._solution = solution
         self.system_ = solution.system
@@ -324,7 +360,7 @@ class RCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _delegate(self, fit: Callable[[ContrastiveRCA], ContrastiveRCA]) -> Self:
         both = tuple(self.views_)
         columns = {view: self.views_[view] for view in both}
-        rank = (self.rank or {}).get(both, "auto")
+        rank = self._by_subset(self.rank, "rank").get(both, "auto")
         model = ContrastiveRCA(
             columns, rank=rank, order=self.order, n_blocks=self.n_blocks, random_state=self.random_state
         )

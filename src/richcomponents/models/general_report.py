@@ -32,6 +32,14 @@ def summary(model: RCA, inner: str | None = None) -> str:
         cells = [_cell(shares[view, q]) if view in q else "." for view in views]
         lines.append(f"{component_name(q):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
     lines.append("")
+    errors = getattr(model, "relative_errors_", None)
+    if errors:
+        lines.append("Relative standard errors of the transformations (approximate):")
+        for q in model.system_.order:
+            cells = [f"{view} {errors[view, q]:.0%}" for view in q if (view, q) in errors]
+            if cells:
+                lines.append(f"  {component_name(q):<{width}}  " + "  ".join(cells))
+        lines.append("")
     verdicts = getattr(model, "evidence_", None)
     if verdicts:
         lines.append("Evidence (sign-flip test over blocks; p values of absence):")

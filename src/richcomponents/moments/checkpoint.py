@@ -25,7 +25,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError, StateFileError
 from richcomponents.moments.accumulator import Accumulator
-from richcomponents.moments.files import read_archive, write_archive
+from richcomponents.moments.files import check_state, read_archive, read_forest, write_archive
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import Layout
 
@@ -83,7 +83,7 @@ class Checkpoint:
         self._remove_leftovers()
         if not self.path.exists():
             return accumulator
-        header, arrays = self._read()
+        header, arrays, forests = self._read()
         if header["task"] != self.task:
             raise DataError(
                 f"the checkpoint {self.path} belongs to another source, other columns or other options "
@@ -96,8 +96,7 @@ class Checkpoint:
         layout = accumulator._need_layout()
         if asdict(layout) != header["layout"]:
             raise DataError(f"the checkpoint {self.path} was made with other options: delete it to start again")
-        accumulator._blocked = Forest.from_arrays(arrays["blocked_nodes"], arrays["blocked_sums"])
-        accumulator._pooled = Forest.from_arrays(arrays["pooled_nodes"], arrays["pooled_sums"])
+        accumulator._blocked, accumulator._pooled = forests
         accumulator._low, accumulator._high = np.array(arrays["low"]), np.array(arrays["high"])
         accumulator._seen = [(int(low), int(high)) for low, high in arrays["seen"]]
         accumulator._next = accumulator._seen[-1][1] if accumulator._seen else 0
@@ -109,7 +108,7 @@ class Checkpoint:
             at += count
         return accumulator
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any], tuple[Forest, Forest]]:
         def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
             layout = Layout(**header["layout"])
             width = layout.n_columns + layout.n_targets
@@ -130,9 +129,10 @@ class Checkpoint:
 
         try:
             header, arrays = read_archive(self.path, FORMAT, VERSION, expected, max_bytes=64 * 2**30)
+            forests = _checked(header, arrays)
         except StateFileError as error:
             raise StateFileError(f"{error}. The checkpoint cannot be used: delete it to start again") from error
-        return header, arrays
+        return header, arrays, forests
 
     def rows_done(self, statistic: object, start: int) -> int:
         """How many rows of the source the statistic holds already."""
@@ -200,3 +200,28 @@ class Checkpoint:
         for other in self.path.parent.iterdir():
             if pattern.fullmatch(other.name):
                 other.unlink(missing_ok=True)
+
+
+def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Forest, Forest]:
+    """The sums (blocked, pooled) of a checkpoint; refuses parts that do not fit together."""
+    layout = Layout(**header["layout"])
+    blocked, pooled = (read_forest(arrays[f"{name}_nodes"], arrays[f"{name}_sums"]) for name in ("blocked", "pooled"))
+    check_state(layout, arrays["shift"], blocked, pooled)
+    for name, kind in (("task", str), ("about", str), ("grouped", bool)):
+        if not isinstance(header.get(name), kind):
+            raise StateFileError(f"the header of the checkpoint lacks {name!r}")
+    fragments, seen, rows = arrays["fragments"], arrays["seen"].reshape(-1), arrays["rows"]
+    whole = (
+        (fragments >= 0).all()
+        and (fragments[:, 0] < layout.n_blocks).all()
+        and int(fragments[:, 3].astype(object).sum()) == len(rows)
+        and (np.diff(seen) > 0).all()
+        and (seen[:1] >= 0).all()
+        and np.isfinite(rows).all()
+        and np.isfinite(arrays["shift"]).all()
+        and (arrays["low"] <= arrays["high"]).all()
+        and (arrays["counts"] >= 0).all()
+    )
+    if not whole:
+        raise StateFileError("the parts of the checkpoint do not fit together")
+    return blocked, pooled

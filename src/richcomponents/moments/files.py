@@ -27,12 +27,13 @@ from richcomponents.moments.layout import Layout
 from richcomponents.moments.state import Moments
 
 __all__ = [
-    "MOMENTS_FORMAT",
+    "MOMENTS",
     "check_state",
     "load_moments",
+    "moments_of_archive",
     "read_archive",
     "read_forest",
-    "read_format",
+    "read_one_of",
     "save_moments",
     "write_archive",
 ]
@@ -56,21 +57,27 @@ def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
 
 def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
     """Read a state; see :meth:`Moments.load`."""
+    header, arrays = read_archive(Path(path), MOMENTS_FORMAT, VERSION, moments_arrays, max_bytes)
+    return moments_of_archive(Path(path), header, arrays, max_bytes)
 
-    def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-        layout = Layout(**header["layout"])
-        blocked, pooled = (int(header["nodes"][name]) for name in ("blocked", "pooled"))
-        if blocked < 0 or pooled < 0:
-            raise ValueError("a negative number of nodes")
-        return {
-            "shift": ((layout.n_columns + layout.n_targets,), "<f8"),
-            "blocked_nodes": ((blocked, 3), "<i8"),
-            "blocked_sums": ((blocked, layout.blocked_size), "<f8"),
-            "pooled_nodes": ((pooled, 3), "<i8"),
-            "pooled_sums": ((pooled, layout.pooled_size), "<f8"),
-        }
 
-    header, arrays = read_archive(Path(path), MOMENTS_FORMAT, VERSION, expected, max_bytes)
+def moments_arrays(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The arrays of a state, from its header."""
+    layout = Layout(**header["layout"])
+    blocked, pooled = (int(header["nodes"][name]) for name in ("blocked", "pooled"))
+    if blocked < 0 or pooled < 0:
+        raise ValueError("a negative number of nodes")
+    return {
+        "shift": ((layout.n_columns + layout.n_targets,), "<f8"),
+        "blocked_nodes": ((blocked, 3), "<i8"),
+        "blocked_sums": ((blocked, layout.blocked_size), "<f8"),
+        "pooled_nodes": ((pooled, 3), "<i8"),
+        "pooled_sums": ((pooled, layout.pooled_size), "<f8"),
+    }
+
+
+def moments_of_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any], max_bytes: int) -> Moments:
+    """The state, once it is known to be one."""
     layout, shift = Layout(**header["layout"]), arrays["shift"].astype(np.float64)
     try:
         layout.check_memory(max_bytes)
@@ -114,6 +121,9 @@ def check_state(layout: Layout, shift: Array, blocked: Forest, pooled: Forest) -
             raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 
 
+MOMENTS = {MOMENTS_FORMAT: (VERSION, moments_arrays)}
+
+
 # ---- archives
 
 
@@ -142,12 +152,19 @@ Expected = Callable[[dict[str, Any]], dict[str, tuple[tuple[int, ...], str]]]
 
 
 def read_archive(
-    path: Path, kind: str, version: int, expected: Expected, max_bytes: int, *, header_limit: int = _HEADER_LIMIT
+    path: Path, kind: str, version: int, expected: Expected, max_bytes: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header, and the arrays whose names, shapes and types follow from it: all checked before any value is read."""
+    return read_one_of(path, {kind: (version, expected)}, max_bytes)
+
+
+def read_one_of(
+    path: Path, formats: Mapping[str, tuple[int, Expected]], max_bytes: int, *, header_limit: int = _HEADER_LIMIT
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """As :func:`read_archive`, for a file of any of these formats: {name: (newest version, arrays from a header)}."""
     try:
         with path.open("rb") as file, _open_archive(file, path) as archive:
-            header = _read_header(archive, path, kind, version, header_limit)
+            header, expected = _read_header(archive, path, formats, header_limit)
             try:
                 wanted = expected(header)
             except (AttributeError, KeyError, TypeError, ValueError, MemoryError) as error:
@@ -163,17 +180,6 @@ def read_archive(
     except Exception as error:  # a damaged zip can fail in many ways; all of them mean the same to the user
         raise StateFileError(f"{path} is not a readable state file ({type(error).__name__}: {error})") from error
     return header, arrays
-
-
-def read_format(path: Path, *, header_limit: int = 2**22) -> str:
-    """What kind of file this is, by its header."""
-    try:
-        with path.open("rb") as file, _open_archive(file, path) as archive:
-            return str(_header(archive, path, header_limit).get("format"))
-    except (StateFileError, FileNotFoundError):
-        raise
-    except Exception as error:
-        raise StateFileError(f"{path} is not a readable state file ({type(error).__name__}: {error})") from error
 
 
 def _open_archive(file: IO[bytes], path: Path) -> zipfile.ZipFile:
@@ -193,26 +199,23 @@ def _open_archive(file: IO[bytes], path: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def _header(archive: zipfile.ZipFile, path: Path, limit: int) -> dict[str, Any]:
+def _read_header(
+    archive: zipfile.ZipFile, path: Path, formats: Mapping[str, tuple[int, Expected]], limit: int
+) -> tuple[dict[str, Any], Expected]:
     info = archive.getinfo("header.json")
     if max(info.file_size, info.compress_size) > limit or info.compress_type != zipfile.ZIP_STORED:
         raise StateFileError(f"{path}: the header is too large to be one of ours")
     header = json.loads(archive.read(info).decode("utf-8"))
-    if not isinstance(header, dict):
-        raise StateFileError(f"{path} has no header")
-    return header
-
-
-def _read_header(archive: zipfile.ZipFile, path: Path, kind: str, version: int, limit: int) -> dict[str, Any]:
-    header = _header(archive, path, limit)
-    if header.get("format") != kind:
-        raise StateFileError(f"{path} does not hold a {kind}")
+    kind = header.get("format") if isinstance(header, dict) else None
+    if not isinstance(kind, str) or kind not in formats:
+        raise StateFileError(f"{path} does not hold a {' or '.join(formats)}")
+    version, expected = formats[kind]
     found = header.get("version")
     if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= version:
         raise StateFileError(
             f"{path} has format version {found}, this library reads up to {version}: update richcomponents"
         )
-    return header
+    return header, expected
 
 
 def _n_bytes(shape: tuple[int, ...], dtype: str) -> int:

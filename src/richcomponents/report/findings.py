@@ -25,6 +25,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
+from richcomponents.models.base import ComponentLearner
 
 __all__ = ["Findings", "OutcomeTable", "Provenance", "gather"]
 
@@ -236,6 +237,10 @@ def gather(
     X, y : the rows it was fitted to, for the naive coefficients of a regression. names : column names of X, where X has
     none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show a bar (stderr).
     """
+    if not isinstance(model, (ContrastiveRCA, ComponentLearner)):
+        raise TypeError(
+            f"a report is made of a ContrastiveRCA or a learner of its components, got {type(model).__name__}"
+        )
     check_is_fitted(model)
     rca = model if isinstance(model, ContrastiveRCA) else model.rca_
     if rca is None:
@@ -265,6 +270,7 @@ def gather(
     )
 
 
+_LIMITS = ("standard error", "low", "high", "p")
 _ARRAYS = ("total", "own", "shared", "low", "high", "identified_low", "identified_high")
 
 
@@ -335,5 +341,8 @@ def _detail(model: Any, views: dict[str, tuple[str, ...]]) -> tuple[str, list[di
             {"node": names[i], "neighbour": names[j], "coupling": float(c)}
             for (i, j), c in zip(model.edges_.tolist(), model.coef_, strict=True)
         ]
+        if model.method_ == "joint" and model.rca_.diagnostics_.gate > 0:  # one step per block; otherwise twenty refits
+            limits = model.confidence_interval().rows()[: len(rows)]
+            rows = [row | {key: limit[key] for key in _LIMITS} for row, limit in zip(rows, limits, strict=True)]
         return f"Couplings of the Ising model of {model.component} (method {model.method_})", rows
     return None

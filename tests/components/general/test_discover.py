@@ -49,6 +49,15 @@ def test_two_views_that_share_something_become_contrastive():
     assert set(rc.RCA(views=alone.views, discover=True).fit(alone.X).components_) == {("a",), ("b",)}
 
 
+def test_a_component_that_cannot_be_subtracted_is_announced():
+    data = make_views(20_000, 4, 1, sets=[tuple("abcd"), *"abcd"], kinds="exponential")
+    with pytest.raises(rc.DataError, match=r"show a component of .* takes cumulants of order 5"):
+        rc.RCA(views=data.views, discover=True).fit(data.X)
+    fewer = [tuple("abcd"), *[(x, y) for x in "abcd" for y in "abcd" if x < y], *"abcd"]
+    model = rc.RCA(views=data.views, sets=fewer, discover=True).fit(data.X)
+    assert set(model.components_) == {tuple("abcd"), ("a",), ("b",), ("c",), ("d",)}
+
+
 def test_too_many_views_to_start_from_all_subsets():
     data = make_views(500, 5, 1, sets=[(v,) for v in "abcde"])
     with pytest.raises(rc.DataError, match="order 5"):

@@ -26,6 +26,7 @@ from richcomponents.storage import storable
 __all__ = ["Frame", "SharedPart", "canonical_of", "find_shared", "resolve_rank"]
 
 
+@storable
 @dataclass(frozen=True)
 class Frame:
     """Linear maps between the user's columns and the columns of a state (both centred).

@@ -91,7 +91,7 @@ class DenseObjective:
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         loadings, found = self.split(x)
-        B = {q: self.model._white_home[q] @ loadings[q] for q in self.subsets}
+        B = {q: self.model.white_home[q] @ loadings[q] for q in self.subsets}
         value, gradient = 0.0, np.zeros_like(x)
         slope = {q: np.zeros_like(B[q]) for q in self.subsets}
         for t in self.model.orders:
@@ -108,12 +108,12 @@ class DenseObjective:
                     gradient[self.slices[q, t]] = 2 * np.sqrt(self.weights[t]) * towards.ravel()
             value += self.weights[t] * total
         for q in self.subsets:
-            gradient[self.slices[q, 1]] = (self.model._white_home[q].T @ slope[q]).ravel()
+            gradient[self.slices[q, 1]] = (self.model.white_home[q].T @ slope[q]).ravel()
         return value, gradient
 
     def best_tensors(self, loadings: Mapping[Subset, Array]) -> Tensors:
         """Tensors given the loadings: normal equations by conjugate gradients, data contracted once."""
-        B = {q: self.model._white_home[q] @ loadings[q] for q in self.subsets}
+        B = {q: self.model.white_home[q] @ loadings[q] for q in self.subsets}
         out: Tensors = {}
         for t in self.model.orders:
             if t == 2:

@@ -34,6 +34,7 @@ from richcomponents.components.general.refine import (
 from richcomponents.components.general.start import sequential
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
+from richcomponents.storage import storable
 
 __all__ = ["Discovery", "Verdict", "discover_sets"]
 
@@ -41,6 +42,7 @@ _FLIPS = 20_000
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
 
 
+@storable
 @dataclass(frozen=True)
 class Verdict:
     """Evidence for one component.
@@ -135,6 +137,13 @@ def _pseudo_values(
         return {
             t: weight[:, None] * evidence.blocks[t][:, chosen] * scale[t] for t, chosen in tested.items() if len(chosen)
         }
+    for r in above:
+        if len(current.distinguishing(r)) >= evidence.order:
+            raise DataError(
+                f"the data show a component of {r}, but to subtract it when {q} is tested takes cumulants of order "
+                f"{len(current.distinguishing(r)) + 1}, and order {evidence.order} is used: start from fewer sets (sets=), "
+                "for example without those of three views"
+            )
     undecided = [r for r in current if r not in present]
     fitted = {
         t: _entries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import linalg
 from richcomponents.algebra import Array, unpack
 from richcomponents.components.general.descend import descend
 from richcomponents.components.general.evidence import Evidence
-from richcomponents.components.general.paper import find_linear
+from richcomponents.components.general.paper import Transforms, find_linear
 from richcomponents.components.general.refine import (
     Fit,
     JointModel,
@@ -19,6 +19,7 @@ from richcomponents.components.general.refine import (
     in_coordinates,
     levenberg_marquardt,
     solve_tensors,
+    transform_errors,
     white_data,
     white_model,
 )
@@ -26,13 +27,22 @@ from richcomponents.components.general.start import assemble, sequential
 from richcomponents.components.general.weights import influence_covariance
 from richcomponents.components.sets import SetSystem, Subset
 
-__all__ = ["estimate", "warm_estimate"]
+__all__ = ["Estimate", "estimate", "warm_estimate"]
 
 _LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
 _HALVES = 4  # starts from half of the blocks: the landscape has several minima
+_SAME = 1.0  # minima of f closer than this, in units of noise, are the same
 _ROWS = 20_000  # enough for the covariance of a thousand cumulants
 _MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
 _SHRINK = 0.2  # of that covariance, towards its diagonal
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """parameters, and {(view, Q): approximate relative standard error of A}; none for large problems."""
+
+    parameters: Parameters
+    errors: dict[tuple[str, Subset], float]
 
 
 def estimate(
@@ -43,32 +53,42 @@ def estimate(
     *,
     rows: Array | None = None,
     random_state: int | None = 0,
-) -> Parameters:
-    """Loadings and tensors of all components.
+) -> Estimate:
+    """Loadings and tensors of all components, and how sure the transformations are.
 
     rows : (n, p), the whitened views themselves, where they are at hand: their cumulants' full covariance then serves as
     weight for the transformations.
     """
     model = white_model(evidence, system, ranks)
     if model.size * sum(map(len, model.entries.values())) > _LARGEST:
-        return descend(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings)
+        return Estimate(descend(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings), {})
     data = white_data(evidence, model)
-    rng = np.random.default_rng(random_state)
-    n_blocks = len(evidence.share)
-    starts = [sequential(evidence, system, gauge)]
-    if evidence.order > system.L:
-        found = find_linear(evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0)
-        starts.append(found.transforms)
-    for _ in range(_HALVES if n_blocks >= 4 else 0):
-        starts.append(sequential(evidence, system, gauge, rng.permutation(n_blocks)[: n_blocks // 2].tolist()))
-    fits = []
-    for start in starts:
+    fits: list[Fit] = []
+    for start in _starts(evidence, system, gauge, random_state):
         x = solve_tensors(model, model.join(assemble(model, start)), data)
         fits.append(levenberg_marquardt(model, x, data, iterations=30, tol=0.1))
+        lowest = sorted(fit.value for fit in fits)[:2]
+        if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
+            break
     best = levenberg_marquardt(model, min(fits, key=lambda fit: fit.value).x, data, iterations=200)
     if rows is not None and len(data) <= _MOST_ENTRIES:
         best = polished(model, best, data, evidence, rows)
-    return model.split(best.x)
+    return Estimate(model.split(best.x), transform_errors(model, best.x, gauge))
+
+
+def _starts(
+    evidence: Evidence, system: SetSystem, gauge: Mapping[Subset, str], random_state: int | None
+) -> Iterator[Transforms]:
+    """Starting transformations, the best first; more are tried until the lowest minimum was found twice."""
+    yield sequential(evidence, system, gauge)
+    if evidence.order > system.L:
+        yield find_linear(
+            evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
+        ).transforms
+    rng = np.random.default_rng(random_state)
+    n_blocks = len(evidence.share)
+    for _ in range(_HALVES):
+        yield sequential(evidence, system, gauge, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
 
 
 def warm_estimate(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, int], start: Parameters) -> Parameters:

@@ -10,6 +10,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.contrastive.fit import Frame
 from richcomponents.errors import DataError
+from richcomponents.storage import storable
 
 __all__ = ["WhiteViews", "white_frame"]
 
@@ -27,6 +28,7 @@ def white_frame(covariance: Array) -> Frame:
     return Frame((vectors[:, kept] / root).T / scale, scale[:, None] * vectors[:, kept] * root)
 
 
+@storable
 @dataclass(frozen=True)
 class WhiteViews:
     """Views side by side in a table, and in white columns.

@@ -22,10 +22,11 @@ from richcomponents.components.contrastive.paper import truncated_pinv
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError
+from richcomponents.storage import storable
 
 __all__ = [
     "Linear",
-    "PaperRecipes",
+    "SetPaperRecipes",
     "Transforms",
     "ViewTerm",
     "cumulant_terms",
@@ -177,8 +178,9 @@ def _remainder(
     return tensor
 
 
+@storable
 @dataclass(frozen=True)
-class PaperRecipes:
+class SetPaperRecipes:
     """Recipes of one component for :class:`Component`: ComputeCumulant, on whole rows.
 
     lift : (columns of the gauge view, user's columns of the gauge view), to write the component in the user's units.

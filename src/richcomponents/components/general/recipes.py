@@ -20,12 +20,14 @@ from richcomponents.components.component import Recipe, Term
 from richcomponents.components.contrastive.paper import truncated_pinv
 from richcomponents.components.general.paper import Transforms
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.storage import storable
 
 __all__ = ["PatternRecipes"]
 
 _PATTERNS = 3
 
 
+@storable
 @dataclass(frozen=True)
 class PatternRecipes:
     """Recipes for one component: distinguishing sets in turn, other slots with the least variance, or the gauge view.

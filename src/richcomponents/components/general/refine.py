@@ -37,6 +37,7 @@ from richcomponents.algebra import (
 )
 from richcomponents.components.general.evidence import Evidence, multiplicity
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.storage import storable
 
 __all__ = [
     "Fit",
@@ -45,11 +46,13 @@ __all__ = [
     "inverse_root",
     "levenberg_marquardt",
     "solve_tensors",
+    "transform_errors",
     "white_data",
     "white_model",
 ]
 
 
+@storable
 @dataclass(frozen=True)
 class Parameters:
     """loadings : {Q: (columns of its views, r)}; tensors : {(Q, order >= 3): packed (C(r+order-1, order),)}."""
@@ -94,7 +97,8 @@ class JointModel:
         return np.concatenate([self.columns[view] for view in subset])
 
     @cached_property
-    def _white_home(self) -> dict[Subset, Array]:
+    def white_home(self) -> dict[Subset, Array]:
+        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q."""
         return {q: np.ascontiguousarray(self.white[:, self.home(q)]) for q in self.system.order}
 
     # ---- the vector of parameters
@@ -151,7 +155,7 @@ class JointModel:
 
     def _add(self, q: Subset, t: int, index: IntArray, found: Parameters, value: Array, slope: Array | None) -> None:
         """Add K(B', ..., B') of one component to the entries, and its derivatives."""
-        white, r = self._white_home[q], self.ranks[q]
+        white, r = self.white_home[q], self.ranks[q]
         rows = (white @ found.loadings[q])[index]  # (entries, t, r)
         tensor = np.eye(r) if (q, t) not in self.slices else (_merge(r, t) @ found.tensors[q, t]).reshape(r, -1)
         after = _products([rows[:, s] for s in range(1, t)])  # (entries, r^(t-1)), slots 1..
@@ -211,6 +215,32 @@ def white_model(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, in
 def white_data(evidence: Evidence, model: JointModel) -> Array:
     """The weighted data (rows,) for :func:`white_model`."""
     return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
+
+
+def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -> dict[tuple[str, Subset], float]:
+    """Approximate relative standard error of every A(i, Q) = C_i C_g^+, in white coordinates.
+
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
+    flat directions that A does not feel, any other flat direction makes A unknown, and the error large.
+    """
+    _, slope = model.predict(x)
+    assert slope is not None
+    values, vectors = np.linalg.eigh(slope.T @ slope)
+    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
+    found, out = model.split(x), {}
+    for q in model.system.order:
+        r, ends = model.ranks[q], np.cumsum([0, *(len(model.columns[view]) for view in q)])
+        of_view = {view: spread[model.slices[q, 1]][ends[i] * r : ends[i + 1] * r] for i, view in enumerate(q)}
+        parts = {view: found.loadings[q][ends[i] : ends[i + 1]] for i, view in enumerate(q)}
+        inverse = np.linalg.pinv(parts[gauge[q]])
+        for view in q:
+            if view == gauge[q]:
+                continue
+            A = parts[view] @ inverse
+            # dA = dC_i C_g^+ - A dC_g C_g^+, row by row
+            change = np.kron(np.eye(len(A)), inverse.T) @ of_view[view] - np.kron(A, inverse.T) @ of_view[gauge[q]]
+            out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
+    return out
 
 
 def order_scale(evidence: Evidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:

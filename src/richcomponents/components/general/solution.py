@@ -13,14 +13,15 @@ from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.fit import Frame
 from richcomponents.components.contrastive.paper import truncated_pinv
 from richcomponents.components.general.evidence import Evidence
-from richcomponents.components.general.paper import Linear, PaperRecipes, Transforms, cumulant_terms, evaluate
+from richcomponents.components.general.paper import Linear, SetPaperRecipes, Transforms, cumulant_terms, evaluate
 from richcomponents.components.general.recipes import PatternRecipes
 from richcomponents.components.general.refine import Parameters
 from richcomponents.components.general.start import least_squares_covariances
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import DataError
+from richcomponents.storage import storable
 
-__all__ = ["Solution", "component_name", "solve_joint", "solve_paper"]
+__all__ = ["SetSolution", "component_name", "solve_joint", "solve_paper"]
 
 
 def component_name(subset: Subset) -> str:
@@ -28,8 +29,9 @@ def component_name(subset: Subset) -> str:
     return "S{" + ", ".join(subset) + "}"
 
 
+@storable
 @dataclass(frozen=True)
-class Solution:
+class SetSolution:
     """Everything about the fitted components; white coordinates inside, the user's outside.
 
     system, gauge : members and the view each is written in; frames : {view: Frame}; columns : {view: white columns};
@@ -45,7 +47,7 @@ class Solution:
     covariances: Mapping[Subset, Array]
     total: Array
     source: CumulantSource
-    recipes: Mapping[Subset, PaperRecipes | PatternRecipes]
+    recipes: Mapping[Subset, SetPaperRecipes | PatternRecipes]
 
     # ---- in the user's units
 
@@ -133,7 +135,7 @@ def solve_joint(
     frames: Mapping[str, Frame],
     parameters: Parameters,
     source: CumulantSource,
-) -> Solution:
+) -> SetSolution:
     """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'."""
     transforms: Transforms = {}
     covariances = {}
@@ -157,7 +159,7 @@ def solve_joint(
         q: PatternRecipes(system, transforms, gauge, q, evidence.columns, loadings, total, frames[gauge[q]].outer.T)
         for q in system.order
     }
-    return Solution(system, gauge, frames, evidence.columns, transforms, covariances, total, source, recipes)
+    return SetSolution(system, gauge, frames, evidence.columns, transforms, covariances, total, source, recipes)
 
 
 def _embed(transforms: Transforms, evidence: Evidence, q: Subset, gauge: Mapping[Subset, str]) -> Array:
@@ -174,7 +176,7 @@ def solve_paper(
     frames: Mapping[str, Frame],
     linear: Linear,
     source: CumulantSource,
-) -> Solution:
+) -> SetSolution:
     """The paper's transformations; covariances by its recursion or, where no pair of views isolates a component, by least
     squares on all cross-covariances. Not projected: they need not be positive."""
     for gone in linear.absent:
@@ -193,9 +195,9 @@ def solve_paper(
             K = evaluate(evidence.cumulants, evidence.columns, cumulant_terms(system, linear.transforms, gauge, q, 2))
             covariances[q] = (K + K.T) / 2
     recipes = {
-        q: PaperRecipes(system, linear.transforms, gauge, q, evidence.columns, frames[gauge[q]].outer.T)
+        q: SetPaperRecipes(system, linear.transforms, gauge, q, evidence.columns, frames[gauge[q]].outer.T)
         for q in system.order
     }
-    return Solution(
+    return SetSolution(
         system, gauge, frames, evidence.columns, linear.transforms, covariances, evidence.correlation, source, recipes
     )

@@ -99,7 +99,7 @@ class _Pass:
     def _remainder(self, q: Subset, slots: Sequence[str]) -> Array:
         """Block values of k(U_w1, ..., U_wt), supersets' components subtracted: (B, columns of w1, ...)."""
         t = len(slots)
-        values = self.evidence.blocks[t][self.blocks][:, self.evidence.position(slots)]
+        values = self.evidence.blocks[t][:, self.evidence.position(slots)][self.blocks]
         for r in self.system.supersets(q):
             values = values - multilinear(self.tensors[r, t], *(self.transforms[view, r].T for view in slots))
         return np.asarray(values)

@@ -23,7 +23,8 @@ class DaskSource(Source):
     """A dask array of two dimensions, or a dask data frame (whose lengths are computed first)."""
 
     def __init__(self, collection: Any) -> None:
-        self._frame = collection if hasattr(collection, "map_partitions") and hasattr(collection, "columns") else None
+        kind = type(collection)  # a Delayed has every attribute one asks for, its type has not
+        self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
         if self._frame is not None:
             self.names = tuple(map(str, self._frame.columns))
             if len(set(self.names)) < len(self.names):
@@ -31,8 +32,10 @@ class DaskSource(Source):
             self._lengths = tuple(int(n) for n in self._frame.map_partitions(len).compute())
             self._width, self.n_rows = len(self.names), sum(self._lengths)
             return
-        if getattr(collection, "ndim", None) != 2:
-            raise DataError(f"a dask array must be two-dimensional (samples x columns), got {collection!r}")
+        if not hasattr(kind, "rechunk") or collection.ndim != 2:
+            raise DataError(
+                f"a dask data frame, or a dask array of two dimensions (samples x columns), is needed, got {collection!r}"
+            )
         if any(np.isnan(n) for n in collection.chunks[0]):
             collection = collection.compute_chunk_sizes()
         self._array = collection
