@@ -110,17 +110,26 @@ def joined_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve
             _draw(axis, settings, found, panel, case)
             short = f", A {case}" if case in settings.mixings else ""
             axis.set_title(f"{_letter(panel)}{panel.title}{short}", fontsize=10, fontweight="bold", loc="left")
-            if panel.x == "step":  # its methods are not those of the other panels
-                axis.legend(fontsize=6.5, framealpha=0.8)
     mixings = "; ".join(f"{name}: {text}" for name, text in settings.mixings.items())
     about = (
         "Figure 1 of Ge and Zou, measured again: mean squared error, mean and standard deviation over repeats. "
         f"The paper does not say which A it used in a-j: both are shown. {mixings}"
     )
     figure.suptitle(fill(about, width=40 * depth), fontsize=12)
-    fullest = max(figure.axes, key=lambda axis: 0 if axis.get_legend() else len(axis.containers))
-    _legend(figure, fullest, columns=4)
+    common = [axis for axis in figure.axes if axis.get_xscale() == "log" and axis.get_legend() is None]
+    _legend(figure, max(common or figure.axes, key=lambda axis: len(axis.containers)), columns=4)
+    _legend_of_steps(figure)
     return figure
+
+
+def _legend_of_steps(figure: Figure) -> None:
+    """Panels over gradient steps have methods of their own: their legend stands in an empty cell, or else in the panel."""
+    steps = [axis for axis in figure.axes if axis.get_xscale() == "symlog"]
+    if steps:
+        fullest = max(steps, key=lambda axis: len(axis.containers))
+        empty = [axis for axis in figure.axes if not axis.axison]
+        place = empty[0] if empty else fullest
+        place.legend(*fullest.get_legend_handles_labels(), title="f, g", loc="upper left", fontsize=9)
 
 
 def save_figure(figure: Figure, directory: Path, stem: str) -> None:
