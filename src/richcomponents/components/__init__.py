@@ -1,5 +1,6 @@
 """Hidden components of several views: which part of the data is whose, and how sure we are."""
 
 from richcomponents.components.component import Component, CumulantSource, Recipe, Term
+from richcomponents.components.sets import SetSystem
 
-__all__ = ["Component", "CumulantSource", "Recipe", "Term"]
+__all__ = ["Component", "CumulantSource", "Recipe", "SetSystem", "Term"]
