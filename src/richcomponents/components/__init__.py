@@ -2,5 +2,6 @@
 
 from richcomponents.components.component import Component, CumulantSource, Recipe, Term
 from richcomponents.components.row_source import RowSource
+from richcomponents.components.sets import SetSystem
 
-__all__ = ["Component", "CumulantSource", "Recipe", "RowSource", "Term"]
+__all__ = ["Component", "CumulantSource", "Recipe", "RowSource", "SetSystem", "Term"]

@@ -142,7 +142,7 @@ class SetSystem:
             f"the set system is {self.L}-distinguishable, so its transformations need cumulants of order {self.L + 1}, and "
             f"order={order} was asked for. The reason is {_name(worst)}: any {self.L - 1} of its views also occur together "
             f"in {', '.join(map(_name, smaller or mimics[:3]))}, which such cross-cumulants cannot tell from it. "
-            "Drop sets that cannot be there (sets=, or discover=True), or use a higher order"
+            "Drop sets that cannot be there (sets=, or discover=True), or use a higher order (method='paper')"
         )
 
     def explain(self) -> str:

@@ -79,7 +79,8 @@ def discover_sets(
     alpha: float = 0.01,
     random_state: int | None = 0,
 ) -> Discovery:
-    """Test every member of two or more views; the chance that any absent one is kept is at most alpha."""
+    """Test every member of two or more views; the chance that any absent one is kept is at most alpha, given that no present
+    one was missed before (what a missed component left behind is explained by others)."""
     tested = [q for q in system.order if len(q) > 1]
     signs = _random_signs(len(evidence.share), random_state)
     verdicts: dict[Subset, Verdict] = {}

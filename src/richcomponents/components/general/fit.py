@@ -71,7 +71,7 @@ def estimate(
         if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
             break
     best = levenberg_marquardt(model, min(fits, key=lambda fit: fit.value).x, data, iterations=200)
-    if rows is not None and len(data) <= _MOST_ENTRIES:
+    if rows is not None and len(data) <= min(_MOST_ENTRIES, len(rows) // 4):  # else their covariance is mostly noise
         best = polished(model, best, data, evidence, rows)
     return Estimate(model.split(best.x), transform_errors(model, best.x, gauge))
 
