@@ -19,6 +19,7 @@ from richcomponents.components.contrastive.specification import energy as energy
 from richcomponents.components.contrastive.specification import flip_test, outcome_test
 from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
+from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Moments
 
 
@@ -202,3 +203,13 @@ def test_outcome_test_is_the_classical_f_test():
     result = outcome_test(v.T @ v / 100, v.T @ t / 100, float(t @ t / 100), 100)
     rss = np.sum((t - v @ np.linalg.lstsq(v, t, rcond=None)[0]) ** 2)
     assert result.statistic == pytest.approx((t @ t - rss) / 3 / (rss / 96), rel=1e-9)
+
+
+def test_cumulants_stay_bounded_when_A_is_nearly_singular():
+    """A shared direction that V hardly shows must not multiply the noise of the cumulants of S1."""
+    data = make_contrastive(3000, S1="mixture", S2="mixture", A="unif", random_state=668904152)
+    assert np.linalg.cond(data.A) > 50
+    S1 = ContrastiveRCA(views=10).fit(data.X).components_["S1"]
+    truth = np.mean((data.S1 - data.S1.mean(axis=0)) ** 3, axis=0)
+    found = np.einsum("iii->i", S1.cumulant(3))
+    assert np.max(np.abs(found - truth)) < 3 * np.max(np.abs(truth))

@@ -23,6 +23,10 @@ from richcomponents.storage import storable
 __all__ = ["Solution", "solve_efficient", "solve_paper", "whole_recipes"]
 
 
+INVERSE_RIDGE = 20.0
+"""In units of 1/n, the noise of a squared canonical correlation."""
+
+
 @storable
 @dataclass(frozen=True)
 class Solution:
@@ -143,7 +147,9 @@ def _canonical_recipes(
     """Slots on z = (x, y): columns are the user's coordinates."""
     k_u, k_v = (r, r) if leading else (found.rank_u, found.rank_v)
     d = found.correlations[:r]
-    back = S / np.maximum(d, 1e-6)  # S D^-1: y -> S2
+    # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without bound:
+    # a ridge of a few standard errors squared leaves a little of S2 there instead.
+    back = S * (d / (d**2 + INVERSE_RIDGE / max(found.n, 1)))
 
     def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
         """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
