@@ -30,6 +30,7 @@ from richcomponents.moments import Accumulator, Layout, Moments, Partial
 from richcomponents.moments.files import (
     MOMENTS,
     check_state,
+    header_text,
     moments_of_archive,
     read_forest,
     read_one_of,
@@ -137,7 +138,7 @@ def save(what: object, path: str | os.PathLike[str]) -> None:
     root = writer.row(what, type(what).__name__)
     header = {"format": FORMAT, "version": VERSION, "root": root, "rows": writer.rows}
     header["arrays"] = {name: {"shape": a.shape, "dtype": a.dtype.str} for name, a in writer.arrays.items()}
-    if len(json.dumps(header)) > _HEADER_LIMIT:
+    if len(header_text(header)) > _HEADER_LIMIT:
         raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
     write_archive(Path(path), header, writer.arrays)
 

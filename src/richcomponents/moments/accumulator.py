@@ -33,6 +33,7 @@ __all__ = ["Accumulator", "check_weights"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
+_FEW = 32  # fragments of a leaf, above which neighbours are joined: counting, copying and saving them takes time
 _PRECISION = 1e-10  # relative error of a cumulant above which the user is told
 
 
@@ -279,6 +280,8 @@ class Accumulator:
                     continue
                 held = self._fragments.setdefault((b, k), {})
                 held[position + low] = copied(part)
+                if len(held) % _FEW == 0:
+                    held = self._fragments[b, k] = _neighbours_joined(held)
                 if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._blocked, self._pooled)
@@ -457,3 +460,16 @@ def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]
 
 def _joined(held: dict[int, Any]) -> Any:
     return concatenated([held[at] for at in sorted(held)])
+
+
+def _neighbours_joined(held: dict[int, Any]) -> dict[int, Any]:
+    """The same rows in as few fragments as there are gaps between them, plus one."""
+    runs: list[list[int]] = []
+    end = -1
+    for at in sorted(held):
+        if at == end:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+        end = at + int(held[at].shape[0])
+    return {run[0]: held[run[0]] if len(run) == 1 else concatenated([held[at] for at in run]) for run in runs}

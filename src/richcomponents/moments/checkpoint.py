@@ -188,7 +188,7 @@ class Checkpoint:
             "weighted": int(accumulator._weighted),
             "sizes": sizes,
         }
-        write_archive(self.path, header, arrays)
+        write_archive(self.path, header, arrays, mode=0o600)  # it holds rows
 
     def done(self) -> None:
         """The pass is complete: nothing is left to resume."""
