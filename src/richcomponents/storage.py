@@ -46,6 +46,7 @@ FORMAT, VERSION = "richcomponents.Model", 1
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _TEXT_LIMIT = 2**24
+_KEY_LIMIT = 1000  # parts of the key of a dict
 _KINDS = "biuf"  # numbers and truth values: what an array may hold, besides texts
 
 _T = TypeVar("_T")
@@ -114,7 +115,8 @@ class Storable:
         """Write to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
 
         What is saved is what was fitted: sums over rows, not rows. (A model of partial_fit, which is to continue, also holds
-        the rows of leaves that are not complete yet.)
+        the rows of leaves that are not complete yet.) Sums over few rows give the rows away: unlike :meth:`Moments.save`, this
+        refuses none, so a model of few rows per block belongs where its data may be.
         """
         save(self, path)
 
@@ -303,7 +305,7 @@ class _Reader:
         if kind in ("list", "tuple"):
             return {"list": list, "tuple": tuple}[kind](self.value(item) for item in row["items"])
         if kind == "dict":
-            return {self.value(k): self.value(v) for k, v in row["items"]}
+            return {_key(self.value(k)): self.value(v) for k, v in row["items"]}
         if kind in ("slice", "range"):
             start, stop, step = (self.value(item) for item in row["items"])
             return slice(start, stop, step) if kind == "slice" else range(start, stop, step)
@@ -338,6 +340,22 @@ class _Reader:
         if row["as"] == "array":
             return np.array(items, dtype=object)
         return {"list": list, "tuple": tuple}[row["as"]](items)
+
+
+def _key(key: Any) -> Any:
+    """A key of a dict: rows may share parts, so that a tuple of tuples can be far larger than its file, and is hashed whole."""
+    parts, seen = [key], 0
+    while parts:
+        part = parts.pop()
+        seen += 1
+        if not (part is None or isinstance(part, (bool, int, float, str, np.generic, tuple))):
+            raise StateFileError(f"a {type(part).__name__} cannot be the key of a dict")
+        if isinstance(part, tuple):
+            seen += len(part)
+            parts.extend(part[: _KEY_LIMIT + 1])
+        if seen > _KEY_LIMIT:
+            raise StateFileError("the key of a dict is too large to be one of ours")
+    return key
 
 
 def _natural(number: Any) -> int:
