@@ -87,7 +87,8 @@ class ContrastiveDoors:
             return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
         names = column_names(X)
         values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
-        rows = Rows(values) if sample_weight is None else Rows(values).weighted_by(sample_weight)
+        rows = Rows(values, names=names)
+        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         return self._fit_rows(rows, names, reading, values=values)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
@@ -104,7 +105,11 @@ class ContrastiveDoors:
         if table.named:
             self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
         return self._fit_rows(
-            Rows(table.values), table.views.feature_names, {"groups": groups}, table.views, table.values
+            Rows(table.values, names=table.views.feature_names),
+            table.views.feature_names,
+            {"groups": groups},
+            table.views,
+            table.values,
         )
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -205,7 +210,8 @@ class ContrastiveDoors:
         self._partial = None
         if len(known):
             self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(known)))
-            table = table.mapped(self._partial.residuals, n_targets=0)
+            kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
+            table = table.mapped(self._partial.residuals, n_targets=0, names=kept)
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):

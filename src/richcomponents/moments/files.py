@@ -23,7 +23,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import StateFileError
 from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import Layout
+from richcomponents.moments.layout import MOST_ROWS, Layout
 from richcomponents.moments.state import Moments
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
 MOMENTS_FORMAT, VERSION = "richcomponents.Moments", 1
 _HEADER_LIMIT = 2**16
 _DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
-_MOST_ROWS = 2.0**53  # counts beyond are not exact
 
 
 def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
@@ -118,7 +117,7 @@ def check_state(layout: Layout, shift: Array, blocked: Forest, pooled: Forest) -
             if not np.isfinite(value).all():
                 raise StateFileError("the sums are damaged (values that are not finite)")
     for _, value in blocked:
-        if not 0 <= value[0] <= _MOST_ROWS or value[0] != np.rint(value[0]):
+        if not 0 <= value[0] <= MOST_ROWS or value[0] != np.rint(value[0]):
             raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 
 

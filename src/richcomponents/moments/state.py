@@ -398,7 +398,7 @@ class Moments:
         start : int
             The absolute number of the first row: states of consecutive pieces get consecutive starts.
             Sums of states agree in bits with one pass where pieces begin at multiples of
-            ``n_blocks * leaf * block_length`` rows; an :class:`Accumulator` gives equal bits for any pieces.
+            ``n_blocks * lcm(2048, block_length)`` rows; an :class:`Accumulator` gives equal bits for any pieces.
         targets : array-like of shape (n_rows,) or (n_rows, n_targets), optional
             Outcome or covariate columns, kept at low order with the views.
         target_order : int
@@ -513,7 +513,8 @@ class Moments:
         """Write the sums (never rows) to one file, all or nothing; see :meth:`load`.
 
         A state in which a sum is over fewer than five rows is refused, since such a sum gives the rows away: use
-        :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data.
+        :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data. With weights, rows are
+        counted as often as their weights say: a state cannot tell one row of weight five from five rows.
         """
         from richcomponents.moments.files import save_moments
 
