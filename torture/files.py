@@ -158,7 +158,7 @@ def forge(rng: random.Random, members: dict[str, bytes]) -> bytes:
     """Members changed and the archive written anew with right checksums."""
     members = dict(members)
     arrays = [name for name in members if name != "header.json"]
-    kind = rng.randrange(8)
+    kind = rng.randrange(9)
     if kind <= 3:
         header = json.loads(members["header.json"])
         for _ in range(rng.choice([1, 1, 1, 2, 4])):
@@ -172,6 +172,10 @@ def forge(rng: random.Random, members: dict[str, bytes]) -> bytes:
     elif kind == 6:
         array = np.load(io.BytesIO(members[name := rng.choice(arrays)]))
         members[name] = _npy(_other_array(rng, array))
+    elif kind == 7:
+        header = json.loads(members["header.json"])
+        header["rows"] = _with_doubling_key(header.get("rows", []))
+        members["header.json"] = json.dumps(header).encode()
     else:
         name = rng.choice(list(members))
         if rng.random() < 0.5:
@@ -184,6 +188,13 @@ def forge(rng: random.Random, members: dict[str, bytes]) -> bytes:
         for name, content in members.items():
             archive.writestr(name, content)
     return buffer.getvalue()
+
+
+def _with_doubling_key(rows: list[Any]) -> list[Any]:
+    """Tuples each twice the one before, and a dict with the last one as its key: small in the file, endless to hash."""
+    first = len(rows)
+    tuples = [{"kind": "tuple", "items": [{"row": first + i - 1}] * 2 if i else [1, 2]} for i in range(60)]
+    return [*rows, *tuples, {"kind": "dict", "items": [[{"row": first + 59}, 1]]}]
 
 
 def _change(rng: random.Random, tree: Any) -> None:

@@ -75,8 +75,13 @@ def is_clear(error: BaseException) -> bool:
         return bool(str(error))
     if isinstance(error, np.linalg.LinAlgError) or not isinstance(error, (ValueError, TypeError)) or not str(error):
         return False
-    last = traceback.extract_tb(error.__traceback__)[-1].filename
-    return "richcomponents" in last or "sklearn" in last
+    return _is_in(traceback.extract_tb(error.__traceback__)[-1].filename, "richcomponents", "sklearn")
+
+
+def _is_in(filename: str, *packages: str) -> bool:
+    """Whether a file belongs to one of these packages; a folder of the same name above it does not count."""
+    folders = [Path(sys.modules[name].__file__ or "").resolve().parent for name in packages if name in sys.modules]
+    return any(Path(filename).resolve().is_relative_to(folder) for folder in folders)
 
 
 def judged(error: BaseException) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def judged(error: BaseException) -> dict[str, Any]:
     if is_clear(error):
         return refused(error)
     trace = traceback.extract_tb(error.__traceback__)
-    ours = next((f for f in reversed(trace) if "richcomponents" in f.filename), trace[-1])
+    ours = next((f for f in reversed(trace) if _is_in(f.filename, "richcomponents")), trace[-1])
     place = f"{Path(ours.filename).name}:{ours.lineno}"
     return fault(f"{type(error).__name__}: {str(error)[:200]} ({place})")
 

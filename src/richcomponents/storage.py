@@ -30,6 +30,7 @@ from richcomponents.moments import Accumulator, Layout, Moments, Partial
 from richcomponents.moments.files import (
     MOMENTS,
     check_state,
+    header_text,
     moments_of_archive,
     read_forest,
     read_one_of,
@@ -45,6 +46,7 @@ FORMAT, VERSION = "richcomponents.Model", 1
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _TEXT_LIMIT = 2**24
+_KEY_LIMIT = 1000  # parts of the key of a dict
 _KINDS = "biuf"  # numbers and truth values: what an array may hold, besides texts
 
 _T = TypeVar("_T")
@@ -113,7 +115,8 @@ class Storable:
         """Write to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
 
         What is saved is what was fitted: sums over rows, not rows. (A model of partial_fit, which is to continue, also holds
-        the rows of leaves that are not complete yet.)
+        the rows of leaves that are not complete yet.) Sums over few rows give the rows away: unlike :meth:`Moments.save`, this
+        refuses none, so a model of few rows per block belongs where its data may be.
         """
         save(self, path)
 
@@ -137,7 +140,7 @@ def save(what: object, path: str | os.PathLike[str]) -> None:
     root = writer.row(what, type(what).__name__)
     header = {"format": FORMAT, "version": VERSION, "root": root, "rows": writer.rows}
     header["arrays"] = {name: {"shape": a.shape, "dtype": a.dtype.str} for name, a in writer.arrays.items()}
-    if len(json.dumps(header)) > _HEADER_LIMIT:
+    if len(header_text(header)) > _HEADER_LIMIT:
         raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
     write_archive(Path(path), header, writer.arrays)
 
@@ -302,7 +305,7 @@ class _Reader:
         if kind in ("list", "tuple"):
             return {"list": list, "tuple": tuple}[kind](self.value(item) for item in row["items"])
         if kind == "dict":
-            return {self.value(k): self.value(v) for k, v in row["items"]}
+            return {_key(self.value(k)): self.value(v) for k, v in row["items"]}
         if kind in ("slice", "range"):
             start, stop, step = (self.value(item) for item in row["items"])
             return slice(start, stop, step) if kind == "slice" else range(start, stop, step)
@@ -337,6 +340,22 @@ class _Reader:
         if row["as"] == "array":
             return np.array(items, dtype=object)
         return {"list": list, "tuple": tuple}[row["as"]](items)
+
+
+def _key(key: Any) -> Any:
+    """A key of a dict: rows may share parts, so that a tuple of tuples can be far larger than its file, and is hashed whole."""
+    parts, seen = [key], 0
+    while parts:
+        part = parts.pop()
+        seen += 1
+        if not (part is None or isinstance(part, (bool, int, float, str, np.generic, tuple))):
+            raise StateFileError(f"a {type(part).__name__} cannot be the key of a dict")
+        if isinstance(part, tuple):
+            seen += len(part)
+            parts.extend(part[: _KEY_LIMIT + 1])
+        if seen > _KEY_LIMIT:
+            raise StateFileError("the key of a dict is too large to be one of ours")
+    return key
 
 
 def _natural(number: Any) -> int:
@@ -399,7 +418,23 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _take_parts(what: Any) -> _Fields:
-    return _take_fields(what) if is_dataclass(what) else dict(vars(what))
+    if is_dataclass(what):
+        return _take_fields(what)
+    parts = dict(vars(what))
+    for name in parts:
+        if not _may_be_set(type(what), name):
+            raise TypeError(
+                f"{type(what).__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
+                "__init__ as a parameter, and nowhere else"
+            )
+    return parts
+
+
+def _may_be_set(cls: Any, name: str) -> bool:
+    """A parameter, or a name that hides nothing of the class (a method, for example)."""
+    if hasattr(cls, "_get_param_names") and name in cls._get_param_names():
+        return True
+    return name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
 
 
 def _make(cls: Any, parts: _Fields) -> Any:
@@ -411,7 +446,7 @@ def _make(cls: Any, parts: _Fields) -> Any:
         raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
     made = cls.__new__(cls)
     for name, value in parts.items():
-        if name not in parameters and (not name.isidentifier() or name.startswith("__") or hasattr(cls, name)):
+        if not _may_be_set(cls, name):
             raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
         made.__dict__[name] = value
     return made

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.moments import Accumulator, Moments
+from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.sources import BlockSource
 
 
@@ -134,3 +135,76 @@ def test_a_damaged_checkpoint_says_what_to_do_and_leftovers_go(X, tmp_path):
 def test_writing_at_every_step_changes_nothing(X, tmp_path):
     path = tmp_path / "c.npz"
     assert Moments.from_source(cut(X), 2, checkpoint=path, checkpoint_every=0) == Moments.of(X, 2)
+
+
+def test_a_row_in_the_middle_tells_one_source_from_another(X, tmp_path):
+    path = tmp_path / "c.npz"
+    other = X.copy()
+    other[20_000, 1] += 1.0
+    for source in (cut, lambda rows: rows):
+        with pytest.raises(KeyboardInterrupt):
+            Moments.from_source(stopped(source(X)), 2, checkpoint=path, shift=np.zeros(3))
+        with pytest.raises(rc.DataError, match="belongs to another source"):
+            Moments.from_source(source(other), 2, checkpoint=path, shift=np.zeros(3))
+        path.unlink()
+
+
+def stopped(source):
+    """Rows of the source, interrupted before the last quarter."""
+    rows = Rows.of(source)
+    real = rows.source.blocks
+
+    def blocks(start, columns):
+        for at, block in enumerate(np.array_split(np.concatenate(list(real(start, columns))), 4)):
+            if at == 3:
+                raise KeyboardInterrupt
+            yield block
+
+    rows.source.blocks = blocks
+    return rows
+
+
+def test_a_map_without_a_mark_is_refused(X, tmp_path):
+    rows = Rows(X).mapped(lambda block: 2 * block)
+    with pytest.raises(rc.DataError, match="attribute `mark`"):
+        Moments.of(rows, 2, np.zeros(3), checkpoint=tmp_path / "c.npz")
+    partial = partial_out(Moments.of(X[:, :2], 2, targets=X[:, 2]), [0])
+    other = partial_out(Moments.of(X[:, :2], 2, targets=X[::-1, 2]), [0])
+    mapped = Rows(X).mapped(partial.residuals)
+    assert mapped.mark() != Rows(X).mapped(other.residuals).mark()
+    assert Moments.of(mapped, 2, np.zeros(2), checkpoint=tmp_path / "c.npz") == Moments.of(mapped, 2, np.zeros(2))
+
+
+def test_watching_changes_no_bit_of_an_iterator(rng, tmp_path):
+    X = rng.exponential(size=(80_000, 2)) + np.linspace(0, 5, 80_000)[:, None]
+    plain = Moments.of(iter([X]), 3)
+    assert Moments.of(iter([X]), 3, progress=True) == plain
+    assert Moments.of(iter([X]), 3, checkpoint=tmp_path / "c.npz") == plain
+
+
+def test_an_interrupt_behind_the_last_block_is_heard(X, tmp_path):
+    path = tmp_path / "c.npz"
+
+    class Late(BlockSource):
+        def blocks(self, start, columns):
+            yield from super().blocks(start, columns)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        Moments.from_source(Late(cut(X)), 2, checkpoint=path, shift=np.zeros(3))
+    assert Moments.from_source(BlockSource(cut(X)), 2, checkpoint=path, shift=np.zeros(3)) == Moments.of(
+        X, 2, np.zeros(3)
+    )
+
+
+def test_a_checkpoint_is_private_and_a_state_is_not(X, tmp_path, monkeypatch):
+    mask = os.umask(0o022)
+    try:
+        monkeypatch.setattr(os, "umask", None)  # it belongs to all threads of the process
+        with pytest.raises(KeyboardInterrupt):
+            Moments.from_source(Stops(cut(X), 5), 2, checkpoint=tmp_path / "c.npz")
+        Moments.of(X, 2).save(tmp_path / "s.npz", force=True)
+    finally:
+        monkeypatch.undo()
+        os.umask(mask)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("c.npz", "s.npz")] == [0o600, 0o644]

@@ -411,3 +411,52 @@ def test_a_constant_stream_has_exactly_zero_variance():
     with pytest.warns(rc.ConstantColumnWarning):
         state = accumulator.moments()
     np.testing.assert_array_equal(state.covariance(), np.zeros((2, 2)))
+
+
+def test_many_small_blocks_are_held_in_few_fragments(rng, monkeypatch):
+    monkeypatch.setattr(Layout.__init__, "__defaults__", (4, 0, 2, 20, 1, 2048))
+    X = rng.normal(size=(9000, 2))
+    pieces = [(i, X[i : i + 20]) for i in range(0, 9000, 20)]
+    for order in (pieces, [pieces[i] for i in rng.permutation(len(pieces))]):
+        accumulator = Accumulator(3, np.zeros(2))
+        for start, rows in order:
+            accumulator.update(rows, start)
+        assert accumulator.moments() == Moments.of(X, 3, np.zeros(2))
+    accumulator = Accumulator(3, np.zeros(2))
+    for start, rows in pieces:
+        accumulator.update(rows, start)
+    assert max(map(len, accumulator._fragments.values())) < 32
+
+
+@pytest.mark.filterwarnings("default::richcomponents.PrecisionWarning")
+def test_all_digits_lost_is_said(rng):
+    X = 1e9 + rng.normal(size=(1000, 2))
+    with pytest.warns(rc.PrecisionWarning, match="from the shift, which costs all digits"):
+        lost = Moments.of(X, 2, np.array([0.0, 1e9]))
+    assert lost.variances[0] <= 0  # the case that used to pass in silence
+
+
+def test_a_refused_first_block_leaves_no_shift(rng):
+    X = rng.normal(size=(500, 2))
+    accumulator = Accumulator(4)
+    wild = X.copy()
+    wild[3, 1] = 1.5e200
+    with pytest.raises(rc.DataError, match="column 1 varies by"):
+        accumulator.update(wild)
+    accumulator.update(X)
+    np.testing.assert_array_equal(accumulator.moments().shift, Accumulator.moments(_filled(X)).shift)
+
+
+def _filled(X):
+    accumulator = Accumulator(4)
+    accumulator.update(X)
+    return accumulator
+
+
+def test_the_grain_is_the_least_number_of_rows_after_which_all_leaves_are_complete():
+    for block_length in (1, 3, 1000, 2048):
+        accumulator = Accumulator(2, np.zeros(1), n_blocks=3, block_length=block_length)
+        layout = accumulator._need_layout()
+        period = 3 * block_length
+        whole = [m * period for m in range(1, 2049) if m * block_length % layout.leaf == 0]
+        assert accumulator.grain == whole[0]

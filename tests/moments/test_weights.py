@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.moments import Moments, winsorise
+from richcomponents.moments import Moments, Rows, winsorise
+from richcomponents.moments.sources import BlockSource
 from richcomponents.moments.winsorise import RowSample
 
 
@@ -153,3 +154,37 @@ def test_bad_limits_are_refused(X):
     X[17, 1] = np.inf
     with pytest.raises(rc.DataError, match="column 1 holds a missing or infinite"):
         Moments.of(X, 2, winsorise=(0, 200))
+
+
+def test_counts_beyond_exact_numbers_are_refused(X):
+    with pytest.raises(rc.DataError, match=r"more than 2\*\*53 rows"):
+        Moments.of(X[:2], 2, sample_weight=[4e18, 4e18])
+    with pytest.raises(rc.DataError, match=r"more than 2\*\*53"):
+        Moments.of(X[:3], 2, sample_weight=[2.0**52] * 3)
+    accumulator = rc.Accumulator(2, np.zeros(1), weighted=True)
+    for _ in range(3):
+        accumulator.update([[1.0, 2.0**52]])
+    with pytest.raises(rc.DataError, match=r"more than 2\*\*53"):
+        accumulator.moments()
+
+
+def test_a_checkpoint_goes_on_when_no_row_has_counted_so_far(X, tmp_path):
+    w = np.where(np.arange(5000) < 3000, 0, 2)
+    path = tmp_path / "c.npz"
+
+    class Stops(BlockSource):
+        def blocks(self, start, columns):
+            yield from super().blocks(start, columns)
+            raise OSError("disk")
+
+    pieces = [np.column_stack([X, w])[i : i + 1000] for i in range(0, 5000, 1000)]
+    options = {"shift": X.mean(axis=0), "checkpoint": path}
+    rows = Rows(pieces, columns=np.arange(4), weighted=True)
+    whole = Moments.of(rows, 3, X.mean(axis=0))
+    stopped = Rows(Stops(pieces), columns=np.arange(4), weighted=True)
+    stopped.source._blocks = pieces[:2]
+    stopped.source.mark = rows.source.mark
+    with pytest.raises(OSError, match="disk"):
+        Moments.of(stopped, 3, **options)
+    assert path.exists()
+    assert Moments.of(rows, 3, **options) == whole

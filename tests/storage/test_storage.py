@@ -262,6 +262,19 @@ def npy(array, **options):
     return buffer.getvalue()
 
 
+def doubled(n):
+    """Items of tuples, each of which holds the one before twice; numbers count from the first tuple."""
+    return [[1, 2], *([i, i] for i in range(n - 1))]
+
+
+def with_key(rows, tuples):
+    """The rows, these tuples (the first one holds numbers, the others tuples), and a dict whose key is the last."""
+    first = len(rows)
+    items = [tuples[0], *([{"row": first + i} for i in held] for held in tuples[1:])]
+    last = {"row": first + len(items) - 1}
+    return [*rows, *({"kind": "tuple", "items": held} for held in items), {"kind": "dict", "items": [[last, 1]]}]
+
+
 BAD = {
     "newer": (lambda h, m: h.update(version=7), "format version 7, this library reads up to 1: update"),
     "other format": (lambda h, m: h.update(format="x"), "does not hold"),
@@ -291,6 +304,14 @@ BAD = {
     "negative reference": (lambda h, m: h.update(root=-1), "not the number of a row"),
     "no rows": (lambda h, m: h.pop("rows"), "does not describe a model"),
     "many blocks": (lambda h, m: row_of(h, "Layout")["fields"].update(n_blocks=10**9), "too large"),
+    "doubling key": (lambda h, m: h.update(rows=with_key(h["rows"], doubled(60))), "key of a dict is too large"),
+    "long key": (lambda h, m: h.update(rows=with_key(h["rows"], [[1] * 2000])), "key of a dict is too large"),
+    "list as key": (
+        lambda h, m: h["rows"].extend(
+            [{"kind": "list", "items": []}, {"kind": "dict", "items": [[{"row": len(h["rows"])}, 1]]}]
+        ),
+        "a list cannot be the key",
+    ),
     "other state": (lambda h, m: row_of(h, "Layout")["fields"].update(n_columns=40), "columns"),
 }
 
@@ -326,3 +347,44 @@ def test_the_cap_is_kept(data, tmp_path):
     rc.ContrastiveRCA(views=3).fit(data.X).save(path)
     with pytest.raises(rc.StateFileError, match="more than the limit 1000"):
         rc.load(path, max_bytes=1000)
+
+
+def test_a_header_that_is_saved_can_be_loaded(data, tmp_path, monkeypatch):
+    path = tmp_path / "model.npz"
+    model = rc.ContrastiveRCA(views=3).fit(data.X)
+    model.save(path)
+    with zipfile.ZipFile(path) as archive:
+        size = len(json.dumps(json.loads(archive.read("header.json"))))
+    monkeypatch.setattr("richcomponents.storage._HEADER_LIMIT", size)
+    model.save(path)
+    assert (rc.load(path).A_ == model.A_).all()
+    monkeypatch.setattr("richcomponents.storage._HEADER_LIMIT", size - 1)
+    with pytest.raises(ValueError, match="too many small objects"):
+        model.save(path)
+
+
+def test_a_stream_of_many_small_blocks_can_be_loaded(rng, tmp_path):
+    model = rc.ContrastiveRCA(views=1).partial_fit(rng.exponential(size=(100, 2)))
+    for rows in rng.exponential(size=(1245, 20, 2)):  # without fitting anew each time
+        model._stream.update(rows)
+    model.save(tmp_path / "model.npz")
+    again = rc.load(tmp_path / "model.npz")
+    assert again._stream.moments() == model._stream.moments()
+    assert max(map(len, again._stream._fragments.values())) < 32
+
+
+def test_a_folder_that_is_not_there_is_named(data, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write model.npz to"):
+        rc.ContrastiveRCA(views=3).save(tmp_path / "nowhere" / "model.npz")
+
+
+class Tagged(rc.ContrastiveRCA):
+    tag_ = "none"
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+    model = Tagged()
+    model.tag_ = "mine"
+    with pytest.raises(TypeError, match=r"Tagged.tag_ belongs to the class"):
+        model.save(tmp_path / "model.npz")
+    assert list(tmp_path.iterdir()) == []

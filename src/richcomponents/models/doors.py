@@ -84,10 +84,12 @@ class ContrastiveDoors:
             rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
             if rows.again:
                 return self._fit_rows(rows, names, reading)
+            self._check_state_fit(rows.width, names)  # before the rows are gone
             return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
         names = column_names(X)
         values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
-        rows = Rows(values) if sample_weight is None else Rows(values).weighted_by(sample_weight)
+        rows = Rows(values, names=names)
+        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         return self._fit_rows(rows, names, reading, values=values)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
@@ -104,7 +106,11 @@ class ContrastiveDoors:
         if table.named:
             self.feature_names_in_ = np.array(table.views.feature_names, dtype=object)
         return self._fit_rows(
-            Rows(table.values), table.views.feature_names, {"groups": groups}, table.views, table.values
+            Rows(table.values, names=table.views.feature_names),
+            table.views.feature_names,
+            {"groups": groups},
+            table.views,
+            table.values,
         )
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -143,20 +149,13 @@ class ContrastiveDoors:
                 delattr(self, name)
 
     def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
-        self._check_parameters()
         lay = moments.layout
-        if self.covariates:
-            raise DataError(
-                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
-            )
-        if self.order > 4:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        self.views_ = self._check_state_fit(lay.n_columns, names)
         if lay.order != 4 or lay.n_targets:
             raise DataError(
                 f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
                 "make it with Moments.of(X, order=4)"
             )
-        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns, names))
         self._partial: Partial | None = None
         self._covariate_columns = np.zeros(0, dtype=np.int64)
         state = moments.select(np.concatenate([self._u, self._v]))
@@ -164,6 +163,17 @@ class ContrastiveDoors:
         d_u, d_v = len(self._u), len(self._v)
         self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
         return self
+
+    def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
+        """The views; refuses what cannot be fitted to a state of so many columns."""
+        self._check_parameters()
+        if self.covariates:
+            raise DataError(
+                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
+            )
+        if self.order > 4:
+            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        return self._two_views(resolve_views(self.views, width, names))
 
     def _check_parameters(self) -> None:
         if self.method not in ("efficient", "paper", "polarised"):
@@ -205,7 +215,8 @@ class ContrastiveDoors:
         self._partial = None
         if len(known):
             self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(known)))
-            table = table.mapped(self._partial.residuals, n_targets=0)
+            kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
+            table = table.mapped(self._partial.residuals, n_targets=0, names=kept)
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):

@@ -52,11 +52,9 @@ class Passes:
 
     def second(self) -> Moments:
         """Order two, in one pass, about the mean of the first rows; in two where that was far off."""
-        first = self.rows.head(LEAF)
-        pilot = Rows(first[:, : first.shape[1] - self.rows.weighted], names=self.rows.names).means()
-        found = self._moments(self.rows, 2, pilot, "second order", ".second")
+        found = self._moments(self.rows, 2, self.rows.first_means(LEAF), "second order", ".second")
         if (np.abs(found.offset) > _FAR * np.sqrt(np.maximum(found.variances, 0.0))).any():
-            found = self._moments(self.rows, 2, found.mean, "second order", ".second")
+            found = self._moments(self.rows, 2, found.mean, "second order", ".recentred")
         return found
 
     def fourth(self) -> Moments:

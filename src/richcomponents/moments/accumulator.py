@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from math import lcm
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -15,7 +16,7 @@ from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWar
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
-from richcomponents.moments.layout import MEMORY_LIMIT, Layout, block_numbers
+from richcomponents.moments.layout import MEMORY_LIMIT, MOST_ROWS, Layout, block_numbers
 from richcomponents.moments.namespaces import (
     as_rows,
     concatenated,
@@ -33,6 +34,7 @@ __all__ = ["Accumulator", "check_weights"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
+_FEW = 32  # fragments of a leaf, above which neighbours are joined: counting, copying and saving them takes time
 _PRECISION = 1e-10  # relative error of a cumulant above which the user is told
 
 
@@ -56,8 +58,8 @@ class Accumulator:
         All cores by default.
     executor : {"numpy", "numba"}, optional
         numba when it is installed.
-    names : sequence of str, optional
-        Column names, for messages.
+    names : sequence of str or int, optional
+        Column names (or their numbers in a wider table), for messages.
     weighted : bool
         The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
         copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
@@ -86,7 +88,7 @@ class Accumulator:
         threads: int | None = None,
         executor: str | None = None,
         memory_limit: float | None = None,
-        names: Sequence[str] | None = None,
+        names: Sequence[str | int] | None = None,
         weighted: bool = False,
     ) -> None:
         self._options = (order, n_targets, target_order, n_blocks, block_length)
@@ -108,14 +110,19 @@ class Accumulator:
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
-    def _begin(self, shift: Array) -> Layout:
+    def _planned(self, width: int) -> Layout:
+        """The layout for so many columns."""
         order, n_targets, target_order, n_blocks, block_length = self._options
+        if width <= n_targets:
+            raise DataError(f"{width} columns of which {n_targets} are targets leave no view column")
+        layout = Layout(width - n_targets, order, n_targets, target_order, n_blocks, block_length)
+        layout.check_memory(self._memory_limit)
+        return layout
+
+    def _begin(self, shift: Array) -> Layout:
         if shift.ndim != 1 or not np.isfinite(shift).all():
             raise DataError(f"the shift must be a finite vector, one entry per column; got shape {shift.shape}")
-        if len(shift) <= n_targets:
-            raise DataError(f"{len(shift)} columns of which {n_targets} are targets leave no view column")
-        layout = Layout(len(shift) - n_targets, order, n_targets, target_order, n_blocks, block_length)
-        layout.check_memory(self._memory_limit)
+        layout = self._planned(len(shift))
         self._layout, self._shift = layout, shift.copy()
         self._counts = np.zeros(layout.n_blocks, dtype=np.int64)  # rows of each block, when groups say which
         self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
@@ -152,6 +159,8 @@ class Accumulator:
         block = self._rows(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
+        if not block.shape[0]:
+            raise DataError("there are no rows")
         if len(np.asarray(groups)) != block.shape[0]:
             raise DataError(f"groups must have one label per row ({block.shape[0]}), got {len(np.asarray(groups))}")
         self.grouped(groups)(block, 0)
@@ -170,6 +179,8 @@ class Accumulator:
                 raise DataError("rows with groups come in order, without gaps")
             if start + count > len(chosen):
                 raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
+            if not count:
+                return
             layout, reached = self._check(block)
             mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
             of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
@@ -204,15 +215,19 @@ class Accumulator:
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
             raise self._not_finite(~np.isfinite(to_numpy(block)))
-        layout = self._layout
-        if layout is None:  # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
-            layout = self._begin(np.clip(column_sum(block) / block.shape[0], low, high))
+        layout = self._planned(int(block.shape[1])) if self._layout is None else self._layout
         layout.check_columns(block.shape[1])
-        low, high = np.minimum(self._low, low), np.maximum(self._high, high)
-        far = np.maximum(high - self._shift, self._shift - low)
+        if (
+            self._layout is None
+        ):  # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
+            shift = np.clip(column_sum(block) / block.shape[0], low, high)
+        else:
+            shift, low, high = self._shift, np.minimum(self._low, low), np.maximum(self._high, high)
+        with np.errstate(over="ignore"):
+            far = np.maximum(high - shift, shift - low)
         for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
             raise self._out_of_range(column, far[column])
-        return layout, (low, high)
+        return (self._begin(shift) if self._layout is None else layout), (low, high)
 
     def _counted(self, rows: Array) -> Array:
         """Rows of weight zero may hold anything: their values are put at the shift."""
@@ -224,7 +239,7 @@ class Accumulator:
 
     def _out_of_range(self, column: int, reach: float) -> DataError:
         return DataError(
-            f"column {self._name(column)} varies by {reach:.1e}, and its power {self._need_layout().order} leaves the "
+            f"column {self._name(column)} varies by {reach:.1e}, and its power {self._options[0]} leaves the "
             "range of floating point: rescale the column (for example to unit variance)"
         )
 
@@ -279,6 +294,8 @@ class Accumulator:
                     continue
                 held = self._fragments.setdefault((b, k), {})
                 held[position + low] = copied(part)
+                if len(held) % _FEW == 0:
+                    held = self._fragments[b, k] = _neighbours_joined(held)
                 if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._blocked, self._pooled)
@@ -322,6 +339,10 @@ class Accumulator:
     def _say(self, moments: Moments) -> None:
         """Refuse powers that leave the range of float64; warn of constants and of lost digits."""
         layout = self._need_layout()
+        if moments._low[:, 0].sum() > MOST_ROWS:
+            raise DataError(
+                "these rows count as more than 2**53, beyond which numbers are not exact: use smaller weights"
+            )
         reach = np.maximum(self._high - self._shift, self._shift - self._low)[: layout.n_columns]
         smallest = _SMALLEST ** (1 / layout.order)
         for column in np.flatnonzero((reach > 0) & (reach < smallest)).tolist():
@@ -337,13 +358,17 @@ class Accumulator:
             return
         away = np.abs(moments.offset)[: layout.n_columns]
         spread = np.sqrt(np.maximum(moments.variances, 0.0))
+        varies = (self._low < self._high)[: layout.n_columns]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            loss = np.finfo(float).eps * np.nan_to_num(away / spread, nan=0.0, posinf=0.0) ** layout.order
+            ratio = np.where(varies & (away > 0), away / spread, 0.0)  # infinite where not even the variance is left
+            loss = np.finfo(float).eps * ratio**layout.order
         if (loss > _PRECISION).any():
             column = int(np.argmax(loss))
+            far = f"{ratio[column]:.0f}" if np.isfinite(ratio[column]) else "so many"
+            cost = f"costs digits at order {layout.order}" if np.isfinite(ratio[column]) else "costs all digits"
             warn_user(
-                f"column {self._name(column)} has its mean {away[column] / spread[column]:.0f} standard deviations "
-                f"from the shift, which costs digits at order {layout.order}: pass shift= near the column means",
+                f"column {self._name(column)} has its mean {far} standard deviations from the shift, which {cost}: pass "
+                "shift= near the column means",
                 PrecisionWarning,
             )
 
@@ -353,7 +378,7 @@ class Accumulator:
     def grain(self) -> int:
         """Rows after which all blocks begin a new leaf."""
         layout = self._need_layout()
-        return layout.n_blocks * layout.leaf * layout.block_length
+        return layout.n_blocks * lcm(layout.leaf, layout.block_length)
 
     def fork(self) -> Accumulator:
         """An empty accumulator of the same kind and shift, on one thread."""
@@ -443,6 +468,10 @@ def check_weights(weights: Array) -> None:
             f"sample_weight says how often a row is counted: whole numbers, at least 0; row {row} of its block has "
             f"{weights[row]}"
         )
+    if weights.sum() > MOST_ROWS:
+        raise DataError(
+            "sample_weight counts more than 2**53 rows, beyond which numbers are not exact: use smaller weights"
+        )
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:
@@ -457,3 +486,16 @@ def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]
 
 def _joined(held: dict[int, Any]) -> Any:
     return concatenated([held[at] for at in sorted(held)])
+
+
+def _neighbours_joined(held: dict[int, Any]) -> dict[int, Any]:
+    """The same rows in as few fragments as there are gaps between them, plus one."""
+    runs: list[list[int]] = []
+    end = -1
+    for at in sorted(held):
+        if at == end:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+        end = at + int(held[at].shape[0])
+    return {run[0]: held[run[0]] if len(run) == 1 else concatenated([held[at] for at in run]) for run in runs}

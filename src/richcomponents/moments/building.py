@@ -33,11 +33,12 @@ def build_moments(
 ) -> Moments:
     """The state of all rows; arguments as in :meth:`Moments.of`, progress : the label of the bar."""
 
+    labels = rows.labels  # before they are clipped: clipped columns are still the user's
     if winsorise is not None:
         rows = winsorised(rows, winsorise, _label(progress, "quantiles"))
 
     def accumulator(about: Array | None) -> Accumulator:
-        return Accumulator(order, about, n_targets=rows.n_targets, names=rows.names, weighted=rows.weighted, **options)
+        return Accumulator(order, about, n_targets=rows.n_targets, names=labels, weighted=rows.weighted, **options)
 
     if checkpoint is None:
         about = rows.means(_label(progress, "means")) if shift is None else shift

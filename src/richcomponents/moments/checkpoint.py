@@ -188,7 +188,7 @@ class Checkpoint:
             "weighted": int(accumulator._weighted),
             "sizes": sizes,
         }
-        write_archive(self.path, header, arrays)
+        write_archive(self.path, header, arrays, mode=0o600)  # it holds rows
 
     def done(self) -> None:
         """The pass is complete: nothing is left to resume."""
@@ -210,6 +210,7 @@ def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Forest, Fo
     for name, kind in (("task", str), ("about", str), ("grouped", bool)):
         if not isinstance(header.get(name), kind):
             raise StateFileError(f"the header of the checkpoint lacks {name!r}")
+    low, high = arrays["low"], arrays["high"]
     fragments, seen, rows = arrays["fragments"], arrays["seen"].reshape(-1), arrays["rows"]
     whole = (
         (fragments >= 0).all()
@@ -219,7 +220,7 @@ def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Forest, Fo
         and (seen[:1] >= 0).all()
         and np.isfinite(rows).all()
         and np.isfinite(arrays["shift"]).all()
-        and (arrays["low"] <= arrays["high"]).all()
+        and ((low <= high) | ((low == np.inf) & (high == -np.inf))).all()  # no row that counts so far: an empty range
         and (arrays["counts"] >= 0).all()
     )
     if not whole:

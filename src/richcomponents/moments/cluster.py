@@ -13,7 +13,8 @@ from math import lcm
 from typing import Any, Protocol
 
 from richcomponents.algebra import Array
-from richcomponents.moments.layout import LEAF
+from richcomponents.errors import CapacityError
+from richcomponents.moments.layout import LEAF, MEMORY_LIMIT
 from richcomponents.moments.parallel import in_pieces
 from richcomponents.moments.sources.lazy import DaskSource
 from richcomponents.views import as_matrix
@@ -50,7 +51,14 @@ def reduce_on_cluster(
 
     n = source.n_rows or 0
     width = source.width if columns is None else len(columns)
-    size = _piece_rows(lcm(statistic.grain, LEAF), n, width)
+    grain = lcm(statistic.grain, LEAF)
+    if (need := 8 * width * min(grain, n)) > MEMORY_LIMIT:
+        raise CapacityError(
+            f"pieces of {min(grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
+            f"{need / 2**30:,.1f} GiB each: use fewer columns, fewer blocks (n_blocks=) or a block_length that is a "
+            "power of two"
+        )
+    size = _piece_rows(grain, n, width)
     cuts = [0, *range(size - start % size, n, size), n]
     lengths = [high - low for low, high in pairwise(cuts)]
     empty, work, join = statistic.fork(), dask.delayed(_work, pure=False), dask.delayed(statistic.join, pure=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import struct
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -23,12 +23,13 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import StateFileError
 from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import Layout
+from richcomponents.moments.layout import MOST_ROWS, Layout
 from richcomponents.moments.state import Moments
 
 __all__ = [
     "MOMENTS",
     "check_state",
+    "header_text",
     "load_moments",
     "moments_of_archive",
     "read_archive",
@@ -41,7 +42,6 @@ __all__ = [
 MOMENTS_FORMAT, VERSION = "richcomponents.Moments", 1
 _HEADER_LIMIT = 2**16
 _DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
-_MOST_ROWS = 2.0**53  # counts beyond are not exact
 
 
 def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
@@ -117,7 +117,7 @@ def check_state(layout: Layout, shift: Array, blocked: Forest, pooled: Forest) -
             if not np.isfinite(value).all():
                 raise StateFileError("the sums are damaged (values that are not finite)")
     for _, value in blocked:
-        if not 0 <= value[0] <= _MOST_ROWS or value[0] != np.rint(value[0]):
+        if not 0 <= value[0] <= MOST_ROWS or value[0] != np.rint(value[0]):
             raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 
 
@@ -127,25 +127,44 @@ MOMENTS = {MOMENTS_FORMAT: (VERSION, moments_arrays)}
 # ---- archives
 
 
-def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Array | IntArray]) -> None:
-    """header.json and one .npy per array, all or nothing."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def header_text(header: Mapping[str, object]) -> str:
+    """The header as it stands in the file: ASCII, so that its length is its size."""
+    return json.dumps(header)
+
+
+def write_archive(
+    path: Path, header: Mapping[str, object], arrays: Mapping[str, Array | IntArray], mode: int = 0o666
+) -> None:
+    """header.json and one .npy per array, all or nothing; mode : of the file, less what the user's mask takes away."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to: make it first")
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # the last one is Windows'
+    handle = os.open(temporary, new, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr("header.json", json.dumps(header, indent=1))
+                archive.writestr("header.json", header_text(header))
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # temporary files are private; a saved state is an ordinary file
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    _settle(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """The new name outlives a loss of power, too; where a folder cannot be opened, the system sees to it."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 Expected = Callable[[dict[str, Any]], dict[str, tuple[tuple[int, ...], str]]]

@@ -23,12 +23,13 @@ from richcomponents.algebra import IntArray, packed_size
 from richcomponents.algebra.packing import segments
 from richcomponents.errors import CapacityError, DataError
 
-__all__ = ["LEAF", "MAX_BLOCKED_ORDER", "MAX_ORDER", "MEMORY_LIMIT", "Layout", "block_numbers"]
+__all__ = ["LEAF", "MAX_BLOCKED_ORDER", "MAX_ORDER", "MEMORY_LIMIT", "MOST_ROWS", "Layout", "block_numbers"]
 
 LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them
 MAX_ORDER = 6
 MAX_BLOCKED_ORDER = 4  # orders five and six are kept in total only: their block errors are never used
 MEMORY_LIMIT = 4 * 2**30
+MOST_ROWS = 2.0**53  # counts beyond are not exact
 
 
 def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> IntArray:

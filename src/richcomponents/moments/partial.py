@@ -9,6 +9,7 @@ of the other columns on the covariates w, are one linear map; the same map serve
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,12 @@ class Partial:
     def n_targets(self) -> int:
         """Targets that remain."""
         return int(np.sum(self.kept >= self.moments.layout.n_columns))
+
+    @property
+    def mark(self) -> str:
+        """What tells this map from others, for checkpoints."""
+        parts = (self.kept, self.covariates, self.coefficients, self.explained, self.mean)
+        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
     def residuals(self, rows: Array) -> Array:
         """Rows of all columns -> rows of the kept columns, with the covariates' share removed."""

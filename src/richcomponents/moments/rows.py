@@ -137,6 +137,14 @@ class Rows:
         """Columns before the transform, without the weights."""
         return (self.source.width if self.columns is None else len(self.columns)) - self.weighted
 
+    @property
+    def labels(self) -> Sequence[str | int] | None:
+        """What messages call the columns: their names, else their numbers in the source; None where they are 0, 1, ..."""
+        if self.names is not None or self.transform is not None or self.columns is None:
+            return self.names
+        numbers: list[int] = self.columns[: self.width].tolist()
+        return numbers
+
     def _read_columns(self) -> IntArray:
         return np.arange(self.source.width) if self.columns is None else self.columns
 
@@ -152,9 +160,17 @@ class Rows:
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
         read = self._read_columns()
-        chosen = np.concatenate([read[self._numbers(columns)], read[self.width :]])  # with the weights
+        numbers = self._numbers(columns)
+        chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
         targets = self.n_targets if n_targets is None else n_targets
-        return Rows(self.source, n_targets=targets, columns=_unless_all(chosen, self.source), weighted=self.weighted)
+        names = None if self.names is None else [self.names[c] for c in numbers]
+        return Rows(
+            self.source,
+            n_targets=targets,
+            names=names,
+            columns=_unless_all(chosen, self.source),
+            weighted=self.weighted,
+        )
 
     def weighted_by(self, sample_weight: object) -> Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
@@ -164,7 +180,14 @@ class Rows:
         if isinstance(sample_weight, str):
             weight = self._numbers(sample_weight)
             chosen = np.concatenate([np.delete(read, weight), read[weight]])
-            return Rows(self.source, n_targets=self.n_targets, columns=_unless_all(chosen, self.source), weighted=True)
+            names = None if self.names is None else [name for i, name in enumerate(self.names) if i != weight[0]]
+            return Rows(
+                self.source,
+                n_targets=self.n_targets,
+                names=names,
+                columns=_unless_all(chosen, self.source),
+                weighted=True,
+            )
         weights = as_matrix(sample_weight, column=True)
         if weights.shape[1] != 1 or len(weights) != (self.source.n_rows or len(weights)):
             raise DataError(
@@ -176,7 +199,8 @@ class Rows:
         add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
         source = add(weights[:, 0], "sample_weight")
         chosen = np.append(read, source.width - 1)
-        return Rows(source, n_targets=self.n_targets, columns=_unless_all(chosen, source), weighted=True)
+        columns = _unless_all(chosen, source)
+        return Rows(source, n_targets=self.n_targets, names=self.names, columns=columns, weighted=True)
 
     def mapped(
         self,
@@ -224,9 +248,14 @@ class Rows:
             again = 0
 
     def _steps(self, skip: int) -> Iterator[Array]:
-        """As :meth:`chunks`, no block longer than the time between two looks at the clock."""
+        """As :meth:`chunks`, no block longer than the time between two looks at the clock.
+
+        But for the first block of rows that are read only once: its mean becomes the shift, and watching changes no bit.
+        """
+        whole = not self.again and skip == 0
         for block in self.chunks(skip):
-            size = block_rows(block.shape[1])
+            size = max(len(block), 1) if whole else block_rows(block.shape[1])
+            whole = False
             for at in range(0, len(block), size):
                 yield block[at : at + size]
 
@@ -309,6 +338,8 @@ class Rows:
                         raise KeyboardInterrupt
                     if checkpoint is not None:
                         checkpoint.tick(statistic)
+                if interrupted():  # behind the last block
+                    raise KeyboardInterrupt
             except BaseException:
                 if checkpoint is not None:
                     checkpoint.keep(statistic)
@@ -321,7 +352,13 @@ class Rows:
         """Column means (exactly the value for a constant column); None when the rows can be read only once."""
         if not self.again:
             return None
-        return self.reduce(_Means(self.names, self.weighted), progress=progress)
+        return self.reduce(_Means(self.labels, self.weighted), progress=progress)
+
+    def first_means(self, n: int) -> Array:
+        """Column means of the first n rows, each counted once, for rows that can be read again."""
+        first, statistic = self.head(n), _Means(self.labels)
+        statistic.update(first[:, : first.shape[1] - self.weighted])
+        return statistic.result()
 
 
 class _Chain:
@@ -338,7 +375,7 @@ class _KeepLast:
     """A map of all columns but the last, the weights."""
 
     def __init__(self, transform: Callable[[Array], Array]) -> None:
-        self.transform, self.mark = transform, _mark(transform)
+        self.transform = transform
 
     def __call__(self, block: Array) -> Array:
         return np.column_stack([self.transform(block[:, :-1]), block[:, -1]])
@@ -350,10 +387,20 @@ def _unless_all(columns: IntArray, source: Source) -> IntArray | None:
 
 
 def _mark(transform: object) -> str:
-    """Maps that are computed from data carry a `mark`; the others follow from the columns."""
+    """Maps carry a `mark`, or are methods of what carries one: from the map itself nobody could tell it from another."""
+    if transform is None:
+        return "as they are"
     if isinstance(transform, _Chain):
         return f"{_mark(transform.first)} {_mark(transform.then)}"
-    return str(getattr(transform, "mark", type(transform).__name__))
+    if isinstance(transform, _KeepLast):
+        return _mark(transform.transform)
+    mark = getattr(transform, "mark", getattr(getattr(transform, "__self__", None), "mark", None))
+    if not isinstance(mark, str):
+        raise DataError(
+            f"a checkpoint must tell the map of these rows from others: give {transform!r} an attribute `mark`, a text that "
+            "is another one for every other map, or leave checkpoint= out"
+        )
+    return mark
 
 
 class _Means:
@@ -364,7 +411,7 @@ class _Means:
 
     grain = LEAF
 
-    def __init__(self, names: Sequence[str] | None, weighted: bool = False) -> None:
+    def __init__(self, names: Sequence[str | int] | None, weighted: bool = False) -> None:
         self.names, self.weighted, self.n, self._sums = names, weighted, 0.0, Forest()
         self._rest: list[Array] = []
         self._piece: int | None = None

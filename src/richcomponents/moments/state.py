@@ -398,7 +398,7 @@ class Moments:
         start : int
             The absolute number of the first row: states of consecutive pieces get consecutive starts.
             Sums of states agree in bits with one pass where pieces begin at multiples of
-            ``n_blocks * leaf * block_length`` rows; an :class:`Accumulator` gives equal bits for any pieces.
+            ``n_blocks * lcm(2048, block_length)`` rows; an :class:`Accumulator` gives equal bits for any pieces.
         targets : array-like of shape (n_rows,) or (n_rows, n_targets), optional
             Outcome or covariate columns, kept at low order with the views.
         target_order : int
@@ -423,7 +423,9 @@ class Moments:
             Bytes above which the request is refused before anything is allocated (4 GiB).
         checkpoint : path, optional
             Where the pass is kept, every `checkpoint_every` seconds and when it is interrupted; the same call then goes on
-            from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete.
+            from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete. Other data
+            are refused: tables in memory and lists of blocks are told by all their values, files by size and time of change, an
+            iterator by its first row only.
         progress : bool
             Show a bar.
         """
@@ -513,7 +515,8 @@ class Moments:
         """Write the sums (never rows) to one file, all or nothing; see :meth:`load`.
 
         A state in which a sum is over fewer than five rows is refused, since such a sum gives the rows away: use
-        :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data.
+        :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data. With weights, rows are
+        counted as often as their weights say: a state cannot tell one row of weight five from five rows.
         """
         from richcomponents.moments.files import save_moments
 

@@ -71,7 +71,7 @@ def _quantiles(rows: Rows, q: float, progress: str | None) -> tuple[Array, Array
     views = sample.shape[1] - rows.n_targets
     if not np.isfinite(sample[:, :views]).all():
         column = int(np.flatnonzero(~np.isfinite(sample[:, :views]).all(axis=0))[0])
-        label = repr(rows.names[column]) if rows.names is not None else column
+        label = repr(rows.labels[column]) if rows.labels is not None else column
         raise DataError(f"column {label} holds a missing or infinite value: drop those rows or impute them first")
     low, high = np.quantile(sample[:, :views], [q, 1 - q], axis=0)
     return low, high

@@ -55,7 +55,10 @@ class Source(ABC):
 
     @abstractmethod
     def mark(self) -> str:
-        """What tells this source from others, for checkpoints: equal marks, equal rows."""
+        """What tells this source from others, for checkpoints: equal marks, equal rows.
+
+        An iterator cannot be looked into: its mark tells the first row, and that the others are the same is the user's word.
+        """
 
 
 class ArraySource(Source):
@@ -78,8 +81,7 @@ class ArraySource(Source):
             yield part if columns is None else np.ascontiguousarray(part[:, columns])
 
     def mark(self) -> str:
-        ends = np.ascontiguousarray(self.values[[0, -1]] if len(self.values) else self.values)
-        return f"array {self.values.shape} {hashlib.sha256(ends.tobytes()).hexdigest()}"
+        return f"array {self.values.shape} {_digest([self.values])}"
 
 
 class BlockSource(Source):
@@ -117,8 +119,7 @@ class BlockSource(Source):
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
     def mark(self) -> str:
-        first = self._peek()
-        return f"blocks of {first.shape[1]} columns {hashlib.sha256(first[:1].tobytes()).hexdigest()}"
+        return f"blocks of {self.width} columns {_digest(self._blocks if self.again else [self._peek()[:1]])}"
 
 
 class WithColumn(Source):
@@ -186,6 +187,17 @@ class JoinedSource(Source):
 
     def mark(self) -> str:
         return " + ".join(part.mark() for part in self.parts)
+
+
+def _digest(blocks: Iterable[object]) -> str:
+    """Of all values, row by row, whatever the blocks."""
+    found = hashlib.sha256()
+    for block in blocks:
+        rows = as_matrix(block)
+        size = block_rows(rows.shape[1])
+        for at in range(0, len(rows), size):
+            found.update(np.ascontiguousarray(rows[at : at + size]).tobytes())
+    return found.hexdigest()
 
 
 def _brief(source: Source) -> str:
