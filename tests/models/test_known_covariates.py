@@ -59,7 +59,9 @@ def test_simple_methods_learn_the_view_that_holds_the_component(table):
     data = table[0]
     learner = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4), component="S3")
     np.testing.assert_allclose(
-        baselines.naive(learner, data.X).explained_variance_, np.linalg.eigvalsh(np.cov(data.V.T, bias=True))[-1:], rtol=1e-8
+        baselines.naive(learner, data.X).explained_variance_,
+        np.linalg.eigvalsh(np.cov(data.V.T, bias=True))[-1:],
+        rtol=1e-8,
     )
     with pytest.raises(rc.DataError, match="specific to one view"):
         baselines.naive(rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4), component="S2"), data.X)
