@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -317,6 +319,37 @@ def test_mixture_and_ising_models_of_a_component(data, rca):
     assert mixture.predict(data.X[:5]).shape == (5,)
     ising = rc.ComponentIsing(rca=rca, component=("a", "b")).fit(data.X)
     assert ising.couplings_.shape == (2, 2)
+
+
+@pytest.fixture(scope="module")
+def entangled():
+    """Three slots tell the common component from those of pairs: no cross-covariance shows it alone."""
+    sets = [COMMON, ("a", "b"), ("a", "c"), ("b", "c")]
+    data = make_views(3000, 3, 2, sets=sets, kinds="exponential", random_state=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rc.WeakIdentificationWarning)
+        return data, rc.RCA(views=data.views, sets=sets).fit(data.X)
+
+
+def test_cumulants_of_too_low_an_order_are_refused_in_words(entangled):
+    recipes = entangled[1].components_[COMMON].recipes
+    assert all(len(term.slots) == 3 for recipe in recipes(3) for term in recipe)
+    with pytest.raises(rc.DataError, match="takes 3 slots"):
+        recipes(2)
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_models_of_a_component_that_no_covariance_shows(entangled):
+    data, model = entangled
+    component = model.components_[COMMON]
+    some = component.source.without_block(0)
+    np.testing.assert_array_equal(component.measured_on(some).covariance, component.covariance)
+    found = rc.ComponentGaussianMixture(n_components="auto").fit_component(component)
+    assert found.n_components_ in (1, 2)
+    mixture = rc.ComponentGaussianMixture(n_components=2).fit_component(component)
+    assert np.all(np.isfinite(mixture.confidence_interval().standard_error))
+    assert "standard errors" in mixture.summary()
+    assert rc.ComponentIsing().fit_component(component).couplings_.shape == (2, 2)
 
 
 def test_learners_name_the_remedy(data, rca):

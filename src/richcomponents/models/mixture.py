@@ -173,7 +173,8 @@ class ComponentGaussianMixture(ComponentLearner):
 
         Each block of the samples behind the component is left out, the moments matched again from the full fit, and the
         components matched to its labels. Means count about the component's mean, which is known by the RCA's rule only. A is
-        held at its estimate: where the shared part is known badly, errors are larger than these.
+        held at its estimate, and so is the covariance of a component that no cross-covariance tells from others (of three or
+        more views of an RCA): where the shared part is known badly, errors are larger than these.
         """
         check_is_fitted(self)
         left_out = self._replicates()
