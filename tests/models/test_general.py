@@ -328,11 +328,11 @@ def entangled():
     data = make_views(3000, 3, 2, sets=sets, kinds="exponential", random_state=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rc.WeakIdentificationWarning)
-        return data, rc.RCA(views=data.views, sets=sets).fit(data.X)
+        return rc.RCA(views=data.views, sets=sets).fit(data.X)
 
 
 def test_cumulants_of_too_low_an_order_are_refused_in_words(entangled):
-    recipes = entangled[1].components_[COMMON].recipes
+    recipes = entangled.components_[COMMON].recipes
     assert all(len(term.slots) == 3 for recipe in recipes(3) for term in recipe)
     with pytest.raises(rc.DataError, match="takes 3 slots"):
         recipes(2)
@@ -340,8 +340,7 @@ def test_cumulants_of_too_low_an_order_are_refused_in_words(entangled):
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 def test_models_of_a_component_that_no_covariance_shows(entangled):
-    data, model = entangled
-    component = model.components_[COMMON]
+    component = entangled.components_[COMMON]
     some = component.source.without_block(0)
     np.testing.assert_array_equal(component.measured_on(some).covariance, component.covariance)
     found = rc.ComponentGaussianMixture(n_components="auto").fit_component(component)
