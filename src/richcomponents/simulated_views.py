@@ -92,7 +92,8 @@ def make_views(
     names = tuple(widths)
     ends = np.cumsum([0, *widths.values()])
     where = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(names)}
-    chosen = SetSystem.of(sorted(SetSystem.all(names), key=len) if sets is None else sets, names).members
+    everything = sorted(SetSystem.all(names).members, key=len)
+    chosen = SetSystem.of(everything if sets is None else sets, names).members
     scale_of = {**dict.fromkeys(chosen, 1.0), **_by_member(scales or {}, chosen, "scales")}
     kind_of = _kinds(kinds, chosen)
     X = np.zeros((n_samples, int(ends[-1])))
