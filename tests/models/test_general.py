@@ -313,6 +313,31 @@ def test_regression_on_a_component(data, rca):
     assert relative(ridge.coef_, beta) < 0.2
 
 
+def test_an_outcome_that_goes_with_other_views_is_announced(data, rca):
+    noise = np.random.default_rng(0).normal(size=len(data.X))
+    clean = data.components["a", "b"] @ [1.0, -0.5] + noise
+    mixed = clean + data.components["c",] @ [0.0, 0.2]
+    learner = rc.ComponentRegression(rca=rca, component=("a", "b"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SpecificationWarning)
+        model = learner.fit(data.X, clean).rca_
+        rc.ComponentRegression(rca=rca, component=COMMON).fit(data.X, mixed)  # no view is outside
+    with pytest.warns(rc.SpecificationWarning, match=r"correlated with c .* where S\{a, b\} does not live"):
+        learner.fit(data.X, mixed)
+    assert model.outcome_test(data.X, clean, ("b", "a")).df == (2, len(data.X) - 3)
+    assert model.outcome_test(data.X, mixed, COMMON).p_value == 1
+    with pytest.raises(rc.DataError, match="one column of"):
+        model.outcome_test(data.X, clean[1:], ("a",))
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_a_component_may_be_written_as_a_list(data, rca):
+    one, two = (rc.ComponentPCA(rca=rca, component=given).fit(data.X[:2000]) for given in (("a", "b"), ["a", "b"]))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.transform(data.X[:5]), two.transform(data.X[:5]))
+    assert np.all(np.isfinite(two.confidence_interval().standard_error))
+
+
 def test_mixture_and_ising_models_of_a_component(data, rca):
     mixture = rc.ComponentGaussianMixture(n_components=2, rca=rca, component=("a", "b")).fit(data.X)
     assert mixture.means_.shape == (2, 2)

@@ -39,12 +39,18 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = model.feature_names_in_
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        if self.component not in model.components_:
+        self.component_: Component = self._component_of(model)
+        return self.component_
+
+    def _component_of(self, model: Any) -> Component:
+        """The component to learn, of a fitted RCA; a subset of views may be a list."""
+        wanted = tuple(self.component) if isinstance(self.component, list) else self.component
+        if wanted not in model.components_:
             raise ValueError(
                 f"component must be one of {', '.join(map(repr, model.components_))}, got {self.component!r}"
             )
-        self.component_: Component = model.components_[self.component]
-        return self.component_
+        found: Component = model.components_[wanted]
+        return found
 
     def _take_component(self, component: Component) -> Component:
         """Learn from a component that was extracted before; there are no rows."""
@@ -62,6 +68,19 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
             warn_user(
                 f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
                 "coefficients may be wrong. Check that V holds controls only",
+                SpecificationWarning,
+            )
+
+    def _warn_of_others(self, X: object, target: Array) -> None:
+        """y depends on a component of some views of an RCA only, so it must not go with the other views."""
+        model: Any = self.rca_
+        test = model.outcome_test(X, target, self.component)
+        if test.p_value < _SUSPICIOUS:
+            others = [view for view in model.views_ if view not in self.component]
+            warn_user(
+                f"y is correlated with {' and '.join(others)} (F-test, p = {test.p_value:.1e}), where {self.component_.name} "
+                "does not live: it seems to depend on more than this component, and the coefficients may be wrong. Check the "
+                "sets, or choose a component of these views too",
                 SpecificationWarning,
             )
 

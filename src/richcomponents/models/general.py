@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.intervals import Interval
+from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.general.discover import Verdict, discover_sets
 from richcomponents.components.general.evidence import Evidence
 from richcomponents.components.general.fit import estimate, warm_estimate
@@ -58,7 +59,7 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         not be positive.
     discover : bool
         Start from `sets` and keep the components that the data show; see `evidence_`. Components of a single view are
-        always kept.
+        not tested and always there, also those that `sets` left out.
     alpha : float
         Chance that any absent component is kept by `discover` (multiplicity over subsets and orders is accounted for).
     gauge : {subset: view}, optional
@@ -423,6 +424,22 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Column names of the default component: those of the first view."""
         check_is_fitted(self)
         return np.array(self.components_[self._chosen(None)].feature_names, dtype=object)
+
+    def outcome_test(self, X: object, y: object, component: object = None) -> TestResult:
+        """F-test of y on the views outside of a component: an outcome that depends on this component only is independent of
+        them. Without such views (a component of all) there is nothing to test: p = 1."""
+        check_is_fitted(self)
+        subset = self._chosen(component)
+        values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        target = np.asarray(y, dtype=np.float64).ravel()
+        if len(target) != len(values):
+            raise DataError(f"y must be one column of {len(values)} values, got {len(target)}")
+        outside = [column for view in self.views_ if view not in subset for column in self.views_[view]]
+        rows, target = values[:, outside] - values[:, outside].mean(axis=0), target - target.mean()
+        if not outside:
+            return TestResult(float("nan"), (0, len(target) - 1), 1.0)
+        n = len(target)
+        return outcome_test(rows.T @ rows / n, rows.T @ target / n, float(target @ target) / n, n)
 
     # ---- how sure
 

@@ -320,7 +320,7 @@ class ComponentIsing(ComponentLearner):
         def function(model: ContrastiveRCA) -> Array:
             if model is rca:
                 return theta
-            return self._learn(model.components_[self.component], model, self.edges_, theta)[0]
+            return self._learn(self._component_of(model), model, self.edges_, theta)[0]
 
         result = rca.jackknife(function, progress=progress)
         return CoefficientTable(tuple(names), theta, result.standard_error, len(result.replicates) - 1, level)

@@ -110,7 +110,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
 
         def function(model: Any) -> Array:
-            C = model.components_[self.component].covariance
+            C = self._component_of(model).covariance
             values, vectors = _directions(C, len(self.components_))
             if what == "explained_variance":
                 return values

@@ -104,6 +104,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     def _fit_predicted(self, X: object, target: Array, groups: object) -> Self:
         """For a component of several views: least squares on its best linear prediction, which gives the right coefficients
         when y depends on this component only. Standard errors are those of y, at the fitted prediction."""
+        self._warn_of_others(X, target)
         features = self.rca_.blup(X, self.component) - self.component_.mean
         centred = target - target.mean()
         blocks = block_numbers(len(centred), self.rca_.n_blocks, groups)
