@@ -31,6 +31,7 @@ from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.moments import Moments
+from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import Storable
 from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
 
@@ -281,7 +282,8 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not self.discover:
             return self._wanted
         evidence = Evidence(self._white.columns, state, min(self.order, 4))
-        found = discover_sets(evidence, self._wanted, self._gauges(self._wanted), self.alpha, self.random_state)
+        with one_blas_thread():
+            found = discover_sets(evidence, self._wanted, self._gauges(self._wanted), self.alpha, self.random_state)
         self.evidence_: dict[Subset, Verdict] = found.verdicts
         return found.system
 
@@ -298,7 +300,8 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
             solution = self._paper(evidence, system, gauge, source, Cumulants(state if high is None else high))
         else:
             system.require_order(evidence.order)
-            found = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
+            with one_blas_thread():  # many small products: threads cost more than they give
+                found = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
             self._parameters, self.relative_errors_ = found.parameters, found.errors
             self._warn_of_weak()
             solution = solve_joint(evidence, system, gauge, self._white.frames, self._parameters, source)
@@ -477,7 +480,8 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.simplefilter("ignore")
                 other._adopt(other._paper(evidence, system, gauge, source, Cumulants(state)))
         else:
-            parameters = warm_estimate(evidence, system, self._ranks(system, gauge), self._parameters)
+            with one_blas_thread():
+                parameters = warm_estimate(evidence, system, self._ranks(system, gauge), self._parameters)
             other._adopt(solve_joint(evidence, system, gauge, self._white.frames, parameters, source))
         return other
 
