@@ -346,7 +346,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """Predictions of S1, centred, with as much correction as the outcome's own trust allows: (n, d_u).
 
         Least squares of the outcome on these columns gives fit.beta; penalised fits should use them too (rescaling
-        penalised coefficients afterwards blows up their error).
+        penalised coefficients afterwards blows up their error). With method="paper" they are the predictions as they are, and
+        fit.beta comes from Cov(S1) instead.
         """
         check_is_fitted(self)
         u, v = self._centred(X)

@@ -399,8 +399,9 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Best linear unbiased prediction of a component for each sample, seen or not.
 
         component : a subset of the views; by default the first view's own component. In the columns of its gauge view.
-        Predictions of all components, transformed, add up to the views. Their covariance is too small: use the component's
-        own for principal components or mixtures. return_std : also the standard error of prediction, (n, d).
+        Predictions of all components, transformed, add up to the views (not with method="paper", whose covariances do not add
+        up to those of the views). Their covariance is too small: use the component's own for principal components or mixtures.
+        return_std : also the standard error of prediction, (n, d).
         """
         configured = getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default"
         if configured and component is not None and self._chosen(component) != self._chosen(None):

@@ -82,9 +82,9 @@ class ComponentIsing(ComponentLearner):
     alpha : float
         Ridge, as the precision of a Gaussian prior of each coupling and field: the penalty per sample is
         alpha |J|^2 / (2 n).
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
-    component : {"S1", "S2", "S3"}
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
     random_state : int
         Of the Monte Carlo parts.
 

@@ -40,10 +40,9 @@ class ComponentGaussianMixture(ComponentLearner):
     n_components : int or "auto"
         k, at most the number d of columns of the component. "auto": the smallest k whose cross-validated distance to the
         cumulants of held-out blocks of samples is within one standard error of the best (`criterion_`).
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted to X; ContrastiveRCA() by default.
-    component : str
-        "S1", "S2" or "S3".
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
     method : {"auto", "alternating"}
         "auto": decomposition of the lifted third-order tensor, then matching of the cumulants of orders two to four.
         "alternating": the paper's, alternating minimisation on the third-order moment. It needs the component's mean, which

@@ -38,9 +38,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
     ----------
     n_components : int or None
         How many directions; None for all.
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
-    component : {"S1", "S2", "S3"}
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         Penalty, as in scikit-learn's ElasticNet; 0 is least squares. "cv": chosen by leaving out blocks.
     l1_ratio : float
         0 ridge, 1 lasso, between them elastic net.
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
     component : "S1", or a subset of views of an RCA
         The component y depends on.
