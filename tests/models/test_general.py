@@ -121,6 +121,13 @@ def test_jackknife_errors_are_those_of_the_estimate(data, model):
         model.confidence_interval("A", ("a", "b"), "c")
 
 
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_bars_leave_standard_output_alone(data, capsys):
+    model = rc.RCA(views=data.views, sets=SETS).fit(data.X[:1000])
+    model.jackknife(lambda m: m.transforms_["b", COMMON], progress=True)
+    assert capsys.readouterr().out == ""
+
+
 def test_a_component_of_lower_rank():
     data = make_views(20_000, 3, 2, sets=[COMMON, ("a",), ("b",), ("c",)], kinds="exponential", random_state=5)
     direction = np.array([1.0, 0.5])

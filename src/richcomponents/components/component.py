@@ -34,7 +34,7 @@ from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.storage import Storable, storable
 from richcomponents.views import as_matrix, column_names
 
-__all__ = ["Component", "CumulantSource", "Recipe", "Term"]
+__all__ = ["Component", "CumulantSource", "Recipe", "Term", "no_recipes"]
 
 MAX_COMPARED = 200_000
 """Packed entries up to which recipes are compared over blocks; beyond, the first is used."""
@@ -314,6 +314,12 @@ class _PlainRecipes:
 
     def __call__(self, order: int) -> list[Recipe]:
         return [(Term(1.0, (np.eye(self.d),) * order),)]
+
+
+@storable
+def no_recipes(order: int) -> list[Recipe]:
+    """Of a component of which only the mean and the covariance are known."""
+    return []
 
 
 def _positive(order: int) -> None:

@@ -14,6 +14,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.plots import interval_plot
 from richcomponents.storage import Storable, storable
 
 __all__ = ["CoefficientTable", "ComponentLearner"]
@@ -83,6 +84,27 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
                 "sets, or choose a component of these views too",
                 SpecificationWarning,
             )
+
+    def _plot_coefficients(
+        self,
+        coef: Array,
+        residualised: Array | None,
+        table: CoefficientTable | None,
+        *,
+        label: str,
+        names: Sequence[str] | None,
+        ax: Any,
+    ) -> Any:
+        """Coefficients (d,), their confidence intervals if there are any, and those of residualising; returns the Axes."""
+        return interval_plot(
+            self.component_.feature_names if names is None else tuple(names),
+            {**({} if residualised is None else {"residualised": residualised}), "RCA": coef},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label=label,
+            ax=ax,
+        )
 
     def _need_rca(self) -> ContrastiveRCA:
         if self.rca_ is None:

@@ -30,6 +30,7 @@ from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
+from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.plots import correlation_plot, heat_map, interval_plot, overview_plot, variance_plot
@@ -499,7 +500,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
         replicates = []
-        for block in _progress(used, progress, "jackknife"):
+        for block in with_bar(used, progress, "jackknife"):
             replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
         stacked = np.stack(replicates)
         return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
@@ -613,12 +614,3 @@ def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array
         return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n
     C = second.covariance(unbiased=False)
     return np.asarray(u.outer @ C[:n_u, :n_u] @ u.outer.T), np.asarray(v.outer @ C[n_u:, n_u:] @ v.outer.T)
-
-
-def _progress(items: Sequence[int], shown: bool, label: str) -> Any:
-    if not shown:
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, description=label, console=Console(stderr=True), transient=True)

@@ -30,6 +30,7 @@ from richcomponents.errors import DataError, WeakIdentificationWarning, warn_use
 from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general_pair import contrastive_names, in_general_words
+from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import Storable
@@ -459,7 +460,7 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
         used = np.flatnonzero(self._state.block_sizes).tolist()
         replicates = []
-        for block in general_report.progress(used, progress, "jackknife"):
+        for block in with_bar(used, progress, "jackknife"):
             replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
         stacked = np.stack(replicates)
         return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)

@@ -20,7 +20,6 @@ from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
-from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
@@ -200,16 +199,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        own = self.component_.feature_names if names is None else tuple(names)
-        table = self.coefficients_
-        return interval_plot(
-            own,
-            {**({} if self.residualised_ is None else {"residualised": self.residualised_}), "RCA": self.coef_},
-            None if table is None else table.low,
-            None if table is None else table.high,
-            title=f"Coefficients on {self.component_.name}",
-            label="change of y per unit",
-            ax=ax,
+        return self._plot_coefficients(
+            self.coef_, self.residualised_, self.coefficients_, label="change of y per unit", names=names, ax=ax
         )
 
     def summary(self) -> str:
