@@ -33,7 +33,7 @@ from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
 from richcomponents.moments.layout import MEMORY_LIMIT
-from richcomponents.plots import correlation_plot, heat_map, interval_plot, overview_plot, variance_plot
+from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 from richcomponents.storage import Storable
 from richcomponents.views import as_matrix, check_finite
 
@@ -557,17 +557,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         names_u, names_v = (self.components_[name].feature_names for name in ("S1", "S3"))
 
         def intervals(ax: Any) -> Any:
-            table = self.variance_table()
-            return interval_plot(
-                table.names,
-                {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
-                table.low,
-                table.high,
-                identified=(table.identified_low, table.identified_high),
-                title="How much of each column is its own",
-                label="Var(S1)",
-                ax=ax,
-            )
+            title = "How much of each column is its own"
+            return own_variance_plot(self.variance_table(), title=title, label="Var(S1)", ax=ax)
 
         own, shared = (np.diag(self._solution.covariance(name)) for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
