@@ -33,3 +33,33 @@ def test_absent_components_and_unknown_kinds():
     assert not data.cumulant(("a", "b"), 3).any()
     with pytest.raises(ValueError, match="kinds are"):
         rc.datasets.make_views(20, 2, kinds="cauchy")
+
+
+def test_subsets_may_be_written_in_any_order():
+    ordered = {"sets": [("rna",), ("prot",), ("rna", "prot")], "scales": {("rna", "prot"): 2.0, ("rna",): 0.5}}
+    turned = {"sets": ["rna", ["prot"], ("prot", "rna")], "scales": {("prot", "rna"): 2.0, "rna": 0.5}}
+    kinds = {("rna",): "uniform", ("prot",): "discrete", ("prot", "rna"): "gaussian"}
+    one, two = (rc.datasets.make_views(20, ("rna", "prot"), 2, kinds=kinds, **given) for given in (ordered, turned))
+    np.testing.assert_array_equal(one.X, two.X)
+    assert one.kinds == two.kinds == {("rna",): "uniform", ("prot",): "discrete", ("rna", "prot"): "gaussian"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sets": [("a", "b"), ("b", "a")]}, "appears twice"),
+        ({"sets": [("a", "x"), "b"]}, "names view 'x'"),
+        ({"sets": ["ab"]}, "names view 'ab'"),
+        ({"sets": ["a", "b", ()]}, "is empty"),
+        ({"scales": {("a", "x"): 1.0}}, r"scales= names \('a', 'x'\), which is not one of the sets"),
+        ({"scales": {("a", "b"): 1.0, ("b", "a"): 2.0}}, "twice; every set once"),
+        ({"kinds": {"ab": "uniform"}}, "kinds= names 'ab', which is not"),
+        (
+            {"kinds": {"a": "uniform", "b": "uniform"}},
+            r"does not say the distribution of the component of \('a', 'b'\)",
+        ),
+    ],
+)
+def test_sets_are_checked(given, message):
+    with pytest.raises(rc.DataError, match=message):
+        rc.datasets.make_views(20, 2, 1, **given)

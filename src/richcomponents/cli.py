@@ -150,12 +150,14 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Where to: .csv, .tsv, .npz or .parquet.")],
     n: Annotated[int, typer.Option("-n", help="Samples.", min=2)] = 3000,
     d: Annotated[int, typer.Option("-d", help="Columns of U, and of V.", min=1)] = 10,
-    s1: Annotated[str, typer.Option(help="regression, logistic, pca or mixture.")] = "regression",
-    s2: Annotated[str, typer.Option(help="paper, uniform, skewed, gaussian, mixture, heavy or labs(k).")] = "skewed",
+    s1: Annotated[str, typer.Option(help="regression, logistic, pca, mixture or ising.")] = "regression",
+    s2: Annotated[
+        str, typer.Option(help="paper, uniform, skewed, gaussian, mixture, heavy, spins or labs(k).")
+    ] = "skewed",
     mixing: Annotated[str, typer.Option(help="A: unif (entries in [-1, 1]) or good (well conditioned).")] = "unif",
     strength: Annotated[float | None, typer.Option(help="sd(S2) / sd(S1).")] = None,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    truth: Annotated[Path | None, typer.Option(help="Write A and the coefficients to this JSON file.")] = None,
+    truth: Annotated[Path | None, typer.Option(help="Write A and the parameters of S1 to this JSON file.")] = None,
 ) -> None:
     """Write two views with a shared part, and the truth."""
     from richcomponents.jobs import simulate as write
@@ -321,7 +323,7 @@ def _fail(error: Exception) -> NoReturn:
 
     expected = isinstance(error, (DataError, StateFileError, CapacityError, ValueError, OSError))
     text = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
-    _say(f"error: {text}")
+    _say("\n".join([f"error: {text}", *getattr(error, "__notes__", ())]))
     sys.exit(1)
 
 

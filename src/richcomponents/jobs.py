@@ -164,10 +164,14 @@ def _is_binary(y: Any) -> bool:
 # ---- data with known truth
 
 
+_TRUTH = ("A", "beta", "direction", "cov_S1", "centres", "weights", "edges", "couplings")
+
+
 def simulate(out: Path, truth: Path | None = None, **design: Any) -> Contrastive:
     """Write views with known truth: columns U_0.., V_0.. and y (matrices U, V and vector y in an .npz).
 
-    truth : a JSON file for A, beta and the direction. design : as for `datasets.make_contrastive`.
+    truth : a JSON file for A and what is known of S1: covariance, beta, direction; centres and weights of a mixture; edges
+    and couplings of an Ising model (null where there is none). design : as for `datasets.make_contrastive`.
     """
     data = make_contrastive(**design)
     outcome: dict[str, Any] = {} if data.y is None else {"y": data.y}
@@ -192,7 +196,7 @@ def simulate(out: Path, truth: Path | None = None, **design: Any) -> Contrastive
         else:
             raise DataError(f"cannot write {out.name}: its name must end in .csv, .tsv, .npz or .parquet")
     if truth is not None:
-        hidden = {"A": data.A, "beta": data.beta, "direction": data.direction, "cov_S1": data.cov_S1}
+        hidden = {name: getattr(data, name) for name in _TRUTH}
         plain = {name: None if value is None else value.tolist() for name, value in hidden.items()}
         truth.write_text(json.dumps(plain, indent=1), encoding="utf-8")
     return data

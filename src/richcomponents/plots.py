@@ -1,4 +1,4 @@
-"""Plots for people: plain arrays in, matplotlib Axes out.
+"""Plots for people: plain arrays (or a table of them) in, matplotlib Axes out.
 
 Every function takes `ax=None` and draws on a new figure of fitting size then. Wide inputs are cut to their `most` largest
 entries, which the title says. Names are drawn literally (a `$` in a column name is no formula). matplotlib is imported
@@ -17,6 +17,8 @@ from richcomponents.algebra import Array, IntArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from richcomponents.components.contrastive.decomposition import VarianceTable
+
 __all__ = [
     "correlation_plot",
     "heat_map",
@@ -25,6 +27,7 @@ __all__ = [
     "largest",
     "loading_plot",
     "overview_plot",
+    "own_variance_plot",
     "variance_plot",
 ]
 
@@ -222,6 +225,20 @@ def loading_plot(
     _frame(ax, title, len(rows), len(names))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     return ax
+
+
+def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:
+    """Var(S1) of each column by several methods, with confidence interval and identified set."""
+    return interval_plot(
+        table.names,
+        {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
+        table.low,
+        table.high,
+        identified=(table.identified_low, table.identified_high),
+        title=title,
+        label=label,
+        ax=ax,
+    )
 
 
 def overview_plot(draw: Sequence[Any]) -> Any:

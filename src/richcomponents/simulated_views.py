@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, multilinear
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.errors import DataError
 
 __all__ = ["MultiView", "make_views"]
-
-Subset = tuple[str, ...]
 
 _KINDS = ("exponential", "uniform", "discrete", "gaussian")
 _POINTS, _CHANCES = np.array([0.0, 1.0, 3.0]), np.array([0.6, 0.3, 0.1])  # a skewed three-point distribution
@@ -70,7 +71,7 @@ def make_views(
     d : int
         Columns of each view, unless `views` says.
     sets : subsets of views, optional
-        One component per subset; all non-empty subsets by default.
+        One component per subset, as in :class:`RCA`; all non-empty subsets by default, single views first.
     kinds : str, list or {subset: str}
         Distribution of the independent sources of each component: "exponential" (skewed), "uniform" (symmetric), "discrete"
         (three points, skewed) or "gaussian"; a list is dealt out in turn.
@@ -91,23 +92,24 @@ def make_views(
     names = tuple(widths)
     ends = np.cumsum([0, *widths.values()])
     where = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(names)}
-    chosen = _all_subsets(names) if sets is None else [tuple(v for v in names if v in q) for q in sets]
+    everything = sorted(SetSystem.all(names).members, key=len)
+    chosen = SetSystem.of(everything if sets is None else sets, names).members
+    scale_of = {**dict.fromkeys(chosen, 1.0), **_by_member(scales or {}, chosen, "scales")}
+    kind_of = _kinds(kinds, chosen)
     X = np.zeros((n_samples, int(ends[-1])))
     components: dict[Subset, Array] = {}
     transforms: dict[tuple[str, Subset], Array] = {}
     covariances, drawn, mixings = {}, {}, {}
-    for i, q in enumerate(chosen):
-        kind = kinds if isinstance(kinds, str) else kinds[q] if isinstance(kinds, Mapping) else kinds[i % len(kinds)]
-        scale = 1.0 if scales is None else scales.get(q, 1.0)
-        home = widths[q[0]]
-        mixing = scale * _matrix(rng, home, home, (0.7, 1.3))
+    for q in chosen:
+        kind, home = kind_of[q], widths[q[0]]
+        mixing = scale_of[q] * _matrix(rng, home, home, (0.7, 1.3))
         S = _sources(rng, kind, n_samples, home) @ mixing.T
         for view in q:
             A = np.eye(home) if view == q[0] else _matrix(rng, widths[view], home, spread)
             transforms[view, q] = A
             X[:, where[view]] += S @ A.T
         components[q], covariances[q], drawn[q], mixings[q] = S, mixing @ mixing.T, kind, mixing
-    return MultiView(X, where, tuple(chosen), components, transforms, covariances, drawn, mixings)
+    return MultiView(X, where, chosen, components, transforms, covariances, drawn, mixings)
 
 
 def _widths(views: int | Sequence[str] | Mapping[str, int], d: int) -> dict[str, int]:
@@ -117,9 +119,28 @@ def _widths(views: int | Sequence[str] | Mapping[str, int], d: int) -> dict[str,
     return dict.fromkeys(names, d)
 
 
-def _all_subsets(names: tuple[str, ...]) -> list[Subset]:
-    masks = sorted(range(1, 2 ** len(names)), key=lambda m: (m.bit_count(), m))
-    return [tuple(name for i, name in enumerate(names) if mask >> i & 1) for mask in masks]
+def _kinds(kinds: str | Sequence[str] | Mapping[Subset, str], members: tuple[Subset, ...]) -> dict[Subset, str]:
+    if isinstance(kinds, Mapping):
+        named = _by_member(kinds, members, "kinds")
+        for q in members:
+            if q not in named:
+                raise DataError(f"kinds= does not say the distribution of the component of {q}")
+        return named
+    dealt = [kinds] if isinstance(kinds, str) else list(kinds)
+    return {q: dealt[i % len(dealt)] for i, q in enumerate(members)}
+
+
+def _by_member(given: Mapping[Subset, Any], members: tuple[Subset, ...], name: str) -> dict[Subset, Any]:
+    """The same values by subsets in view order; a string stands for a single view."""
+    own = {frozenset(q): q for q in members}
+    out = {}
+    for key, value in given.items():
+        subset = own.get(frozenset([key] if isinstance(key, str) else key))
+        if subset is None or subset in out:
+            why = "which is not one of the sets" if subset is None else "twice; every set once, of"
+            raise DataError(f"{name}= names {key!r}, {why} {', '.join(map(str, members))}")
+        out[subset] = value
+    return out
 
 
 def _matrix(rng: np.random.Generator, rows: int, columns: int, spread: tuple[float, float]) -> Array:

@@ -221,3 +221,34 @@ def test_demo(capsys, tmp_path):
     assert code == 0
     assert all(word in out for word in ("naive", "covariates", "RCA", "truth", "mean texture", str(page)))
     assert "mean fractal dimension" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("design", "known"),
+    [("mixture", ("centres", "weights")), ("ising", ("edges", "couplings")), ("regression", ("beta",))],
+)
+def test_all_that_is_hidden_is_written(capsys, tmp_path, design, known):
+    truth = tmp_path / "truth.json"
+    options = ("--truth", truth, "-n", 20, "-d", 4, "--s1", design, "--s2", "spins")
+    assert run(capsys, "simulate", "--out", tmp_path / "data.csv", *options)[0] == 0
+    hidden = json.loads(truth.read_text())
+    for name in ("beta", "centres", "weights", "edges", "couplings"):
+        assert (hidden[name] is not None) == (name in known)
+
+
+def test_help_names_every_design(capsys):
+    out = run(capsys, "simulate", "--help")[1]
+    assert all(word in out for word in ("ising", "spins"))
+
+
+def test_errors_come_with_their_notes(capsys, tmp_path, monkeypatch):
+    problem = ValueError("too wide")
+    problem.add_note("in draw 7")
+
+    def fails(*given: object, **options: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("richcomponents.experiments.paper.run_paper", fails)
+    code, _, error = run(capsys, "paper", "--out", tmp_path)
+    assert code == 1
+    assert error == "error: too wide\nin draw 7\n"

@@ -88,6 +88,28 @@ def test_gradient_steps_and_what_remains_of_the_error():
     assert found["The residual error of RCA is d"] == "agrees"
 
 
+@pytest.mark.parametrize("diverging", ["rca", "true"])
+def test_a_rising_error_does_not_converge(diverging):
+    def error(x: float, method: str) -> float:
+        return 1.0 + x if method == diverging else 0.1 + 2.0 ** -(x / 5)
+
+    rows = panel_rows("f", "good", error)
+    assert claims(rows)["RCA converges to the final sta"] == "does not agree"
+    (rate,) = (c for c in check_claims(SETTINGS, curves(rows)) if c.quote.startswith("RCA converges"))
+    assert any(text.startswith("no fall, to") for text in rate.evidence[0].numbers.values())
+
+
+def test_the_gain_of_naive_is_judged_from_a_thousand_samples_on():
+    """It falls until N = 1000 and stays there; N = 1000 is not the middle one of the sizes that were measured."""
+    rows = panel_rows("a", "good", lambda x, m: max(1.0, 1000 / x))
+    sizes = sorted({r.x for r in rows})
+    for kept in (sizes, sizes[1:], sizes[2:]):
+        assert claims([r for r in rows if r.x in kept])["This was not the case for the "] == "agrees"
+    assert claims([r for r in rows if r.x <= 1000])["This was not the case for the "] == "not measured"
+    falling = panel_rows("a", "good", lambda x, m: 1000 / x)
+    assert claims(falling)["This was not the case for the "] == "does not agree"
+
+
 def test_biomarkers_are_judged_scale_by_scale():
     rows = panel_rows("biomarkers", "mine", lambda x, m: 1.0 if m != "rca" else (2.0 if x < 1 else 0.5))
     assert claims(rows)["Running logistic regression di"] == "agrees in 3 of 5 settings"

@@ -110,6 +110,67 @@ def test_people_without_phenotype_are_named(tmp_path):
         read_markers(data, pheno, outcome="disease")
 
 
+def numeric_ids(tmp_path: Path) -> tuple[Path, Path]:
+    """People by number, written differently in the two files, with another column of both that names groups."""
+    data, pheno = marker_files(tmp_path)
+    lines = gzip.decompress(data.read_bytes()).decode().replace("P", "10").splitlines()
+    plain = tmp_path / "markers.csv"
+    plain.write_text("\n".join([f"{lines[0]},site", *(f"{line},{'xy'[i % 2]}" for i, line in enumerate(lines[1:]))]))
+    ours = pheno.read_text().replace("P", "0010").splitlines()
+    pheno.write_text(
+        "\n".join([f"site,{ours[0]}", *(f"{'xy'[int(line.split(',')[0]) % 2]},{line}" for line in ours[1:])])
+    )
+    return plain, pheno
+
+
+def test_people_with_numbers_are_matched_by_number(tmp_path):
+    named = read_markers(*marker_files(tmp_path), outcome="disease")
+    numbered = read_markers(*numeric_ids(tmp_path), outcome="disease")
+    np.testing.assert_array_equal(numbered.values, named.values)  # the number is no marker
+    np.testing.assert_array_equal(numbered.y, named.y)
+
+
+def test_the_outcome_is_no_marker(tmp_path):
+    table = "\n".join(["disease,m0,m1", *(f"{i % 2},{i % 5},{i % 3}" for i in range(30))])
+    (tmp_path / "one.csv").write_text(table)
+    markers = read_markers(tmp_path / "one.csv", tmp_path / "one.csv", outcome="disease")
+    assert markers.values.shape == (30, 2)
+
+
+MARKERS = "id,m0,m1\nA,1,2\nB,2,3\nC,4,4\n"
+PHENO = "id,disease\nC,1\nA,0\nB,1\n"
+
+
+@pytest.mark.parametrize(
+    ("markers", "pheno", "message"),
+    [
+        (MARKERS, PHENO.replace("C", "A"), "pheno.csv holds id = A twice"),
+        (MARKERS.replace("C", "A"), PHENO, "markers.csv holds id = A twice"),
+        ("id,m0\n1,5\n2,6\n3,8\n", "id,disease\n1,1\n2,0\n4,1\n", "1 rows of markers.csv are not in .* id = 3"),
+        ("id,m0\n1,5\n2,6\n2,8\n", "id,disease\n2,1\n2,0\n1,1\n", "row 1: id = 1 in markers.csv, 2 in pheno.csv"),
+        (MARKERS.replace("4,4", "4,"), PHENO, "marker 'm1' holds 1 missing or infinite values: drop"),
+        (MARKERS.replace("4,4", "inf,"), PHENO, "marker 'm0' holds 1 .* and so do 1 other markers"),
+        (MARKERS.replace("4,4", "<4,4"), PHENO, "row 3: m0 = '<4' is not a number, like 1 of the column's 3 cells"),
+        ("id,word\nA,x\nB,y\nC,z\n", PHENO, "no column besides id holds numbers"),
+        ("id,m0,m0\nA,1,2\nB,2,3\nC,4,4\n", PHENO, "'m0' appears twice"),
+        ("m0\n1\n2\n", "disease\n1\n0\n0\n", "has 2 rows, pheno.csv has 3, and no column"),
+    ],
+)
+def test_files_of_markers_are_checked(tmp_path, markers, pheno, message):
+    (tmp_path / "markers.csv").write_text(markers)
+    (tmp_path / "pheno.csv").write_text(pheno)
+    with pytest.raises(DataError, match=message):
+        read_markers(tmp_path / "markers.csv", tmp_path / "pheno.csv", outcome="disease")
+
+
+def test_columns_of_words_are_no_markers(tmp_path):
+    (tmp_path / "markers.csv").write_text("id,tissue,m0\nA,x,1\nB,y,2\nC,z,4\n")
+    (tmp_path / "pheno.csv").write_text(PHENO)
+    markers = read_markers(tmp_path / "markers.csv", tmp_path / "pheno.csv", outcome="disease")
+    assert markers.values.shape == (3, 1)
+    assert markers.y.tolist() == [0, 1, 1]
+
+
 def test_biomarkers_of_the_user(tmp_path):
     data, pheno = marker_files(tmp_path)
     rows = measured(tmp_path / "out", ["biomarkers"], data=data, pheno=pheno)

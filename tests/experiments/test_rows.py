@@ -81,13 +81,25 @@ def test_the_number_of_processes_changes_nothing(tmp_path, unbroken):
     assert (tmp_path / "two.csv").read_bytes() == unbroken
 
 
-def test_an_error_names_the_draw(tmp_path):
-    def broken(job: Job) -> list[Row]:
-        raise ZeroDivisionError
+def broken(job: Job) -> list[Row]:
+    raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        run_jobs(JOBS, broken, tmp_path / "rows.csv")
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_error_names_the_draw(tmp_path, processes):
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_jobs(JOBS[:2], broken, tmp_path / "rows.csv", processes=processes)
+    assert caught.value.__notes__[-1] in {f"in {job}" for job in JOBS[:2]}
     assert (tmp_path / "rows.csv").read_text() == HEADER + "\n"
+
+
+def test_any_name_of_a_file_comes_back(tmp_path):
+    names = ["plain", '"a" b', 'a "b"', "a, b", "two\nlines", "a\u2028b", "Ünï"]
+    jobs = [Job("p", name, (1.0,), 0, 1, ("one",)) for name in names]
+    rows = run_jobs(jobs, measure, tmp_path / "rows.csv")
+    assert {row.case for row in rows} == set(names)
+    assert read_rows(tmp_path / "rows.csv") == rows
+    run_jobs(jobs, broken, tmp_path / "rows.csv")  # nothing is left to do
 
 
 def test_rows_of_other_jobs_are_kept_and_values_come_back_exactly(tmp_path):

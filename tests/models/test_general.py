@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -117,6 +119,13 @@ def test_jackknife_errors_are_those_of_the_estimate(data, model):
     np.testing.assert_array_equal(covariance.estimate, model.components_["a",].covariance)
     with pytest.raises(ValueError, match="view= must be one of"):
         model.confidence_interval("A", ("a", "b"), "c")
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_bars_leave_standard_output_alone(data, capsys):
+    model = rc.RCA(views=data.views, sets=SETS).fit(data.X[:1000])
+    model.jackknife(lambda m: m.transforms_["b", COMMON], progress=True)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_component_of_lower_rank():
@@ -311,12 +320,67 @@ def test_regression_on_a_component(data, rca):
     assert relative(ridge.coef_, beta) < 0.2
 
 
+def test_an_outcome_that_goes_with_other_views_is_announced(data, rca):
+    noise = np.random.default_rng(0).normal(size=len(data.X))
+    clean = data.components["a", "b"] @ [1.0, -0.5] + noise
+    mixed = clean + data.components["c",] @ [0.0, 0.2]
+    learner = rc.ComponentRegression(rca=rca, component=("a", "b"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SpecificationWarning)
+        model = learner.fit(data.X, clean).rca_
+        rc.ComponentRegression(rca=rca, component=COMMON).fit(data.X, mixed)  # no view is outside
+    with pytest.warns(rc.SpecificationWarning, match=r"correlated with c .* where S\{a, b\} does not live"):
+        learner.fit(data.X, mixed)
+    assert model.outcome_test(data.X, clean, ("b", "a")).df == (2, len(data.X) - 3)
+    assert model.outcome_test(data.X, mixed, COMMON).p_value == 1
+    with pytest.raises(rc.DataError, match="one column of"):
+        model.outcome_test(data.X, clean[1:], ("a",))
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_a_component_may_be_written_as_a_list(data, rca):
+    one, two = (rc.ComponentPCA(rca=rca, component=given).fit(data.X[:2000]) for given in (("a", "b"), ["a", "b"]))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.transform(data.X[:5]), two.transform(data.X[:5]))
+    assert np.all(np.isfinite(two.confidence_interval().standard_error))
+
+
 def test_mixture_and_ising_models_of_a_component(data, rca):
     mixture = rc.ComponentGaussianMixture(n_components=2, rca=rca, component=("a", "b")).fit(data.X)
     assert mixture.means_.shape == (2, 2)
     assert mixture.predict(data.X[:5]).shape == (5,)
     ising = rc.ComponentIsing(rca=rca, component=("a", "b")).fit(data.X)
     assert ising.couplings_.shape == (2, 2)
+
+
+@pytest.fixture(scope="module")
+def entangled():
+    """Three slots tell the common component from those of pairs: no cross-covariance shows it alone."""
+    sets = [COMMON, ("a", "b"), ("a", "c"), ("b", "c")]
+    data = make_views(3000, 3, 2, sets=sets, kinds="exponential", random_state=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rc.WeakIdentificationWarning)
+        return rc.RCA(views=data.views, sets=sets).fit(data.X)
+
+
+def test_cumulants_of_too_low_an_order_are_refused_in_words(entangled):
+    recipes = entangled.components_[COMMON].recipes
+    assert all(len(term.slots) == 3 for recipe in recipes(3) for term in recipe)
+    with pytest.raises(rc.DataError, match="takes 3 slots"):
+        recipes(2)
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_models_of_a_component_that_no_covariance_shows(entangled):
+    component = entangled.components_[COMMON]
+    some = component.source.without_block(0)
+    np.testing.assert_array_equal(component.measured_on(some).covariance, component.covariance)
+    found = rc.ComponentGaussianMixture(n_components="auto").fit_component(component)
+    assert found.n_components_ in (1, 2)
+    mixture = rc.ComponentGaussianMixture(n_components=2).fit_component(component)
+    assert np.all(np.isfinite(mixture.confidence_interval().standard_error))
+    assert "standard errors" in mixture.summary()
+    assert rc.ComponentIsing().fit_component(component).couplings_.shape == (2, 2)
 
 
 def test_learners_name_the_remedy(data, rca):

@@ -195,6 +195,9 @@ def test_a_component_alone_has_no_report(data):
         gather(learner)
     with pytest.raises(TypeError, match="a ContrastiveRCA or a learner of its components, got RCA"):
         gather(rc.RCA())
+    general = rc.ComponentPCA(rca=rc.RCA(views=4), component=("U",)).fit(data.X)
+    with pytest.raises(TypeError, match="a learner of its components, got ComponentPCA of RCA"):
+        gather(general)
     regression = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y)
     with pytest.raises(ValueError, match="give X and y"):
         gather(regression)

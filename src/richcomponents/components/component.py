@@ -28,13 +28,13 @@ from richcomponents.algebra import (
 )
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import jackknife_error
-from richcomponents.errors import CapacityError
+from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.storage import Storable, storable
 from richcomponents.views import as_matrix, column_names
 
-__all__ = ["Component", "CumulantSource", "Recipe", "Term"]
+__all__ = ["Component", "CumulantSource", "Recipe", "Term", "no_recipes"]
 
 MAX_COMPARED = 200_000
 """Packed entries up to which recipes are compared over blocks; beyond, the first is used."""
@@ -227,13 +227,20 @@ class Component(Storable):
         """The same maps and weights with the cumulants of other rows, such as a mini-batch of those it was made from.
 
         order : up to which the weights of the recipes are carried over. The covariance moves with k2 of the first recipe,
-        so that over batches it averages to this one's.
+        so that over batches it averages to this one's; where no cross-covariance tells the component from others (a joint fit
+        found its covariance), it stays.
         """
-        recipe = self.recipes(2)[0]
-        own = self._remember("recipe", 2, lambda _: self._need_source().tensor(recipe))
         weights = {("weights", t): self._weights(t) for t in range(3, order + 1)}
-        covariance = self.covariance + source.tensor(recipe) - own
+        covariance = self.covariance + self._covariance_change(source)
         return Component(self.name, self.feature_names, self.mean, covariance, source, self.recipes, weights)
+
+    def _covariance_change(self, source: CumulantSource) -> Array:
+        """k2 of the first recipe on other rows, minus the same on our own; zero where there is no recipe of order two."""
+        try:
+            recipe = self.recipes(2)[0]
+        except DataError:
+            return np.zeros_like(self.covariance)
+        return source.tensor(recipe) - self._remember("recipe", 2, lambda _: self._need_source().tensor(recipe))
 
     # ---- how
 
@@ -307,6 +314,12 @@ class _PlainRecipes:
 
     def __call__(self, order: int) -> list[Recipe]:
         return [(Term(1.0, (np.eye(self.d),) * order),)]
+
+
+@storable
+def no_recipes(order: int) -> list[Recipe]:
+    """Of a component of which only the mean and the covariance are known."""
+    return []
 
 
 def _positive(order: int) -> None:

@@ -55,27 +55,35 @@ def embedded_markers() -> Markers:
 def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
     """Markers from a CSV file (rows = people, columns = markers; .gz allowed) and their outcome from another.
 
-    If both files have a column of the same name that is not numeric, rows are matched by it; else by their order. The outcome
-    is the column of this name, or the only column that holds nothing but 0 and 1.
+    Rows are matched by a column of both files that names the people: its values differ within each file, and those of `data`
+    are all found in `pheno`. Without one, rows are matched by their order, and what both files tell must agree. The outcome
+    is the column of this name, or the only column that holds nothing but 0 and 1. Markers are the columns of numbers; columns
+    without any number are left out.
     """
     names, table = _columns(data)
-    pheno_names, phenotypes = _columns(pheno)
-    y = _outcome(pheno, phenotypes, outcome)
-    key = next((name for name in names if name in pheno_names and _numbers(table[name]) is None), None)
-    n = len(table[names[0]])
-    if key is not None:
-        place = {person: i for i, person in enumerate(phenotypes[key])}
-        missing = [person for person in table[key] if person not in place]
-        if missing:
-            raise DataError(
-                f"{len(missing)} rows of {data.name} are not in {pheno.name}, the first: {key} = {missing[0]}"
-            )
-        y = y[[place[person] for person in table[key]]]
-    elif len(y) != n:
-        raise DataError(f"{data.name} has {n} rows, {pheno.name} has {len(y)}, and no column names the people in both")
-    values = np.column_stack([column for name in names if (column := _numbers(table[name])) is not None])
-    if not np.isfinite(values).all():
-        raise DataError(f"{data.name} holds missing or infinite values: drop or impute those markers")
+    _, phenotypes = _columns(pheno)
+    ill, y = _outcome(pheno, phenotypes, outcome)
+    shared = {name: (_keys(table[name]), _keys(phenotypes[name])) for name in names if name in phenotypes}
+    key = _key(shared, data.name, pheno.name)
+    if key is None:
+        _check_order(shared, data.name, pheno.name, len(table[names[0]]), len(y))
+    else:
+        people, known = shared[key]
+        place = {person: i for i, person in enumerate(known)}
+        y = y[[place[person] for person in people]]
+    markers = {name: _marker(data.name, name, table[name]) for name in names if name not in (key, ill)}
+    found = {name: column for name, column in markers.items() if column is not None}
+    if not found:
+        raise DataError(f"{data.name} has no marker: no column{f' besides {key}' if key else ''} holds numbers")
+    holes = {name: int(np.sum(~np.isfinite(column))) for name, column in found.items()}
+    incomplete = [name for name, count in holes.items() if count]
+    if incomplete:
+        others = f", and so do {len(incomplete) - 1} other markers" if len(incomplete) > 1 else ""
+        raise DataError(
+            f"{data.name}: marker {incomplete[0]!r} holds {holes[incomplete[0]]} missing or infinite values{others}: drop or "
+            "impute them"
+        )
+    values = np.column_stack(list(found.values()))
     spread = values.std(axis=0)
     standard = (values - values.mean(axis=0))[:, spread > 0] / spread[spread > 0]
     digest = hashlib.sha256(values.tobytes() + y.tobytes()).hexdigest()[:8]
@@ -165,6 +173,9 @@ def _columns(path: Path) -> tuple[list[str], dict[str, list[str]]]:
     if len(lines) < 2:
         raise DataError(f"{path.name} holds no rows under its header")
     names, body = lines[0], lines[1:]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"{path.name}: column {twice!r} appears twice in the header")
     wrong = next((i for i, line in enumerate(body, 2) if len(line) != len(names)), None)
     if wrong is not None:
         raise DataError(f"{path.name}, line {wrong}: {len(body[wrong - 2])} cells, the header has {len(names)}")
@@ -177,25 +188,97 @@ def _open(path: Path) -> TextIO:
     return path.open(encoding="utf-8", newline="")
 
 
-def _numbers(cells: list[str]) -> Array | None:
-    """The column as numbers, None if it is none; empty cells and NA are missing."""
+_MISSING = ("", "NA", "NaN", "nan")
+
+
+def _number(cell: str) -> float | None:
+    """The cell as a number, None if it is none; empty cells and NA are missing."""
     try:
-        return np.array([np.nan if cell in ("", "NA", "NaN", "nan") else float(cell) for cell in cells])
+        return np.nan if cell.strip() in _MISSING else float(cell)
     except ValueError:
         return None
 
 
-def _outcome(path: Path, table: Mapping[str, list[str]], name: str) -> Array:
+def _numbers(cells: list[str]) -> Array | None:
+    """The column as numbers, None if some cell is none."""
+    numbers = [_number(cell) for cell in cells]
+    return None if None in numbers else np.array(numbers, dtype=np.float64)
+
+
+def _marker(file: str, name: str, cells: list[str]) -> Array | None:
+    """The column as numbers, None if it holds nothing but text; a column of both is refused."""
+    numbers = [_number(cell) for cell in cells]
+    text = [i for i, number in enumerate(numbers) if number is None]
+    if not text:
+        return np.array(numbers, dtype=np.float64)
+    if any(number is not None and not np.isnan(number) for number in numbers):
+        raise DataError(
+            f"{file}, row {text[0] + 1}: {name} = {cells[text[0]]!r} is not a number, like {len(text)} of the column's "
+            f"{len(cells)} cells: correct them, leave them empty and impute, or leave the column out"
+        )
+    return None
+
+
+# ---- people
+
+Shared = Mapping[str, tuple[list[object], list[object]]]  # column -> its cells in the two files
+
+
+def _keys(cells: list[str]) -> list[object]:
+    """Cells to be compared between files: 7, 07 and 7.0 are the same person."""
+    numbers = _numbers(cells)
+    plain = [cell.strip() for cell in cells]
+    return list(plain) if numbers is None or not np.isfinite(numbers).all() else numbers.tolist()
+
+
+def _key(shared: Shared, data: str, pheno: str) -> str | None:
+    """The column that names the people in both files, None if there is none; errors name who is missing or there twice."""
+    distinct = {name: both for name, both in shared.items() if all(len(set(cells)) == len(cells) for cells in both)}
+    for name, (people, known) in distinct.items():
+        if set(people) <= set(known):
+            return name
+    for name, (people, known) in distinct.items():
+        there = set(known)
+        missing = [person for person in people if person not in there]
+        raise DataError(f"{len(missing)} rows of {data} are not in {pheno}, the first: {name} = {_written(missing[0])}")
+    for name, both in shared.items():
+        for file, cells in zip((data, pheno), both, strict=True):
+            if isinstance(cells[0], str) and 2 * len(set(cells)) > len(cells):  # names of people, not of groups
+                again = next((person for i, person in enumerate(cells) if person in cells[:i]), None)
+                if again is not None:
+                    raise DataError(f"{file} holds {name} = {again} twice: one row per person")
+    return None
+
+
+def _check_order(shared: Shared, data: str, pheno: str, n: int, m: int) -> None:
+    """Rows matched by their order must be as many, and agree in what both files tell."""
+    if m != n:
+        raise DataError(f"{data} has {n} rows, {pheno} has {m}, and no column names the people in both")
+    for name, (ours, theirs) in shared.items():
+        wrong = next((i for i in range(n) if ours[i] != theirs[i]), None)
+        if wrong is not None:
+            raise DataError(
+                f"row {wrong + 1}: {name} = {_written(ours[wrong])} in {data}, {_written(theirs[wrong])} in {pheno}, so the "
+                "rows are not the same people in the same order. Give both files a column that names every person once"
+            )
+
+
+def _written(cell: object) -> str:
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
+
+
+def _outcome(path: Path, table: Mapping[str, list[str]], name: str) -> tuple[str, Array]:
+    """Name and values of the column that says who is ill."""
     binary = {
         column: numbers
         for column, cells in table.items()
         if (numbers := _numbers(cells)) is not None and set(np.unique(numbers)) == {0.0, 1.0}
     }
     if name in binary:
-        return binary[name]
+        return name, binary[name]
     if len(binary) != 1:
         raise DataError(
             f"{path.name} must say who is ill, 0 or 1, in a column named {name!r} or in its only column of 0 and 1; it has "
             f"{', '.join(binary) or 'none'}"
         )
-    return next(iter(binary.values()))
+    return next(iter(binary.items()))

@@ -95,19 +95,21 @@ def check_claims(settings: Settings, found: Found) -> list[Claim]:
             "In all the cases, the accuracy of RCA improved monotonically with increasing sample size.",
             "a-e",
             "mean error falls from every N to the next",
-            look.trends(moments + descents, "rca", lambda means: bool(np.all(np.diff(means) < 0))),
+            look.trends(moments + descents, "rca", lambda curve: bool(np.all(np.diff(curve.mean) < 0))),
         ),
         Claim(
             "This was not the case for the Naive [algorithm], which [was] unable to take advantage of larger data due to "
             "model-misspecification.",
             "a-e",
             "the mean error of naive at the largest N is at least half of that at N = 1000",
-            look.trends(moments + descents, "naive", lambda means: bool(means[-1] > means[len(means) // 2] / 2)),
+            look.trends(
+                moments + descents, "naive", lambda curve: bool(curve.mean[-1] > curve.at(1000) / 2), since=1000
+            ),
         ),
         Claim(
             "RCA converges to the final state at a rate similar to the true-sample case.",
             "f, g",
-            f"nine tenths of the fall of the mean error in at most {FASTER:g} times the steps of true samples",
+            f"the mean error falls, nine tenths of the way in at most {FASTER:g} times the steps of true samples",
             look.rates("fg"),
         ),
         Claim(
@@ -182,16 +184,18 @@ class _Reader:
     def beats_benchmarks(self, at: Callable[[str], float], margin: float = 1.0) -> bool:
         return at("rca") < margin * min(at("naive"), at("cca"), at("cca5"))
 
-    def trends(self, panels: str, method: str, holds: Callable[[Sequence[float]], bool]) -> list[Verdict]:
-        """Of the mean over all x."""
+    def trends(
+        self, panels: str, method: str, holds: Callable[[Curve], bool], *, since: float | None = None
+    ) -> list[Verdict]:
+        """Of the mean over all x; since : an x that the judgement starts from, so that a line takes it and a larger one."""
         out = []
         for name, case in self._measured(panels):
             curve = self.found.get((name, case, method))
-            if curve is not None and len(curve.x) > 1:
+            if curve is not None and len(curve.x) > 1 and (since is None or since in curve.x[:-1]):
                 numbers = {f"N = {x:g}": f"{mean:.2g}" for x, mean in zip(curve.x, curve.mean, strict=True)}
                 paper = self.found.get((name, case, "paper")) if method == "rca" else None
-                judged = None if paper is None else holds(list(paper.mean))
-                out.append(Verdict(self._title(name, case), numbers, holds(list(curve.mean)), judged))
+                judged = None if paper is None else holds(paper)
+                out.append(Verdict(self._title(name, case), numbers, holds(curve), judged))
         return out
 
     def growths(self, panels: str) -> list[Verdict]:
@@ -210,19 +214,22 @@ class _Reader:
         return out
 
     def rates(self, panels: str) -> list[Verdict]:
-        """Steps until nine tenths of the way from the first to the last mean error are done."""
+        """Steps until nine tenths of the way from the first to the last mean error are done; none where it does not fall."""
         out = []
         for name, case in self._measured(panels):
-            curves = {m: self.found.get((name, case, m)) for m in self.settings.panels[name].methods}
-            steps = {}
-            for method, curve in curves.items():
+            steps, numbers = {}, {}
+            for method in self.settings.panels[name].methods:
+                curve = self.found.get((name, case, method))
                 if curve is not None:
-                    end = curve.mean[-1]
-                    done = curve.mean <= end + 0.1 * (curve.mean[0] - end)
-                    steps[method] = float(curve.x[np.argmax(done)])
+                    start, end = curve.mean[0], curve.mean[-1]
+                    done = curve.mean <= end + 0.1 * (start - end)
+                    falls = bool(end < start)
+                    steps[method] = float(curve.x[np.argmax(done)]) if falls else float("inf")
+                    how = f"{steps[method]:g} steps" if falls else "no fall"
+                    numbers[self._label(name, method)] = f"{how}, to {end:.2g}"
             if "true" in steps and "rca" in steps:
-                numbers = {self._label(name, m): f"{s:g} steps, to {curves[m].mean[-1]:.2g}" for m, s in steps.items()}  # type: ignore[union-attr]
-                out.append(Verdict(self._title(name, case), numbers, steps["rca"] <= FASTER * max(steps["true"], 1.0)))
+                holds = np.isfinite(steps["rca"]) and steps["rca"] <= FASTER * max(steps["true"], 1.0)
+                out.append(Verdict(self._title(name, case), numbers, bool(holds and np.isfinite(steps["true"]))))
         return out
 
     def residues(self, panels: str) -> list[Verdict]:

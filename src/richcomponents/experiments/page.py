@@ -75,7 +75,7 @@ def write_page(
     for name in measured:
         title = settings.panels[name].title
         label = f"{name}: {title}" if len(name) == 1 else title
-        parts += [f"<h3 id=panel-{name}>{escape(label)}</h3>", _image(figures / f"panel-{name}.png", label)]
+        parts += [f"<h3 id='panel-{escape(name)}'>{escape(label)}</h3>", _image(figures / f"panel-{name}.png", label)]
         parts += [_numbers(settings, found, name, case) for case in _cases(found, name)]
     parts += [_how(settings, rows)]
     body = "\n".join(parts)

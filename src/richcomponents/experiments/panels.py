@@ -87,7 +87,7 @@ def panel_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve]
     axes = figure.subplots(1, len(cases), squeeze=False, sharey=True)[0]
     for axis, case in zip(axes, cases, strict=True):
         _draw(axis, settings, found, panel, case)
-        axis.set_title(settings.mixings.get(case, case), fontsize=9)
+        axis.set_title(settings.mixings.get(case, case), fontsize=9, parse_math=False)  # it may be the name of a file
         axis.label_outer()
     figure.suptitle(f"{_letter(panel)}{panel.title}{_setting(panel)}", fontsize=12, fontweight="bold")
     _legend(figure, axes[0], columns=2 if len(cases) > 1 else 1)

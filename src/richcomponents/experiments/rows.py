@@ -7,6 +7,7 @@ the order in which draws finished, or how often the run was killed.
 from __future__ import annotations
 
 import csv
+import io
 import multiprocessing
 import os
 import threading
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -43,19 +45,22 @@ class Row:
 
     def line(self) -> str:
         """Of the CSV file; the value to the last bit."""
-        return f"{self.panel},{self.case},{self.x:.10g},{self.method},{self.repeat},{self.seed},{self.value!r}\n"
+        cells = (self.panel, self.case, f"{self.x:.10g}", self.method, self.repeat, self.seed, repr(self.value))
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow(cells)
+        return text.getvalue()
 
 
 Measure = Callable[[Job], list[Row]]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The whole rows of a file. A line torn by a killed run is no row: its draw is simply done again."""
+    """The whole rows of a file (its header is none). A line torn by a killed run is no row: its draw is simply done again."""
     if not path.exists():
         return []
     text = path.read_bytes().decode("utf-8", errors="replace")
-    whole = text[: text.rfind("\n") + 1].splitlines()
-    return [row for cells in csv.reader(whole[1:]) if (row := _parse(cells)) is not None]
+    whole = io.StringIO(text[: text.rfind("\n") + 1], newline="")
+    return [row for cells in csv.reader(whole) if (row := _parse(cells)) is not None]
 
 
 def run_jobs(
@@ -112,20 +117,25 @@ def _results(jobs: Sequence[Job], measure: Measure, processes: int) -> Iterator[
     if processes == 1:
         with threadpool_limits(1):  # sums of BLAS depend on the number of its threads
             for job in jobs:
-                yield measure(job)
+                yield _named(job, partial(measure, job))
         return
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_prepare, initargs=(measure, os.getpid()))
     try:
         waiting = {pool.submit(_work, job): job for job in jobs}
         for finished in as_completed(waiting):
-            try:
-                yield finished.result()
-            except Exception as problem:
-                problem.add_note(f"in {waiting[finished]}")
-                raise
+            yield _named(waiting[finished], finished.result)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _named(job: Job, result: Callable[[], list[Row]]) -> list[Row]:
+    """The result, or its error with the draw in a note."""
+    try:
+        return result()
+    except Exception as problem:
+        problem.add_note(f"in {job}")
+        raise
 
 
 _measure: Measure | None = None

@@ -14,6 +14,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.plots import interval_plot
 from richcomponents.storage import Storable, storable
 
 __all__ = ["CoefficientTable", "ComponentLearner"]
@@ -39,12 +40,18 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = model.feature_names_in_
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        if self.component not in model.components_:
+        self.component_: Component = self._component_of(model)
+        return self.component_
+
+    def _component_of(self, model: Any) -> Component:
+        """The component to learn, of a fitted RCA; a subset of views may be a list."""
+        wanted = tuple(self.component) if isinstance(self.component, list) else self.component
+        if wanted not in model.components_:
             raise ValueError(
                 f"component must be one of {', '.join(map(repr, model.components_))}, got {self.component!r}"
             )
-        self.component_: Component = model.components_[self.component]
-        return self.component_
+        found: Component = model.components_[wanted]
+        return found
 
     def _take_component(self, component: Component) -> Component:
         """Learn from a component that was extracted before; there are no rows."""
@@ -64,6 +71,40 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
                 "coefficients may be wrong. Check that V holds controls only",
                 SpecificationWarning,
             )
+
+    def _warn_of_others(self, X: object, target: Array) -> None:
+        """y depends on a component of some views of an RCA only, so it must not go with the other views."""
+        model: Any = self.rca_
+        test = model.outcome_test(X, target, self.component)
+        if test.p_value < _SUSPICIOUS:
+            others = [view for view in model.views_ if view not in self.component]
+            warn_user(
+                f"y is correlated with {' and '.join(others)} (F-test, p = {test.p_value:.1e}), where {self.component_.name} "
+                "does not live: it seems to depend on more than this component, and the coefficients may be wrong. Check the "
+                "sets, or choose a component of these views too",
+                SpecificationWarning,
+            )
+
+    def _plot_coefficients(
+        self,
+        coef: Array,
+        residualised: Array | None,
+        table: CoefficientTable | None,
+        *,
+        label: str,
+        names: Sequence[str] | None,
+        ax: Any,
+    ) -> Any:
+        """Coefficients (d,), their confidence intervals if there are any, and those of residualising; returns the Axes."""
+        return interval_plot(
+            self.component_.feature_names if names is None else tuple(names),
+            {**({} if residualised is None else {"residualised": residualised}), "RCA": coef},
+            None if table is None else table.low,
+            None if table is None else table.high,
+            title=f"Coefficients on {self.component_.name}",
+            label=label,
+            ax=ax,
+        )
 
     def _need_rca(self) -> ContrastiveRCA:
         if self.rca_ is None:

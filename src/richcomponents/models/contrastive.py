@@ -30,9 +30,10 @@ from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
+from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
 from richcomponents.moments.layout import MEMORY_LIMIT
-from richcomponents.plots import correlation_plot, heat_map, interval_plot, overview_plot, variance_plot
+from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 from richcomponents.storage import Storable
 from richcomponents.views import as_matrix, check_finite
 
@@ -346,7 +347,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """Predictions of S1, centred, with as much correction as the outcome's own trust allows: (n, d_u).
 
         Least squares of the outcome on these columns gives fit.beta; penalised fits should use them too (rescaling
-        penalised coefficients afterwards blows up their error).
+        penalised coefficients afterwards blows up their error). With method="paper" they are the predictions as they are, and
+        fit.beta comes from Cov(S1) instead.
         """
         check_is_fitted(self)
         u, v = self._centred(X)
@@ -498,7 +500,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
         replicates = []
-        for block in _progress(used, progress, "jackknife"):
+        for block in with_bar(used, progress, "jackknife"):
             replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
         stacked = np.stack(replicates)
         return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
@@ -555,17 +557,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         names_u, names_v = (self.components_[name].feature_names for name in ("S1", "S3"))
 
         def intervals(ax: Any) -> Any:
-            table = self.variance_table()
-            return interval_plot(
-                table.names,
-                {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
-                table.low,
-                table.high,
-                identified=(table.identified_low, table.identified_high),
-                title="How much of each column is its own",
-                label="Var(S1)",
-                ax=ax,
-            )
+            title = "How much of each column is its own"
+            return own_variance_plot(self.variance_table(), title=title, label="Var(S1)", ax=ax)
 
         own, shared = (np.diag(self._solution.covariance(name)) for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
@@ -612,12 +605,3 @@ def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array
         return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n
     C = second.covariance(unbiased=False)
     return np.asarray(u.outer @ C[:n_u, :n_u] @ u.outer.T), np.asarray(v.outer @ C[n_u:, n_u:] @ v.outer.T)
-
-
-def _progress(items: Sequence[int], shown: bool, label: str) -> Any:
-    if not shown:
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, description=label, console=Console(stderr=True), transient=True)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.contrastive.intervals import Interval
+from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.general.discover import Verdict, discover_sets
 from richcomponents.components.general.evidence import Evidence
 from richcomponents.components.general.fit import estimate, warm_estimate
@@ -29,6 +30,7 @@ from richcomponents.errors import DataError, WeakIdentificationWarning, warn_use
 from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general_pair import contrastive_names, in_general_words
+from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import Storable
@@ -59,7 +61,7 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         not be positive.
     discover : bool
         Start from `sets` and keep the components that the data show; see `evidence_`. Components of a single view are
-        always kept.
+        not tested and always there, also those that `sets` left out.
     alpha : float
         Chance that any absent component is kept by `discover` (multiplicity over subsets and orders is accounted for).
     gauge : {subset: view}, optional
@@ -398,8 +400,9 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Best linear unbiased prediction of a component for each sample, seen or not.
 
         component : a subset of the views; by default the first view's own component. In the columns of its gauge view.
-        Predictions of all components, transformed, add up to the views. Their covariance is too small: use the component's
-        own for principal components or mixtures. return_std : also the standard error of prediction, (n, d).
+        Predictions of all components, transformed, add up to the views (not with method="paper", whose covariances do not add
+        up to those of the views). Their covariance is too small: use the component's own for principal components or mixtures.
+        return_std : also the standard error of prediction, (n, d).
         """
         configured = getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default"
         if configured and component is not None and self._chosen(component) != self._chosen(None):
@@ -427,6 +430,22 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array(self.components_[self._chosen(None)].feature_names, dtype=object)
 
+    def outcome_test(self, X: object, y: object, component: object = None) -> TestResult:
+        """F-test of y on the views outside of a component: an outcome that depends on this component only is independent of
+        them. Without such views (a component of all) there is nothing to test: p = 1."""
+        check_is_fitted(self)
+        subset = self._chosen(component)
+        values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        target = np.asarray(y, dtype=np.float64).ravel()
+        if len(target) != len(values):
+            raise DataError(f"y must be one column of {len(values)} values, got {len(target)}")
+        outside = [column for view in self.views_ if view not in subset for column in self.views_[view]]
+        rows, target = values[:, outside] - values[:, outside].mean(axis=0), target - target.mean()
+        if not outside:
+            return TestResult(float("nan"), (0, len(target) - 1), 1.0)
+        n = len(target)
+        return outcome_test(rows.T @ rows / n, rows.T @ target / n, float(target @ target) / n, n)
+
     # ---- how sure
 
     def jackknife(self, function: Callable[[RCA], Array], *, progress: bool = False) -> JackknifeResult:
@@ -441,7 +460,7 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
         used = np.flatnonzero(self._state.block_sizes).tolist()
         replicates = []
-        for block in general_report.progress(used, progress, "jackknife"):
+        for block in with_bar(used, progress, "jackknife"):
             replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
         stacked = np.stack(replicates)
         return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)

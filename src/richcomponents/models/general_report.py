@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from richcomponents.components.general.solution import component_name
 if TYPE_CHECKING:
     from richcomponents.models.general import RCA
 
-__all__ = ["plot", "progress", "summary"]
+__all__ = ["plot", "summary"]
 
 _BAR = 8  # characters of a bar of 100%
 
@@ -85,12 +84,3 @@ def plot(model: RCA, figure: Any = None) -> Any:
     dots.tick_params(axis="y", length=0)
     dots.spines[:].set_visible(False)
     return figure
-
-
-def progress(items: Sequence[int], shown: bool, label: str) -> Any:
-    """The items, with a bar if it is asked for."""
-    if not shown:
-        return items
-    from rich.progress import track
-
-    return track(items, description=label)

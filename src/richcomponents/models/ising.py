@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.components.component import no_recipes
 from richcomponents.components.contrastive.intervals import Replicates, functional_error, replicate
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
@@ -38,7 +39,6 @@ from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import heat_map
-from richcomponents.storage import storable
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["ComponentIsing"]
@@ -82,9 +82,9 @@ class ComponentIsing(ComponentLearner):
     alpha : float
         Ridge, as the precision of a Gaussian prior of each coupling and field: the penalty per sample is
         alpha |J|^2 / (2 n).
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
-    component : {"S1", "S2", "S3"}
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
     random_state : int
         Of the Monte Carlo parts.
 
@@ -178,7 +178,7 @@ class ComponentIsing(ComponentLearner):
         n, d = values.shape
         mean = values.mean(0) if self.fields else np.zeros(d)
         covariance = values.T @ values / n - np.outer(mean, mean)
-        self.rca_, self.component_ = None, Component("samples", names, mean, covariance, None, _no_recipes)
+        self.rca_, self.component_ = None, Component("samples", names, mean, covariance, None, no_recipes)
         edges, ridge = as_edges(self.edges, names), self.alpha / n
         if self.solver == "sgd":
             expanded = self.method == "taylor"
@@ -320,7 +320,7 @@ class ComponentIsing(ComponentLearner):
         def function(model: ContrastiveRCA) -> Array:
             if model is rca:
                 return theta
-            return self._learn(model.components_[self.component], model, self.edges_, theta)[0]
+            return self._learn(self._component_of(model), model, self.edges_, theta)[0]
 
         result = rca.jackknife(function, progress=progress)
         return CoefficientTable(tuple(names), theta, result.standard_error, len(result.replicates) - 1, level)
@@ -354,7 +354,7 @@ class ComponentIsing(ComponentLearner):
             return joint_change(model, W, weights, theta, ridge, covariances, means, fields=self.fields, rng=rng)
 
         def moments(covariance: Array, mean: Array) -> Array:
-            moved = Component(component.name, component.feature_names, mean, covariance, None, _no_recipes)
+            moved = Component(component.name, component.feature_names, mean, covariance, None, no_recipes)
             return np.asarray(SpinMoments.of(moved, self.fields).with_ghost[i, j])
 
         def pairs(covariances: Array, means: Array) -> Array:
@@ -399,11 +399,6 @@ class ComponentIsing(ComponentLearner):
             for i in np.argsort(-np.abs(self.fields_))[:5]:
                 lines.append(f"  {self.fields_[i]:+.3f}  {self.feature_names_[i]}")
         return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
-
-
-@storable
-def _no_recipes(order: int) -> list[Any]:
-    return []
 
 
 def _rows_behind(component: Component, rca: ContrastiveRCA | None) -> int:

@@ -32,7 +32,6 @@ from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
-from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
@@ -395,16 +394,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        own = self.component_.feature_names if names is None else tuple(names)
-        table = self.coefficients_
-        return interval_plot(
-            own,
-            {"residualised": self.residualised_, "RCA": self.coef_[0]},
-            None if table is None else table.low,
-            None if table is None else table.high,
-            title=f"Coefficients on {self.component_.name}",
-            label="change of the log-odds per unit",
-            ax=ax,
+        label = "change of the log-odds per unit"
+        return self._plot_coefficients(
+            self.coef_[0], self.residualised_, self.coefficients_, label=label, names=names, ax=ax
         )
 
     def summary(self) -> str:

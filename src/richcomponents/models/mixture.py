@@ -40,10 +40,9 @@ class ComponentGaussianMixture(ComponentLearner):
     n_components : int or "auto"
         k, at most the number d of columns of the component. "auto": the smallest k whose cross-validated distance to the
         cumulants of held-out blocks of samples is within one standard error of the best (`criterion_`).
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted to X; ContrastiveRCA() by default.
-    component : str
-        "S1", "S2" or "S3".
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
     method : {"auto", "alternating"}
         "auto": decomposition of the lifted third-order tensor, then matching of the cumulants of orders two to four.
         "alternating": the paper's, alternating minimisation on the third-order moment. It needs the component's mean, which
@@ -173,7 +172,8 @@ class ComponentGaussianMixture(ComponentLearner):
 
         Each block of the samples behind the component is left out, the moments matched again from the full fit, and the
         components matched to its labels. Means count about the component's mean, which is known by the RCA's rule only. A is
-        held at its estimate: where the shared part is known badly, errors are larger than these.
+        held at its estimate, and so is the covariance of a component that no cross-covariance tells from others (of three or
+        more views of an RCA): where the shared part is known badly, errors are larger than these.
         """
         check_is_fitted(self)
         left_out = self._replicates()

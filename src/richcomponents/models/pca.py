@@ -38,9 +38,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
     ----------
     n_components : int or None
         How many directions; None for all.
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
-    component : {"S1", "S2", "S3"}
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
 
         def function(model: Any) -> Array:
-            C = model.components_[self.component].covariance
+            C = self._component_of(model).covariance
             values, vectors = _directions(C, len(self.components_))
             if what == "explained_variance":
                 return values

@@ -20,7 +20,6 @@ from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
-from richcomponents.plots import interval_plot
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
@@ -38,7 +37,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         Penalty, as in scikit-learn's ElasticNet; 0 is least squares. "cv": chosen by leaving out blocks.
     l1_ratio : float
         0 ridge, 1 lasso, between them elastic net.
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
     component : "S1", or a subset of views of an RCA
         The component y depends on.
@@ -104,6 +103,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     def _fit_predicted(self, X: object, target: Array, groups: object) -> Self:
         """For a component of several views: least squares on its best linear prediction, which gives the right coefficients
         when y depends on this component only. Standard errors are those of y, at the fitted prediction."""
+        self._warn_of_others(X, target)
         features = self.rca_.blup(X, self.component) - self.component_.mean
         centred = target - target.mean()
         blocks = block_numbers(len(centred), self.rca_.n_blocks, groups)
@@ -199,16 +199,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        own = self.component_.feature_names if names is None else tuple(names)
-        table = self.coefficients_
-        return interval_plot(
-            own,
-            {**({} if self.residualised_ is None else {"residualised": self.residualised_}), "RCA": self.coef_},
-            None if table is None else table.low,
-            None if table is None else table.high,
-            title=f"Coefficients on {self.component_.name}",
-            label="change of y per unit",
-            ax=ax,
+        return self._plot_coefficients(
+            self.coef_, self.residualised_, self.coefficients_, label="change of y per unit", names=names, ax=ax
         )
 
     def summary(self) -> str:

@@ -220,6 +220,9 @@ def _plain(value: object) -> object:
 # ---- from a fitted model
 
 
+_NO_REPORT = "a report is made of a ContrastiveRCA or a learner of its components, got {}"
+
+
 def gather(
     model: Any,
     X: object = None,
@@ -238,13 +241,13 @@ def gather(
     none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show a bar (stderr).
     """
     if not isinstance(model, (ContrastiveRCA, ComponentLearner)):
-        raise TypeError(
-            f"a report is made of a ContrastiveRCA or a learner of its components, got {type(model).__name__}"
-        )
+        raise TypeError(_NO_REPORT.format(type(model).__name__))
     check_is_fitted(model)
     rca = model if isinstance(model, ContrastiveRCA) else model.rca_
     if rca is None:
         raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
+    if not isinstance(rca, ContrastiveRCA):
+        raise TypeError(_NO_REPORT.format(f"{type(model).__name__} of {type(rca).__name__}"))
     own = rca.views_.feature_names if names is None else tuple(map(str, names))
     views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
     names_u = next(iter(views.values()))

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.plots import MOST, correlation_plot, heat_map, heat_map_size, interval_plot, variance_plot
+from richcomponents.plots import (
+    MOST,
+    correlation_plot,
+    heat_map,
+    heat_map_size,
+    interval_plot,
+    own_variance_plot,
+    variance_plot,
+)
 from richcomponents.report.figures import inline_svg
 from richcomponents.report.findings import Findings, Provenance
 from richcomponents.report.tables import html_table, number
@@ -102,19 +110,11 @@ def variances(found: Findings) -> str:
         "variance",
     )
 
-    def draw(ax: Any) -> Any:
-        return interval_plot(
-            table.names,
-            {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
-            table.low,
-            table.high,
-            identified=(table.identified_low, table.identified_high),
-            label="variance that is the column's own, Var(S1)",
-            ax=ax,
-        )
-
     intervals = inline_svg(
-        draw, (7.6, _height(len(table.names))), "Variance of each column that is its own, by method", "intervals"
+        lambda ax: own_variance_plot(table, label="variance that is the column's own, Var(S1)", ax=ax),
+        (7.6, _height(len(table.names))),
+        "Variance of each column that is its own, by method",
+        "intervals",
     )
     return (
         "<h2>How much of each column is its own</h2>"

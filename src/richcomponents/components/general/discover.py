@@ -38,7 +38,7 @@ from richcomponents.storage import storable
 
 __all__ = ["Discovery", "Verdict", "discover_sets"]
 
-_FLIPS = 20_000
+_FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
 
 
@@ -80,9 +80,15 @@ def discover_sets(
     random_state: int | None = 0,
 ) -> Discovery:
     """Test every member of two or more views; the chance that any absent one is kept is at most alpha, given that no present
-    one was missed before (what a missed component left behind is explained by others)."""
+    one was missed before (what a missed component left behind is explained by others).
+
+    Raises DataError where the blocks are too few for any component to be kept, however strong.
+    """
     tested = [q for q in system.order if len(q) > 1]
-    signs = _random_signs(len(evidence.share), random_state)
+    level = alpha / max(len(tested), 1)
+    signs = _signs(len(evidence.share), len(evidence.orders) / level, random_state)
+    if len(evidence.orders) / (1 + len(signs)) > level:
+        raise DataError(_too_few(len(evidence.share), len(evidence.orders), len(signs), alpha, len(tested)))
     verdicts: dict[Subset, Verdict] = {}
     present: list[Subset] = []
     current = system
@@ -96,8 +102,8 @@ def discover_sets(
             t: sign_flip(values, signs) for t, values in _pseudo_values(evidence, current, present, q, gauge).items()
         }
         p = min(1.0, len(by_order) * min(by_order.values())) if by_order else 1.0
-        kept = p <= alpha / len(tested)
-        verdicts[q] = Verdict(kept, p, by_order, alpha / len(tested))
+        kept = p <= level
+        verdicts[q] = Verdict(kept, p, by_order, level)
         if kept:
             present.append(q)
         else:
@@ -109,17 +115,42 @@ def discover_sets(
     return Discovery(SetSystem.of(members + tuple(q for q in singles if q not in members), system.views), verdicts)
 
 
-def _random_signs(blocks: int, random_state: int | None) -> Array:
+def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:
+    """(flips, blocks): all signs but the observed ones where they are few (an exact test), else random ones.
+
+    resolution : one over the p value that must be reachable; random signs are some times as many, so that a chance
+    repetition of the observed ones does not hide a component. A vector of signs and its negative give the same sum.
+    """
+    wanted = min(max(_FLIPS, int(np.ceil(4 * resolution))), _MOST_FLIPS)
+    if 2 ** (blocks - 1) - 1 <= wanted:
+        numbers = np.arange(1, 2 ** (blocks - 1))
+        return np.asarray(1.0 - 2.0 * (numbers[:, None] >> np.arange(blocks) & 1))
     rng = np.random.default_rng(random_state)
-    return np.asarray(rng.integers(0, 2, (_FLIPS, blocks)) * 2.0 - 1.0)
+    return np.asarray(rng.integers(0, 2, (wanted, blocks)) * 2.0 - 1.0)
+
+
+def _too_few(blocks: int, orders: int, flips: int, alpha: float, sets: int) -> str:
+    """Why nothing could be kept, and what to do about it."""
+    remedies = ["a larger alpha", "fewer sets to test (sets=)"]
+    if orders * sets / alpha <= _MOST_FLIPS:
+        needed = int(np.ceil(1 + np.log2(orders * sets / alpha)))
+        remedies.insert(0, f"more blocks (n_blocks=; groups= must give as many groups): at least {needed}")
+    return (
+        f"the test of discover=True cannot keep any component, however strong: with {blocks} blocks and cumulants of {orders} "
+        f"orders its smallest p value is {orders / (1 + flips):.2g}, and alpha = {alpha:g} over {sets} sets asks for "
+        f"{alpha / sets:.2g}. Use {', or '.join(remedies)}"
+    )
 
 
 def sign_flip(values: Array, signs: Array) -> float:
-    """p value of mean zero for independent symmetric-noise rows (B, entries): |sum_b s_b p_b|^2 over random signs."""
+    """p value of mean zero for independent symmetric-noise rows (B, entries): |sum_b s_b p_b|^2 over signs (flips, B)."""
     gram = values @ values.T
     observed = float(gram.sum())
-    flipped = np.einsum("fb,fb->f", signs @ gram, signs)
-    return float((1 + np.sum(flipped >= observed * (1 - 1e-12))) / (1 + len(signs)))
+    larger = 0
+    for start in range(0, len(signs), _FLIPS):
+        some = signs[start : start + _FLIPS]
+        larger += int(np.sum(np.einsum("fb,fb->f", some @ gram, some) >= observed * (1 - 1e-12)))
+    return (1 + larger) / (1 + len(signs))
 
 
 def _pseudo_values(

@@ -99,6 +99,15 @@ def evaluate(cumulants: Cumulants, columns: Columns, terms: list[ViewTerm]) -> A
     return total
 
 
+def require_slots(subset: Subset, support: Subset, order: int) -> None:
+    """Refuse a cumulant of lower order than a distinguishing set has views."""
+    if order < len(support):
+        raise DataError(
+            f"the cumulant of order {order} of the component of {subset} cannot be read off cross-cumulants: it takes "
+            f"{len(support)} slots ({', '.join(support)}) to tell it from the others"
+        )
+
+
 def cumulant_terms(
     system: SetSystem, transforms: Transforms, gauge: Gauge, subset: Subset, order: int
 ) -> list[ViewTerm]:
@@ -108,11 +117,7 @@ def cumulant_terms(
     with k_t(S_R) written out the same way.
     """
     support = system.distinguishing(subset)
-    if order < len(support):
-        raise DataError(
-            f"the cumulant of order {order} of the component of {subset} cannot be read off cross-cumulants: it takes "
-            f"{len(support)} slots ({', '.join(support)}) to tell it from the others"
-        )
+    require_slots(subset, support, order)
     slots = support + (gauge[subset],) * (order - len(support))
     inverses = {view: truncated_pinv(transforms[view, subset], None) for view in set(slots)}
     terms = [ViewTerm(1.0, tuple((view, inverses[view].T) for view in slots))]

@@ -18,7 +18,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Recipe, Term
 from richcomponents.components.contrastive.paper import truncated_pinv
-from richcomponents.components.general.paper import Transforms
+from richcomponents.components.general.paper import Transforms, require_slots
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.storage import storable
 
@@ -33,6 +33,7 @@ class PatternRecipes:
     """Recipes for one component: distinguishing sets in turn, other slots with the least variance, or the gauge view.
 
     loadings : {Q: (p, columns of its gauge view)}; total : (p, p), Cov(z); lift : (white, user's) columns of the gauge view.
+    Called with an order that is too low for the distinguishing sets it raises DataError.
     """
 
     system: SetSystem
@@ -71,6 +72,7 @@ class PatternRecipes:
         return np.asarray(solved @ np.linalg.pinv(self.loadings[q].T @ solved, hermitian=True, rcond=1e-10))
 
     def _terms(self, q: Subset, support: Subset, other: Array, order: int) -> Recipe:
+        require_slots(q, support, order)
         slots = tuple(self._alone(view, q) for view in support) + (other,) * (order - len(support))
         terms = [Term(1.0, slots)]
         for above in self.system.supersets(q):

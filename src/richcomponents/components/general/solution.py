@@ -77,10 +77,7 @@ class SetSolution:
 
     def loading(self, subset: Subset) -> Array:
         """(p, white columns of the gauge view): how the component enters all white columns."""
-        out = np.zeros((len(self.total), len(self.columns[self.gauge[subset]])))
-        for view in subset:
-            out[self.columns[view]] = self.transforms[view, subset]
-        return out
+        return _loading(self.transforms, self.columns, self.gauge[subset], subset)
 
     def predict(self, subset: Subset, z: Array) -> tuple[Array, Array]:
         """BLUP of the centred component from centred white rows (n, p): values (n, d), and its error covariance (d, d)."""
@@ -154,7 +151,7 @@ def solve_joint(
             transforms[gauge[q], q] = np.eye(C.shape[1])
         home = np.concatenate([evidence.columns[view] for view in q])
         total[np.ix_(home, home)] += C @ C.T
-    loadings = {q: _embed(transforms, evidence, q, gauge) for q in system.order}
+    loadings = {q: _loading(transforms, evidence.columns, gauge[q], q) for q in system.order}
     recipes = {
         q: PatternRecipes(system, transforms, gauge, q, evidence.columns, loadings, total, frames[gauge[q]].outer.T)
         for q in system.order
@@ -162,10 +159,11 @@ def solve_joint(
     return SetSolution(system, gauge, frames, evidence.columns, transforms, covariances, total, source, recipes)
 
 
-def _embed(transforms: Transforms, evidence: Evidence, q: Subset, gauge: Mapping[Subset, str]) -> Array:
-    out = np.zeros((evidence.p, len(evidence.columns[gauge[q]])))
+def _loading(transforms: Transforms, columns: Mapping[str, IntArray], gauge: str, q: Subset) -> Array:
+    """(p, white columns of the gauge view): the transformations one below the other, zero where Q does not live."""
+    out = np.zeros((sum(map(len, columns.values())), len(columns[gauge])))
     for view in q:
-        out[evidence.columns[view]] = transforms[view, q]
+        out[columns[view]] = transforms[view, q]
     return out
 
 

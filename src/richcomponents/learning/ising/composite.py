@@ -18,7 +18,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.components.component import Recipe
+from richcomponents.components.component import no_recipes
 from richcomponents.learning.ising.fits import MAX_COUPLING, bounded_minimum
 from richcomponents.learning.ising.graph import coupling_matrix, neighbours
 from richcomponents.learning.ising.moments import SpinMoments
@@ -238,7 +238,7 @@ def fit_taylor(component: Component, edges: IntArray, ridge: float, *, fields: b
     known = SpinMoments.of(component, fields)
     means = known.mean if fields else np.zeros(0)
     covariance = known.second - np.outer(known.mean, known.mean)
-    spins = Component(component.name, component.feature_names, known.mean.copy(), covariance, None, _no_recipes)
+    spins = Component(component.name, component.feature_names, known.mean.copy(), covariance, None, no_recipes)
     likelihood = CompositeLikelihood(len(known.mean), edges, known.second[edges[:, 0], edges[:, 1]], means)
     return fit_likelihood(
         spins,
@@ -252,7 +252,3 @@ def fit_taylor(component: Component, edges: IntArray, ridge: float, *, fields: b
         max_iter=500,
         tol=1e-5,
     )
-
-
-def _no_recipes(order: int) -> list[Recipe]:
-    return []

@@ -62,22 +62,10 @@ def choose_components(
 def _restricted(component: Component, source: CumulantSource, gone: Sequence[int], whole: Target) -> Target:
     """The target without some blocks: same maps, same weights of the recipes, in the units of the whole.
 
-    The covariance moves with k2 of the first recipe.
+    The covariance moves as :meth:`Component.measured_on` says.
     """
     part = CumulantSource(source.moments.without(gone), unbiased=source.unbiased)
-    recipe = component.recipes(2)[0]
-    moved = part.tensor(recipe) - source.tensor(recipe)
-    orders = (3,) if whole.fourth is None else (3, 4)
-    known = {("weights", order): component._weights(order) for order in orders}
-    less = Component(
-        component.name,
-        component.feature_names,
-        component.mean,
-        component.covariance + moved,
-        part,
-        component.recipes,
-        known,
-    )
+    less = component.measured_on(part, 3 if whole.fourth is None else 4)
     return Target(
         positive_part(less.covariance),
         less.cumulant(3),
