@@ -65,7 +65,13 @@ class Result:
 
 def run_fit(request: Request, *, progress: bool = False) -> Result:
     """Read, select, fit and gather. Warnings of the fit become the findings' notes."""
-    table, notes = join_files([read_table(path) for path in request.data], request.key)
+    groups = request.groups or ""
+    labels = {
+        request.key or "",
+        groups,
+        groups.partition(":")[2],
+    }  # of two files, groups may have a file's name in front
+    table, notes = join_files([read_table(path, labels) for path in request.data], request.key)
     chosen = select(
         table,
         request.views,

@@ -418,7 +418,23 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _take_parts(what: Any) -> _Fields:
-    return _take_fields(what) if is_dataclass(what) else dict(vars(what))
+    if is_dataclass(what):
+        return _take_fields(what)
+    parts = dict(vars(what))
+    for name in parts:
+        if not _may_be_set(type(what), name):
+            raise TypeError(
+                f"{type(what).__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
+                "__init__ as a parameter, and nowhere else"
+            )
+    return parts
+
+
+def _may_be_set(cls: Any, name: str) -> bool:
+    """A parameter, or a name that hides nothing of the class (a method, for example)."""
+    if hasattr(cls, "_get_param_names") and name in cls._get_param_names():
+        return True
+    return name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
 
 
 def _make(cls: Any, parts: _Fields) -> Any:
@@ -430,7 +446,7 @@ def _make(cls: Any, parts: _Fields) -> Any:
         raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
     made = cls.__new__(cls)
     for name, value in parts.items():
-        if name not in parameters and (not name.isidentifier() or name.startswith("__") or hasattr(cls, name)):
+        if not _may_be_set(cls, name):
             raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
         made.__dict__[name] = value
     return made

@@ -7,6 +7,7 @@ through :func:`join_views`, which checks that the samples line up.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -189,7 +190,7 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
     """
     names = tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(n_columns))
     if feature_names is not None and len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise DataError(f"column name {twice!r} appears twice: rename the columns")
     if views is None:
         views = (n_columns + 1) // 2
@@ -207,10 +208,11 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
         raise DataError("views is empty: name at least one group of columns")
     columns: dict[str, IntArray] = {}
     owner: dict[int, str] = {}
+    places = {name: i for i, name in enumerate(names)} if feature_names is not None else {}
     for view, wanted in views.items():
         if str(view) in columns:
             raise DataError(f"two views are called {str(view)!r}: rename one")
-        chosen = _resolve_columns(str(view), wanted, n_columns, names, named=feature_names is not None)
+        chosen = _resolve_columns(str(view), wanted, n_columns, places)
         if not len(chosen):
             raise DataError(f"view {view!r} is empty: give it at least one column, or leave it out")
         for column in chosen.tolist():
@@ -224,14 +226,15 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
     return Views(columns, names)
 
 
-def _resolve_columns(view: str, wanted: Any, n_columns: int, names: tuple[str, ...], *, named: bool) -> IntArray:
+def _resolve_columns(view: str, wanted: Any, n_columns: int, places: Mapping[str, int]) -> IntArray:
+    """places : the number of each name; empty for a table without names."""
     if isinstance(wanted, slice) and not any(isinstance(end, str) for end in (wanted.start, wanted.stop)):
         return np.arange(n_columns, dtype=np.int64)[wanted]
     if isinstance(wanted, slice):
         if wanted.step is not None or any(isinstance(end, Integral) for end in (wanted.start, wanted.stop)):
             raise DataError(f"view {view!r}: a slice by names goes from name to name, without numbers or steps")
-        low = 0 if wanted.start is None else _one_column(view, wanted.start, n_columns, names, named=named)
-        high = n_columns - 1 if wanted.stop is None else _one_column(view, wanted.stop, n_columns, names, named=named)
+        low = 0 if wanted.start is None else _one_column(view, wanted.start, n_columns, places)
+        high = n_columns - 1 if wanted.stop is None else _one_column(view, wanted.stop, n_columns, places)
         return np.arange(low, high + 1, dtype=np.int64)  # by name, both ends included, as in pandas
     if isinstance(wanted, (str, Integral)):
         wanted = [wanted]
@@ -240,25 +243,25 @@ def _resolve_columns(view: str, wanted: Any, n_columns: int, names: tuple[str, .
         if array.shape != (n_columns,):
             raise DataError(f"view {view!r}: a mask needs {n_columns} entries, got shape {array.shape}")
         return np.flatnonzero(array)
-    return np.array([_one_column(view, c, n_columns, names, named=named) for c in wanted], dtype=np.int64)
+    return np.array([_one_column(view, c, n_columns, places) for c in wanted], dtype=np.int64)
 
 
-def _one_column(view: str, column: object, n_columns: int, names: tuple[str, ...], *, named: bool) -> int:
+def _one_column(view: str, column: object, n_columns: int, places: Mapping[str, int]) -> int:
     if isinstance(column, Integral) and not isinstance(column, bool):
         number = int(column)
         if not -n_columns <= number < n_columns:
             raise DataError(f"view {view!r} asks for column {number}, the table has columns 0..{n_columns - 1}")
         return number % n_columns
-    if not named:
+    if not places:
         raise DataError(
             f"view {view!r} names column {column!r}, but the table has no column names. If it comes from a "
             "scikit-learn transformer, call its set_output(transform='pandas'); or give column numbers"
         )
-    if str(column) not in names:
-        close = get_close_matches(str(column), names, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; the first are {list(names[:5])}"
+    if str(column) not in places:
+        close = get_close_matches(str(column), places, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; the first are {list(places)[:5]}"
         raise DataError(f"view {view!r} names column {column!r}, which is not in the table{hint}")
-    return names.index(str(column))
+    return places[str(column)]
 
 
 # ---- doors

@@ -122,3 +122,66 @@ def test_rows_too_large_for_memory_are_refused(rng):
         rows.array(limit=3000)
     assert rows.more_than(499)
     assert not rows.more_than(500)
+
+
+def test_an_interrupted_second_look_goes_on(tmp_path, monkeypatch):
+    data = rc.datasets.make_contrastive(5000, d=2, S2="skewed", random_state=3)
+    X = data.X.copy()
+    X[:2] += 1e5
+    monkeypatch.setattr("richcomponents.models.passes.LEAF", 2)
+    passes = Passes(Rows(X), 20, checkpoint=tmp_path / "c.npz")
+    reference = passes.second()
+    real, calls = rc.Accumulator.update, []
+
+    def interrupted(self, rows, start=None):
+        real(self, rows, start)
+        calls.append(start)
+        if len(calls) == 2:  # the pass about the mean that the first one found
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rc.Accumulator, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            passes.second()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert passes.second() == reference
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_name_the_users_columns(rng, tmp_path):
+    X = rng.normal(size=(500, 6))
+    X[7, 5] = 1e200
+    views = {"U": [3, 1], "V": [0, 5]}
+    for model in (rc.ContrastiveRCA(views=views, method="paper"), rc.ContrastiveRCA(views=views, covariates=[2])):
+        with pytest.raises(rc.DataError, match=r"column ('x5'|5) varies by"):
+            model.fit(X)
+    np.save(tmp_path / "t.npy", X)
+    with pytest.raises(rc.DataError, match="column 5 varies by"):
+        rc.ContrastiveRCA(views=views, method="paper").fit(tmp_path / "t.npy")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    views = {"U": ["d", "b"], "V": ["a", "f"]}
+    with pytest.raises(rc.DataError, match="column 'f' varies by"):
+        rc.ContrastiveRCA(views=views, method="paper").fit(frame, sample_weight=np.ones(500))
+    X[7, 5] = np.nan
+    with pytest.raises(rc.DataError, match="column 5 holds"):
+        rc.Moments.from_source(X, 2, columns=[1, 5])
+
+
+def test_an_iterator_is_not_read_before_what_cannot_be_is_refused(rng):
+    read = []
+
+    def blocks():
+        for i in range(5):
+            read.append(i)
+            yield rng.normal(size=(100, 4))
+
+    for wrong, message in (
+        ({"covariates": [0]}, "row by row"),
+        ({"order": 5}, "need the rows again"),
+        ({"method": "no"}, "method must be"),
+        ({"views": {"a": [0]}}, "takes two views"),
+    ):
+        read.clear()
+        with pytest.raises(ValueError, match=message):
+            rc.ContrastiveRCA(**wrong).fit(blocks())
+        assert len(read) <= 1  # the first block tells the columns

@@ -114,3 +114,9 @@ def test_a_killed_worker_changes_no_bit(X, tmp_path):
     assert killed
     assert found == Moments.of(X, 2, np.ones(3))
     assert len({trace.name.partition("-")[0] for trace in tmp_path.iterdir()}) >= 2
+
+
+def test_a_piece_larger_than_memory_is_refused(monkeypatch):
+    X = da.zeros((2**24, 40), chunks=(2**16, 40))
+    with pytest.raises(rc.CapacityError, match="a block_length that is a power of two"):
+        Moments.from_source(X, 2, shift=np.zeros(40), block_length=4999)

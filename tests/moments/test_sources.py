@@ -215,3 +215,81 @@ def test_errors_name_the_column_and_the_remedy(frame, tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(rc.DataError, match=r"cannot read bad.parquet"):
         rc.open_source(tmp_path / "bad.parquet")
+
+
+def test_a_first_line_with_a_gap_is_no_names(tmp_path):
+    for text in ("1,,3\n4,5,6\n", "1,NA,3\n4,5,6\n"):
+        (tmp_path / "t.csv").write_text(text)
+        with pytest.raises(rc.DataError, match=r"first line of t.csv holds numbers and gaps"):
+            rc.open_source(tmp_path / "t.csv")
+
+
+@pytest.fixture(params=["pyarrow", "numpy"])
+def reader(request, monkeypatch):
+    """Text tables are read by one library or the other."""
+    if request.param == "pyarrow":
+        pytest.importorskip("pyarrow")
+        return
+    real = builtins.__import__
+
+    def without(name, *args, **options):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+
+
+def test_both_readers_of_text_agree(reader, tmp_path):
+    path = tmp_path / "t.csv"
+    for cell in ("", "NA", "null", "None", "."):
+        path.write_text(f"a,b\n1,{cell}\n\n2,3\n")
+        np.testing.assert_array_equal(Rows.of(path).array(), [[1, np.nan], [2, 3]])
+        with pytest.raises(rc.DataError, match="column 'b' holds a missing"):
+            Moments.from_source(path, 2)
+    for wrong in ("1,2,3", "1", "1,1_0", "1,x"):
+        path.write_text(f"a,b\n1,2\n{wrong}\n")
+        with pytest.raises(rc.DataError, match=r"t.csv is not a table of numbers"):
+            Rows.of(path).array()
+
+
+def test_damaged_files_are_refused(reader, tmp_path):
+    whole = bytearray(gzip.compress(b"u,v\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(3000))))
+    whole[2000:2100] = bytes(100)
+    for name, content in (
+        ("a.csv.gz", bytes(whole)),
+        ("b.csv.gz", b"u,v\n1,2\n"),
+        ("c.csv", "é,b\n1,2\n".encode("latin-1")),
+        ("e.npy", b""),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(rc.DataError, match=name):
+            Rows.of(tmp_path / name).array()
+    np.savez(tmp_path / "z.npz", a=np.zeros((2, 2)))
+    (tmp_path / "z.npz").rename(tmp_path / "z.npy")
+    with pytest.raises(rc.DataError, match=r"z.npy is an archive of arrays"):
+        rc.open_source(tmp_path / "z.npy")
+
+
+def test_damaged_and_ambiguous_parquet_is_refused(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    path = tmp_path / "t.parquet"
+    write_table(arrow.Table.from_arrays([arrow.array([1.0]), arrow.array([2.0])], names=["a", "a"]), path)
+    with pytest.raises(rc.DataError, match=r"t.parquet names two columns 'a'"):
+        rc.open_source(path)
+    write_table(arrow.table({"a": np.random.default_rng(0).normal(size=5000)}), path)
+    content = bytearray(path.read_bytes())
+    for low, high in ((4, 200), (len(content) - 60, len(content) - 8)):
+        damaged = bytearray(content)
+        damaged[low:high] = bytes([0xAB]) * (high - low)
+        path.write_bytes(bytes(damaged))
+        with pytest.raises(rc.DataError, match=r"cannot read t.parquet"):
+            Rows.of(path).array()
+
+
+def test_an_empty_block_has_no_groups(rng):
+    X, groups = rng.normal(size=(300, 2)), np.arange(300) // 10
+    pieces = [X[:100], X[:0], X[100:]]
+    assert Moments.of(pieces, 3, np.zeros(2), groups=groups) == Moments.of(X, 3, np.zeros(2), groups=groups)

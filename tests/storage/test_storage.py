@@ -366,3 +366,15 @@ def test_a_header_that_is_saved_can_be_loaded(data, tmp_path, monkeypatch):
 def test_a_folder_that_is_not_there_is_named(data, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write model.npz to"):
         rc.ContrastiveRCA(views=3).save(tmp_path / "nowhere" / "model.npz")
+
+
+class Tagged(rc.ContrastiveRCA):
+    tag_ = "none"
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+    model = Tagged()
+    model.tag_ = "mine"
+    with pytest.raises(TypeError, match=r"Tagged.tag_ belongs to the class"):
+        model.save(tmp_path / "model.npz")
+    assert list(tmp_path.iterdir()) == []

@@ -80,3 +80,15 @@ def test_missing_labels_are_missing():
     columns = {**TABLE.columns, "who": np.array(["a", None, "b", "b"], dtype=object)}
     with pytest.raises(DataError, match="the groups 'who' holds 1 missing"):
         select(FileTable("t.csv", columns), BOTH, groups="who")
+
+
+def test_groups_are_compared_as_they_are_written():
+    table = FileTable("t.csv", TABLE.columns, labels={"y": np.array(["0", "00", "0", "1"], dtype=object)})
+    assert select(table, BOTH, groups="y").groups.tolist() == ["0", "00", "0", "1"]
+    assert select(TABLE, BOTH, groups="y", covariates=["y"]).groups.tolist() == ["0", "1", "0", "1"]
+
+
+def test_a_column_without_values_is_named():
+    columns = {**TABLE.columns, "T_1": np.array([None] * 4, dtype=object)}
+    with pytest.raises(DataError, match="column 'T_1' of view 'tests' holds no value at all"):
+        select(FileTable("t.csv", columns), BOTH)

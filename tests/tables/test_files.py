@@ -134,3 +134,62 @@ def test_digest_is_sha256(tmp_path):
 
     path = write(tmp_path / "a.csv", "x\n1\n")
     assert digest(path) == hashlib.sha256(b"x\n1\n").hexdigest()
+
+
+def test_labels_are_texts_and_never_rounded(tmp_path):
+    one = write(tmp_path / "one.csv", "id,a\n9007199254740993,1\n007,2\n12,3\n 5 ,4\n")
+    two = write(tmp_path / "two.csv", "id,b\n9007199254740992,10\n7,20\n1_2,30\n5,40\n")
+    table, notes = join_files([read_table(path, ["id"]) for path in (one, two)], "id")
+    assert table.columns["b"].tolist() == [40.0]
+    assert table.labelled("id", "").tolist() == ["5"]
+    assert "6 samples are not in every file" in notes[0]
+    gap = write(tmp_path / "gap.csv", "id,c\n5,1\n,2\n")
+    with pytest.raises(DataError, match=r"data row 2 of gap.csv has no label in 'id'"):
+        join_files([read_table(path, ["id"]) for path in (one, gap)], "id")
+
+
+def test_labels_of_other_files_are_whole_numbers_too(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    large = 9007199254740993
+    write_table(pyarrow.table({"id": [large, 5], "a": [1, 2]}), tmp_path / "one.parquet")
+    np.savez(tmp_path / "two.npz", id=np.array([large - 1, large, 5]), b=np.arange(3.0))
+    text = write(tmp_path / "three.csv", f"id,c\n5,1\n{large},2\n")
+    paths = [tmp_path / "one.parquet", tmp_path / "two.npz", text]
+    table, _ = join_files([read_table(path, ["id"]) for path in paths], "id")
+    assert (table.columns["b"].tolist(), table.columns["c"].tolist()) == ([1.0, 2.0], [2.0, 1.0])
+
+
+def test_no_column_is_lost(tmp_path, rng):
+    np.savez(tmp_path / "a.npz", a=rng.normal(size=(4, 2)), a_0=np.arange(4.0))
+    with pytest.raises(DataError, match=r"two arrays of a.npz make a column 'a_0', 'a_0' is one of them"):
+        read_table(tmp_path / "a.npz")
+    anndata = pytest.importorskip("anndata")
+    import pandas as pd
+
+    data = anndata.AnnData(rng.normal(size=(3, 2)), var=pd.DataFrame(index=["g", "h"]))
+    data.var_names = ["g", "g"]
+    data.write_h5ad(tmp_path / "a.h5ad")
+    with pytest.raises(DataError, match=r"a.h5ad names two columns 'g'"):
+        read_table(tmp_path / "a.h5ad")
+
+
+def test_damaged_files_are_refused_by_name(tmp_path):
+    whole = gzip.compress(b"u,v\n" + b"1.25,2.5\n" * 500)
+    middle = bytearray(whole)
+    middle[12:40] = bytes(28)
+    for name, content in (
+        ("a.csv.gz", bytes(middle)),
+        ("b.csv.gz", b"u,v\n1,2\n"),
+        ("c.csv", b'u,v\n1,"' + b"x" * 140_000 + b'"\n'),
+        ("d.npz", b"PK\3\4" + bytes(50)),
+        ("e.npy", b""),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=name):
+            read_table(tmp_path / name)
+
+
+def test_underscores_make_words(tmp_path):
+    assert read_table(write(tmp_path / "a.csv", "u,v\n1_2,3\n,4\n")).columns["u"].tolist() == ["1_2", None]

@@ -84,6 +84,7 @@ class ContrastiveDoors:
             rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
             if rows.again:
                 return self._fit_rows(rows, names, reading)
+            self._check_state_fit(rows.width, names)  # before the rows are gone
             return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
         names = column_names(X)
         values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
@@ -148,20 +149,13 @@ class ContrastiveDoors:
                 delattr(self, name)
 
     def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
-        self._check_parameters()
         lay = moments.layout
-        if self.covariates:
-            raise DataError(
-                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
-            )
-        if self.order > 4:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        self.views_ = self._check_state_fit(lay.n_columns, names)
         if lay.order != 4 or lay.n_targets:
             raise DataError(
                 f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
                 "make it with Moments.of(X, order=4)"
             )
-        self.views_ = self._two_views(resolve_views(self.views, lay.n_columns, names))
         self._partial: Partial | None = None
         self._covariate_columns = np.zeros(0, dtype=np.int64)
         state = moments.select(np.concatenate([self._u, self._v]))
@@ -169,6 +163,17 @@ class ContrastiveDoors:
         d_u, d_v = len(self._u), len(self._v)
         self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
         return self
+
+    def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
+        """The views; refuses what cannot be fitted to a state of so many columns."""
+        self._check_parameters()
+        if self.covariates:
+            raise DataError(
+                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
+            )
+        if self.order > 4:
+            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        return self._two_views(resolve_views(self.views, width, names))
 
     def _check_parameters(self) -> None:
         if self.method not in ("efficient", "paper", "polarised"):

@@ -159,6 +159,8 @@ class Accumulator:
         block = self._rows(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
+        if not block.shape[0]:
+            raise DataError("there are no rows")
         if len(np.asarray(groups)) != block.shape[0]:
             raise DataError(f"groups must have one label per row ({block.shape[0]}), got {len(np.asarray(groups))}")
         self.grouped(groups)(block, 0)
@@ -177,6 +179,8 @@ class Accumulator:
                 raise DataError("rows with groups come in order, without gaps")
             if start + count > len(chosen):
                 raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
+            if not count:
+                return
             layout, reached = self._check(block)
             mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
             of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -60,13 +61,11 @@ def select(
     first k columns are U, the others V. target, covariates, groups, key : columns that belong to no view.
     drop_missing : leave out rows with missing values instead of refusing them.
     """
-    taken = [name for name in (target, groups, key, *covariates) if name is not None]
+    taken = {name for name in (target, groups, key, *covariates) if name is not None}
     free = {name: None for name in table.columns if name not in taken}
     chosen = _chosen_views(table, list(views), list(free))
     used = [name for columns in chosen.values() for name in columns]
-    twice = (
-        next((name for i, name in enumerate(used) if name in used[:i]), None) if len(set(used)) < len(used) else None
-    )
+    twice = next((name for name, count in Counter(used).items() if count > 1), None)
     if twice is not None:
         raise DataError(f"column {twice!r} is in two views, or twice in one: every column belongs to one view")
     both = next((name for name in used if name in taken), None)
@@ -79,11 +78,13 @@ def select(
     names = [*used, *covariates]
     for name in names:
         if table.named(name, "a covariate").dtype.kind not in "biuf":
-            first = next(value for value in table.columns[name] if value is not None)
+            first = next((value for value in table.columns[name] if value is not None), None)
+            if first is None:
+                raise DataError(f"{owner[name]} holds no value at all: leave it out")
             raise DataError(f"{owner[name]} holds text ({str(first)!r}): leave it out, or encode it as numbers")
     X = np.column_stack([table.columns[name] for name in names]).astype(np.float64)
     y = None if target is None else table.named(target, "the target")
-    labels = None if groups is None else table.named(groups, "the groups")
+    labels = None if groups is None else table.labelled(groups, "the groups")
     extra = {f"the target {target!r}": y, f"the groups {groups!r}": labels}
     bad = {owner[name]: ~np.isfinite(X[:, i]) for i, name in enumerate(names)}
     bad |= {role: _gone(values) for role, values in extra.items() if values is not None}
@@ -143,6 +144,7 @@ def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> dict[
             f"The columns are {listed(table.columns)}"
         )
     chosen: dict[str, tuple[str, ...]] = {}
+    unused = set(free)
     for spec in wanted:
         name, equals, columns = spec.partition("=")
         if name in chosen:
@@ -150,7 +152,7 @@ def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> dict[
         if equals:
             chosen[name] = tuple(c for part in columns.split(",") for c in _matching(table, name, part.strip(), free))
         elif name in table.views:
-            chosen[name] = tuple(column for column in table.views[name] if column in set(free))
+            chosen[name] = tuple(column for column in table.views[name] if column in unused)
         else:
             raise DataError(
                 f"--views {spec} names no columns: write --views NAME=column,column or NAME='prefix*'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,9 +16,10 @@ from richcomponents.algebra import IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments.sources.base import Source, block_rows, file_mark
 
-__all__ = ["DelimitedSource"]
+__all__ = ["DelimitedSource", "is_number"]
 
 _BYTES = 2**24
+_MISSING = frozenset(("", "#N/A", ".", "N/A", "NA", "NULL", "NaN", "None", "n/a", "na", "nan", "none", "null"))  # cells
 
 
 class DelimitedSource(Source):
@@ -25,11 +27,16 @@ class DelimitedSource(Source):
 
     def __init__(self, path: Path, separator: str) -> None:
         self.path, self.separator = path, separator
-        with self._open() as file:
-            first = next(csv.reader(file, delimiter=separator), None)
+        first = next(self._lines(), None)
         if not first:
-            raise DataError(f"{path.name} is empty")
-        self._header = not all(map(_is_number, first))
+            raise DataError(f"{path.name} is empty, or begins with an empty line")
+        gaps = [cell in _MISSING and not is_number(cell) for cell in first]
+        if any(gaps) and all(gap or is_number(cell) for cell, gap in zip(first, gaps, strict=True)):
+            raise DataError(
+                f"the first line of {path.name} holds numbers and gaps ({separator.join(first[:5])}, ...): put column names "
+                "there; and if that is a row, impute it or leave it out"
+            )
+        self._header = not all(map(is_number, first))
         self.names = tuple(first) if self._header else None
         self._fields = len(first)
 
@@ -73,35 +80,44 @@ class DelimitedSource(Source):
                 read_options=reader.ReadOptions(block_size=_BYTES, column_names=labels, skip_rows=int(self._header)),
                 parse_options=reader.ParseOptions(delimiter=self.separator),
                 convert_options=reader.ConvertOptions(
-                    column_types=dict.fromkeys(wanted, arrow.float64()), include_columns=wanted
+                    column_types=dict.fromkeys(wanted, arrow.float64()),
+                    include_columns=wanted,
+                    null_values=sorted(_MISSING),
                 ),
             )
             for batch in pieces:
                 yield np.column_stack([batch.column(j).to_numpy(zero_copy_only=False) for j in range(len(wanted))])
         except arrow.ArrowInvalid as error:
             raise self._unreadable(error) from error
+        except (arrow.ArrowException, OSError) as error:
+            raise DataError(f"cannot read {self.path.name}: {error}") from error
 
     def _by_numpy(self, columns: IntArray) -> Iterator[Any]:
-        size = block_rows(len(columns))
-        with self._open() as file:
-            next(islice(file, int(self._header), int(self._header)), None)
-            while True:
-                lines = list(islice(file, size))
-                if not lines:
-                    return
-                try:
-                    yield np.loadtxt(
-                        lines,
-                        delimiter=self.separator,
-                        usecols=columns.tolist(),
-                        ndmin=2,
-                        comments=None,
-                        quotechar='"',
-                    )
-                except ValueError as error:
-                    raise self._unreadable(error) from error
+        size, number = block_rows(len(columns)), 0
+        lines = islice(filter(None, self._lines()), int(self._header), None)
+        while rows := list(islice(lines, size)):
+            for row in rows:
+                number += 1
+                if len(row) != self.width:
+                    raise self._unreadable(f"data row {number} has {len(row)} cells, the first line {self.width}")
+            try:
+                yield np.array([[_number(row[c]) for c in columns] for row in rows]).reshape(len(rows), len(columns))
+            except ValueError as error:
+                raise self._unreadable(error) from error
 
-    def _unreadable(self, error: Exception) -> DataError:
+    def _lines(self) -> Iterator[list[str]]:
+        """The cells of each line."""
+        try:
+            with self._open() as file:
+                yield from csv.reader(file, delimiter=self.separator)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path.name} is not text in UTF-8 (byte {error.start}): save it as CSV in UTF-8"
+            ) from error
+        except (OSError, EOFError, zlib.error, csv.Error) as error:
+            raise DataError(f"cannot read {self.path.name}: {error}") from error
+
+    def _unreadable(self, error: Exception | str) -> DataError:
         return DataError(
             f"{self.path.name} is not a table of numbers in these columns ({error}): leave text columns out (columns=, or "
             "views= by name), and drop or impute missing values first"
@@ -111,9 +127,18 @@ class DelimitedSource(Source):
         return file_mark(self.path)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a cell is a number; Python's own 1_000 is none."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
+
+
+def _number(cell: str) -> float:
+    if cell in _MISSING:
+        return float("nan")
+    if "_" in cell:
+        raise ValueError(f"could not convert string to float: {cell!r}")
+    return float(cell)

@@ -24,8 +24,12 @@ class NpySource(Source):
     def _open(self) -> Array:
         try:
             rows: Array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DataError(f"cannot read {self.path.name}: {error}") from error
+        if not isinstance(rows, np.ndarray):
+            raise DataError(
+                f"{self.path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
+            )
         if rows.ndim != 2:
             raise DataError(f"{self.path.name} must hold a two-dimensional table, its shape is {rows.shape}")
         return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,11 @@ class ParquetSource(Source):
                 self.n_rows = int(file.metadata.num_rows)
                 self._groups = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
                 self._kinds = dict(zip(self.names, file.schema_arrow.types, strict=True))
-        except arrow.ArrowInvalid as error:
+        except (arrow.ArrowException, OSError) as error:
             raise DataError(f"cannot read {path.name}: {error}") from error
+        twice = next((name for name, count in Counter(self.names).items() if count > 1), None)
+        if twice is not None:
+            raise DataError(f"{path.name} names two columns {twice!r}: rename one")
 
     @property
     def width(self) -> int:
@@ -53,14 +57,17 @@ class ParquetSource(Source):
         while group < len(self._groups) and self._groups[group] <= start:
             start -= self._groups[group]
             group += 1
-        with pyarrow.parquet.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
-            batches = file.iter_batches(block_rows(len(names)), range(group, len(self._groups)), columns=names)
-            for batch in batches:
-                if batch.num_rows <= start:
-                    start -= batch.num_rows
-                    continue
-                yield _matrix(batch.slice(start), names)
-                start = 0
+        try:
+            with pyarrow.parquet.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
+                batches = file.iter_batches(block_rows(len(names)), range(group, len(self._groups)), columns=names)
+                for batch in batches:
+                    if batch.num_rows <= start:
+                        start -= batch.num_rows
+                        continue
+                    yield _matrix(batch.slice(start), names)
+                    start = 0
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(f"cannot read {self.path.name}: {error}") from error
 
     def _check(self, name: str) -> None:
         from pyarrow import types
