@@ -413,7 +413,8 @@ def test_a_constant_stream_has_exactly_zero_variance():
     np.testing.assert_array_equal(state.covariance(), np.zeros((2, 2)))
 
 
-def test_many_small_blocks_are_held_in_few_fragments(rng):
+def test_many_small_blocks_are_held_in_few_fragments(rng, monkeypatch):
+    monkeypatch.setattr(Layout.__init__, "__defaults__", (4, 0, 2, 20, 1, 2048))
     X = rng.normal(size=(9000, 2))
     pieces = [(i, X[i : i + 20]) for i in range(0, 9000, 20)]
     for order in (pieces, [pieces[i] for i in rng.permutation(len(pieces))]):

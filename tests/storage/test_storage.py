@@ -363,6 +363,16 @@ def test_a_header_that_is_saved_can_be_loaded(data, tmp_path, monkeypatch):
         model.save(path)
 
 
+def test_a_stream_of_many_small_blocks_can_be_loaded(rng, tmp_path):
+    model = rc.ContrastiveRCA(views=1).partial_fit(rng.exponential(size=(100, 2)))
+    for rows in rng.exponential(size=(1245, 20, 2)):  # without fitting anew each time
+        model._stream.update(rows)
+    model.save(tmp_path / "model.npz")
+    again = rc.load(tmp_path / "model.npz")
+    assert again._stream.moments() == model._stream.moments()
+    assert max(map(len, again._stream._fragments.values())) < 32
+
+
 def test_a_folder_that_is_not_there_is_named(data, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write model.npz to"):
         rc.ContrastiveRCA(views=3).save(tmp_path / "nowhere" / "model.npz")
