@@ -43,6 +43,7 @@ def test_compressed_text(tmp_path):
         ("a,b\n", "holds no rows"),
         ("a,a\n1,2\n", "names two columns 'a'"),
         ("1,2\n3,4\n", "put column names there"),
+        ("1,,3\n4,5,6\n", "put column names there"),
         ("a,b\n1,2\n3\n", "line 3 has 1 cells, the first line names 2"),
     ],
 )

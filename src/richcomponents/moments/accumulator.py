@@ -58,8 +58,8 @@ class Accumulator:
         All cores by default.
     executor : {"numpy", "numba"}, optional
         numba when it is installed.
-    names : sequence of str, optional
-        Column names, for messages.
+    names : sequence of str or int, optional
+        Column names (or their numbers in a wider table), for messages.
     weighted : bool
         The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
         copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.

@@ -139,8 +139,10 @@ def write_archive(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to: make it first")
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # the last one is Windows'
+    handle = os.open(temporary, new, mode)
     try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        with os.fdopen(handle, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
                 archive.writestr("header.json", header_text(header))
                 for name, array in arrays.items():

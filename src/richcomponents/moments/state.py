@@ -423,7 +423,9 @@ class Moments:
             Bytes above which the request is refused before anything is allocated (4 GiB).
         checkpoint : path, optional
             Where the pass is kept, every `checkpoint_every` seconds and when it is interrupted; the same call then goes on
-            from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete.
+            from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete. Other data
+            are refused: tables in memory and lists of blocks are told by all their values, files by size and time of change, an
+            iterator by its first row only.
         progress : bool
             Show a bar.
         """

@@ -130,8 +130,8 @@ def _read_text(path: Path, labels: Collection[str]) -> FileTable:
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
     _check_unique(path, names)
-    if names and all(is_number(name) for name in names):
-        raise DataError(f"the first line of {path.name} holds numbers: put column names there")
+    if names and all(is_number(name) or name.lower() in _MISSING for name in names):
+        raise DataError(f"the first line of {path.name} holds numbers, or nothing: put column names there")
 
 
 def _check_unique(path: Path, names: Sequence[str]) -> None:
