@@ -93,7 +93,7 @@ class DelimitedSource(Source):
             raise DataError(f"cannot read {self.path.name}: {error}") from error
 
     def _by_numpy(self, columns: IntArray) -> Iterator[Any]:
-        size, number = block_rows(len(columns)), 0
+        chosen, size, number = columns.tolist(), block_rows(len(columns)), 0
         lines = islice(filter(None, self._lines()), int(self._header), None)
         while rows := list(islice(lines, size)):
             for row in rows:
@@ -101,7 +101,7 @@ class DelimitedSource(Source):
                 if len(row) != self.width:
                     raise self._unreadable(f"data row {number} has {len(row)} cells, the first line {self.width}")
             try:
-                yield np.array([[_number(row[c]) for c in columns] for row in rows]).reshape(len(rows), len(columns))
+                yield np.array([_numbers([row[c] for c in chosen]) for row in rows]).reshape(len(rows), len(chosen))
             except ValueError as error:
                 raise self._unreadable(error) from error
 
@@ -136,9 +136,11 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
-def _number(cell: str) -> float:
-    if cell in _MISSING:
-        return float("nan")
-    if "_" in cell:
-        raise ValueError(f"could not convert string to float: {cell!r}")
-    return float(cell)
+def _numbers(cells: list[str]) -> list[float]:
+    """The numbers in a row, NaN where they are missing."""
+    if "_" in "".join(cells):
+        raise ValueError(f"could not convert string to float: {next(cell for cell in cells if '_' in cell)!r}")
+    try:
+        return list(map(float, cells))
+    except ValueError:
+        return [float("nan") if cell in _MISSING else float(cell) for cell in cells]
