@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
-from richcomponents.components.contrastive.canonical import canonical
+from richcomponents.components.contrastive.canonical import canonical, whitening
 from richcomponents.components.contrastive.coefficients import coefficients, residualise
 from richcomponents.components.contrastive.energy import SharedEnergy
 from richcomponents.components.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
@@ -213,3 +213,13 @@ def test_cumulants_stay_bounded_when_A_is_nearly_singular():
     truth = np.mean((data.S1 - data.S1.mean(axis=0)) ** 3, axis=0)
     found = np.einsum("iii->i", S1.cumulant(3))
     assert np.max(np.abs(found - truth)) < 3 * np.max(np.abs(truth))
+
+
+def test_constant_columns_share_nothing(rng):
+    """Not even rounding: 0.1 is no number of floating point, and its mean over rows is not it."""
+    U = np.column_stack([rng.normal(size=100), np.full(100, 0.1), rng.normal(size=100)])
+    C = np.cov(np.column_stack([U[:, [0, 2]], np.zeros(100)]).T)[:, [0, 2, 1]][[0, 2, 1]]
+    white, colour = whitening(C)
+    assert not white[:, 1].any()
+    assert not colour[1].any()
+    np.testing.assert_allclose(white @ colour, np.eye(2), atol=1e-12)

@@ -77,7 +77,8 @@ def whitening(cov: Array) -> tuple[Array, Array]:
     keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
     values, vectors = values[keep], vectors[:, keep]
     root = np.sqrt(values)
-    return (vectors / root).T / safe, (vectors * root) * safe[:, None]
+    varies = scale > 0  # what rounding leaves of eigenvectors on constant columns is nothing
+    return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
 
 
 def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: int) -> Canonical:
