@@ -10,10 +10,11 @@ __all__ = ["row_bar"]
 
 @contextmanager
 def row_bar(label: str | None, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yields a function to be told how many rows more were read; shows nothing without a label."""
+    """Yields a function to be told how many rows more were read; on standard error, and nothing without a label."""
     if label is None:
         yield lambda rows: None
         return
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -30,6 +31,6 @@ def row_bar(label: str | None, total: int | None, done: int = 0) -> Iterator[Cal
             return Text("" if task.speed is None else f"{task.speed:,.0f} rows/s")
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total, completed=done)
         yield lambda rows: bar.advance(task, rows)
