@@ -137,9 +137,10 @@ class Moments:
         return out
 
     def _rounded(self, delta: Array) -> Array:
-        """Exactly zero views where all of them move by less than rounding: nothing to translate."""
+        """Exactly zero views where all of them move by rounding only (a few units in the last place of their standard
+        deviation, as rows about their computed mean do): nothing to translate."""
         p = self.layout.n_columns
-        if (np.abs(delta[:p]) > 1e-16 * np.sqrt(np.maximum(self.variances, 0.0))).any():
+        if (np.abs(delta[:p]) > 1e-15 * np.sqrt(np.maximum(self.variances, 0.0))).any():
             return delta
         return np.concatenate([np.zeros(p), delta[p:]])
 

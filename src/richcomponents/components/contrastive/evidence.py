@@ -80,7 +80,9 @@ def _pair_products(packed: Array, whiten: Array, order: int) -> Array:
         products[number] = flat.T @ flat
 
     run_all(multiply, range(len(pieces)), available_cores())
-    product = np.sum(products, axis=0, dtype=np.float64)  # in a fixed order: the same bits for any number of threads
+    product = np.zeros((n_blocks * m, n_blocks * m))
+    for part in products:  # in a fixed order: the same bits for any number of threads
+        product += part
     return np.asarray(product.reshape(n_blocks, m, n_blocks, m).swapaxes(1, 2))
 
 
