@@ -504,3 +504,14 @@ def test_columns_whose_squares_leave_floating_point_are_refused(rng, scale, n):
     X[:, 6] *= scale
     with pytest.raises(rc.DataError, match=r"column.*leaves the range of floating point: rescale"):
         rc.ContrastiveRCA(views=4, n_blocks=10).fit(X)
+
+
+@pytest.mark.parametrize("n", [12, 300])  # few rows: views are reduced first
+def test_constant_columns_are_named(rng, n):
+    X = rng.normal(size=(n, 8))
+    X[:, 6] = 0.1
+    with pytest.warns(rc.ConstantColumnWarning, match=r"constant: column 'x6' of view 'V'.*drop"):
+        rc.ContrastiveRCA(views=4, n_blocks=10).fit(X)
+    if n > 100:
+        with pytest.warns(rc.ConstantColumnWarning, match=r"column 'x6' of view 'V'"):
+            rc.ContrastiveRCA(views=4).fit_moments(rc.Moments.of(X, 4))

@@ -16,7 +16,7 @@ from richcomponents.components.component import CumulantSource
 from richcomponents.components.contrastive.fit import Frame, SharedPart
 from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.components.contrastive.solution import Solution
-from richcomponents.errors import DataError
+from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Partial
@@ -160,6 +160,7 @@ class ContrastiveDoors:
         self._covariate_columns = np.zeros(0, dtype=np.int64)
         state = moments.select(np.concatenate([self._u, self._v]))
         self._centre = np.array(state.mean)
+        self._warn_of_constants(state.variances)
         d_u, d_v = len(self._u), len(self._v)
         self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
         return self
@@ -234,6 +235,7 @@ class ContrastiveDoors:
         second = passes.second() if self.method == "efficient" else passes.fourth()
         if not reduction:
             self._centre = np.array(second.mean)
+        self._warn_of_constants(second.variances if centred is None or not reduction else centred.var(axis=0))
         by_rows = passes.groups is None and not rows.weighted and 4 * self.n_blocks <= second.n <= _MOST_PAIRED
         self._solve(
             second,
@@ -247,6 +249,17 @@ class ContrastiveDoors:
         if self.order > 4:
             self._add_high_orders(passes, second)
         return self
+
+    def _warn_of_constants(self, variances: Array) -> None:
+        """variances : of the columns of (U, V)."""
+        constant = np.concatenate([self._u, self._v])[variances <= 0]
+        if len(constant):
+            named = ", ".join(self.views_.describe(int(column)) for column in constant[:5])
+            more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
+            warn_user(
+                f"constant: {named}{more}. Such columns say nothing about any component: drop them",
+                ConstantColumnWarning,
+            )
 
     def _resolve(self, width: int, names: Sequence[str] | None, views: Views | None) -> None:
         """Which columns are U, V and covariates."""
