@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from math import lcm
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import numpy as np
 
@@ -17,18 +16,9 @@ from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import MEMORY_LIMIT, MOST_ROWS, Layout, block_numbers
-from richcomponents.moments.namespaces import (
-    as_rows,
-    concatenated,
-    copied,
-    in_memory,
-    namespace_of,
-    on_device,
-    picked,
-    to_numpy,
-)
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
+from richcomponents.views import as_matrix
 
 __all__ = ["Accumulator", "check_weights"]
 
@@ -103,10 +93,9 @@ class Accumulator:
         self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
         self._grouped = self._broken = False
         self._blocked, self._pooled = Forest(), Forest()
-        self._fragments: dict[tuple[int, int], dict[int, Any]] = {}
+        self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
         self._lock = threading.Lock()
         self._spaces: SimpleQueue[_Spaces] = SimpleQueue()
-        self._device_spaces: SimpleQueue[_Spaces] = SimpleQueue()
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
@@ -135,7 +124,7 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block = self._rows(rows)
+        block = as_matrix(rows)
         start = self._next if start is None else int(start)
         if start < 0:
             raise ValueError(f"start must not be negative, got {start}")
@@ -150,13 +139,13 @@ class Accumulator:
         for b in range(layout.n_blocks):
             selector, position, chosen = layout.stripe(start, count, b)
             if chosen:
-                pieces.append((b, position, self._counted(picked(block, selector))))
+                pieces.append((b, position, self._counted(block[selector])))
         self._commit(pieces, seen, reached)
         self._next = start + count
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block."""
-        block = self._rows(rows)
+        block = as_matrix(rows)
         if self._seen:
             raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
         if not block.shape[0]:
@@ -173,7 +162,7 @@ class Accumulator:
         chosen = block_numbers(len(np.asarray(groups)), self._options[3], groups)
 
         def take(rows: object, start: int) -> None:
-            block = self._rows(rows)
+            block = as_matrix(rows)
             count = int(block.shape[0])
             if start != (self._seen[-1][1] if self._seen else 0):
                 raise DataError("rows with groups come in order, without gaps")
@@ -185,7 +174,7 @@ class Accumulator:
             mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
             of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
             pieces = [
-                (b, int(self._counts[b]), self._counted(picked(block, numbers)))
+                (b, int(self._counts[b]), self._counted(block[numbers]))
                 for b, numbers in of_block
                 if len(numbers)
             ]
@@ -195,11 +184,7 @@ class Accumulator:
 
         return take
 
-    def _rows(self, rows: object) -> Any:
-        """Rows where they are; with weights, in main memory."""
-        return in_memory(rows) if self._weighted else as_rows(rows)
-
-    def _check(self, block: Any) -> tuple[Layout, tuple[Array, Array]]:
+    def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
         """The layout, and the columns' ranges with this block; refuses before anything is changed."""
         if self._broken:
             raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
@@ -214,7 +199,7 @@ class Accumulator:
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
-            raise self._not_finite(~np.isfinite(to_numpy(block)))
+            raise self._not_finite(~np.isfinite(block))
         layout = self._planned(int(block.shape[1])) if self._layout is None else self._layout
         layout.check_columns(block.shape[1])
         if (
@@ -270,7 +255,7 @@ class Accumulator:
 
     def _commit(
         self,
-        pieces: Sequence[tuple[int, int, Any]],
+        pieces: Sequence[tuple[int, int, Array]],
         seen: list[tuple[int, int]],
         reached: tuple[Array, Array],
         counts: IntArray | None = None,
@@ -282,10 +267,10 @@ class Accumulator:
         self._counts = self._counts if counts is None else counts
         self._broken = False
 
-    def _take(self, pieces: Sequence[tuple[int, int, Any]]) -> None:
+    def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
         """Split the rows of each block into leaves; sum the complete ones, keep the rest."""
         layout = self._need_layout()
-        complete: list[tuple[int, int, Any]] = []
+        complete: list[tuple[int, int, Array]] = []
         for b, position, rows in pieces:
             for k, low, high in _cut(position, rows.shape[0], layout.leaf):
                 part = rows[low:high, :]
@@ -293,29 +278,26 @@ class Accumulator:
                     complete.append((b, k, part))
                     continue
                 held = self._fragments.setdefault((b, k), {})
-                held[position + low] = copied(part)
+                held[position + low] = part.copy()
                 if len(held) % _FEW == 0:
                     held = self._fragments[b, k] = _neighbours_joined(held)
                 if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._blocked, self._pooled)
 
-    def _sum(self, leaves: Sequence[tuple[int, int, Any]], blocked: Forest, pooled: Forest) -> None:
+    def _sum(self, leaves: Sequence[tuple[int, int, Array]], blocked: Forest, pooled: Forest) -> None:
         layout = self._need_layout()
         work = sum(rows.shape[0] for _, _, rows in leaves) * float(layout.blocked_size + layout.pooled_size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
-        def one(leaf: tuple[int, int, Any]) -> None:
+        def one(leaf: tuple[int, int, Array]) -> None:
             b, k, rows = leaf
-            queue, executor = self._spaces, self._executor
-            if namespace_of(rows) is not None:
-                queue, executor = self._device_spaces, "array"
             try:
-                spaces = queue.get_nowait()
+                spaces = self._spaces.get_nowait()
             except Empty:
-                spaces = _Spaces(layout, executor, self._weighted)
+                spaces = _Spaces(layout, self._executor, self._weighted)
             low, high = spaces.sums(rows, self._shift)
-            queue.put(spaces)
+            self._spaces.put(spaces)
             with self._lock:
                 blocked.add((b, 0, k), low)
                 if len(high):
@@ -420,11 +402,11 @@ class Accumulator:
 
     def __getstate__(self) -> dict[str, object]:
         """A copy continues the stream; locks and scratch memory stay behind."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces", "_device_spaces")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_spaces")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._lock, self._spaces, self._device_spaces = threading.Lock(), SimpleQueue(), SimpleQueue()
+        self._lock, self._spaces = threading.Lock(), SimpleQueue()
 
     def _need_layout(self) -> Layout:
         if self._layout is None:
@@ -442,7 +424,7 @@ class _Spaces:
             Workspace(layout.n_columns + 1, layout.target_order - 1, executor) if layout.n_targets else None
         )
 
-    def sums(self, rows: Any, shift: Array) -> tuple[Array, Array]:
+    def sums(self, rows: Array, shift: Array) -> tuple[Array, Array]:
         """(blocked vector, pooled vector) of one leaf."""
         lay, p = self.layout, self.layout.n_columns
         weight = np.ascontiguousarray(rows[:, -1]) if self.weighted else None
@@ -452,11 +434,11 @@ class _Spaces:
         blocked, pooled = joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
         if self.with_target is None:
             return blocked, pooled
-        y = rows[:, p : len(shift)] - on_device(shift[p:], rows)
+        y = rows[:, p : len(shift)] - shift[p:]
         counted = y if weight is None else y * weight[:, None]
         columns = [counted[:, j] for j in range(lay.n_targets)]
         parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in columns]
-        return np.concatenate([blocked, *parts, pack(to_numpy(counted.T @ y))]), pooled
+        return np.concatenate([blocked, *parts, pack(counted.T @ y)]), pooled
 
 
 def check_weights(weights: Array) -> None:
@@ -484,11 +466,11 @@ def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]
         low = high
 
 
-def _joined(held: dict[int, Any]) -> Any:
-    return concatenated([held[at] for at in sorted(held)])
+def _joined(held: dict[int, Array]) -> Array:
+    return np.concatenate([held[at] for at in sorted(held)])
 
 
-def _neighbours_joined(held: dict[int, Any]) -> dict[int, Any]:
+def _neighbours_joined(held: dict[int, Array]) -> dict[int, Array]:
     """The same rows in as few fragments as there are gaps between them, plus one."""
     runs: list[list[int]] = []
     end = -1
@@ -498,4 +480,4 @@ def _neighbours_joined(held: dict[int, Any]) -> dict[int, Any]:
         else:
             runs.append([at])
         end = at + int(held[at].shape[0])
-    return {run[0]: held[run[0]] if len(run) == 1 else concatenated([held[at] for at in run]) for run in runs}
+    return {run[0]: held[run[0]] if len(run) == 1 else np.concatenate([held[at] for at in run]) for run in runs}

@@ -6,12 +6,11 @@ are long and the loop is ten times faster. The additions are always the same, so
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.moments.namespaces import namespace_of, to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,23 +30,15 @@ def _pieces(block: Array) -> Iterator[Array]:
         yield block[main:, None, :]
 
 
-def column_sum(block: Any) -> Array:
+def column_sum(block: Array) -> Array:
     """Sum of each column, shape (p,)."""
-    xp = namespace_of(block)
-    if xp is not None:
-        return np.array(to_numpy(xp.sum(block, axis=0)))
     total = np.zeros(block.shape[1])
     for piece in _pieces(block):
         total += piece.sum(axis=0).sum(axis=0)
     return total
 
 
-def column_range(block: Any) -> tuple[Array, Array]:
+def column_range(block: Array) -> tuple[Array, Array]:
     """(minimum, maximum) of each column; NaN where a column holds a NaN."""
-    xp = namespace_of(block)
-    if xp is not None:
-        finite = to_numpy(xp.all(xp.isfinite(block), axis=0))  # the standard leaves open what min makes of a NaN
-        low, high = to_numpy(xp.min(block, axis=0)), to_numpy(xp.max(block, axis=0))
-        return np.where(finite, low, np.nan), np.where(finite, high, np.nan)
     lows, highs = zip(*((p.min(axis=0).min(axis=0), p.max(axis=0).max(axis=0)) for p in _pieces(block)), strict=True)
     return np.minimum.reduce(lows), np.maximum.reduce(highs)

@@ -6,10 +6,9 @@ left one at most the first index of the right one: a staircase. Left monomials a
 last index and right ones by their first, so that each step of the staircase is one matrix product
 of contiguous rows, and no dense tensor is ever formed.
 
-Three executors of the same plan: matrix products (numpy), a register-blocked loop (numba, when
+Two executors of the same plan: matrix products (numpy), and a register-blocked loop (numba, when
 the optional extra `fast` is installed), which skips the packing that BLAS spends half its time on at these
-sizes, and the array API, for rows that are arrays of another library and stay on its device. They agree to
-rounding; one process uses one of the first two throughout.
+sizes. They agree to rounding; one process uses one of them throughout.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +23,7 @@ from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank,
 
 __all__ = ["EXECUTORS", "Plan", "Workspace", "default_executor", "homogeneous_sums", "make_plan"]
 
-TILE = {"numpy": 1024, "numba": 384, "array": 2048}  # samples per tile: measured, see benchmarks/kernel.py
+TILE = {"numpy": 1024, "numba": 384}  # samples per tile: measured, see benchmarks/kernel.py
 EXECUTORS = ("numpy", "numba")
 
 
@@ -140,8 +138,6 @@ class Workspace:
         self.tile = int(np.clip(2**22 // max(monomials, 1), 64, TILE[executor]))
         self.plan, self.executor = plan, executor
         self.raw = np.empty(plan.raw_size)
-        if executor == "array":
-            return
         self.x = np.ones((plan.m, self.tile))
         self.left = [np.empty((packed_size(plan.m, a), self.tile)) for a in range(2, plan.left_order + 1)]
         self.right = [np.empty((packed_size(plan.m, b), self.tile)) for b in range(2, plan.right_order + 1)]
@@ -150,11 +146,10 @@ class Workspace:
         self.product = np.empty(plan.raw_size if executor == "numpy" else 0)
 
 
-def homogeneous_sums(rows: Any, shift: Array, space: Workspace, weight: Any | None = None) -> Array:
+def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array | None = None) -> Array:
     """Packed sum over rows of w_n (1, z_n - shift)^(order times), shape (C(m+order-1, order),).
 
-    rows : (n, m - 1); shift : (m - 1,); weight : (n,) or None for ones. Rows and weights are of numpy, or of any array
-    library when the workspace is for the executor "array"; the sums are numpy's.
+    rows : (n, m - 1); shift : (m - 1,); weight : (n,) or None for ones.
     """
     plan = space.plan
     space.raw[:] = 0.0
@@ -163,11 +158,6 @@ def homogeneous_sums(rows: Any, shift: Array, space: Workspace, weight: Any | No
 
         add_rows(space, rows, shift, weight)
         return np.take(space.raw, plan.gather, mode="clip")  # never out of range: skips the check
-    if space.executor == "array":
-        from richcomponents.moments.standard import add_rows as add_device_rows
-
-        add_device_rows(plan, space.tile, rows, shift, weight, space.raw)
-        return np.take(space.raw, plan.gather, mode="clip")
     tile = -(-len(rows) // max(1, -(-len(rows) // space.tile)))  # tiles of equal length
     for start in range(0, len(rows), max(tile, 1)):
         part = rows[start : start + tile]

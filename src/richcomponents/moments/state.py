@@ -391,7 +391,6 @@ class Moments:
         ----------
         X : array-like of shape (n_rows, n_columns)
             An array, a data frame, a path or several (see :func:`open_source`), or an iterator or list of blocks of rows.
-            Arrays of other libraries (torch, cupy, jax: the array API) stay on their device; only sums come back.
         order : int
             All joint moments up to this order (2..6).
         shift : array of shape (n_columns + n_targets,), optional
@@ -431,27 +430,8 @@ class Moments:
             Show a bar.
         """
         from richcomponents.moments.building import build_moments
-        from richcomponents.moments.device import device_moments
-        from richcomponents.moments.namespaces import in_memory, namespace_of
         from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
 
-        if namespace_of(X) is not None and (
-            sample_weight is not None or winsorise is not None or checkpoint is not None
-        ):
-            X = in_memory(X)  # only plain sums are taken on a device
-        if namespace_of(X) is not None:
-            return device_moments(
-                X,
-                order,
-                shift,
-                start,
-                targets=targets,
-                groups=groups,
-                target_order=target_order,
-                n_blocks=n_blocks,
-                block_length=block_length,
-                memory_limit=memory_limit,
-            )
         rows = Rows.of(X, targets=targets)
         return build_moments(
             rows if sample_weight is None else rows.weighted_by(sample_weight),
