@@ -1,4 +1,4 @@
-"""Frequency weights are repeated rows; winsorised moments are moments of clipped columns."""
+"""Frequency weights are repeated rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.moments import Moments, Rows, winsorise
+from richcomponents.moments import Moments, Rows
 from richcomponents.moments.sources import BlockSource
-from richcomponents.moments.winsorise import RowSample
 
 
 @pytest.fixture
@@ -96,64 +95,6 @@ def test_bad_weights_are_refused(X, bad):
         Moments.of(X, 2, sample_weight=bad)
     with pytest.raises(rc.DataError, match="sample_weight"):
         Moments.of(iter([X[:9], X[9:]]), 2, np.zeros(3), sample_weight=bad)
-
-
-# ---- winsorised
-
-
-def test_winsorised_moments_are_those_of_clipped_columns(rng):
-    X = rng.standard_t(2, size=(6000, 3)) * [1, 10, 100]
-    low, high = np.quantile(X, [0.01, 0.99], axis=0)
-    clipped = np.clip(X, low, high)
-    assert Moments.of(X, 4, winsorise=0.01) == Moments.of(clipped, 4)
-    assert Moments.of(X, 4, winsorise=(low, high)) == Moments.of(clipped, 4)
-    assert Moments.of(X, 4, winsorise=(-1, 1)) == Moments.of(np.clip(X, -1, 1), 4)
-    y = X[:, 0] * 5
-    with_target = Moments.of(X, 4, targets=y, winsorise=0.01)
-    assert with_target == Moments.of(clipped, 4, targets=y)  # outcomes are left as they are
-    once = Moments.of(iter([X[:100], X[100:]]), 4, np.zeros(3), winsorise=(low, high))
-    assert once == Moments.of(clipped, 4, np.zeros(3))
-
-
-def test_limits_do_not_depend_on_the_chunks(rng, monkeypatch):
-    monkeypatch.setattr(winsorise, "_SAMPLE", 500)
-    X = rng.standard_t(2, size=(6000, 2))
-    reference = Moments.of(X, 2, winsorise=0.05)
-    for size in (6000, 77, 1000):
-        assert Moments.of([X[i : i + size] for i in range(0, 6000, size)], 2, winsorise=0.05) == reference
-    da = pytest.importorskip("dask.array")
-    assert Moments.of(da.from_array(X, chunks=(100, 1)), 2, winsorise=0.05) == reference
-    sample = RowSample()
-    sample.update(np.arange(6000.0)[:, None], 0)
-    chosen = sample.result()[:, 0]
-    assert len(np.unique(chosen)) == 500
-    assert abs(chosen.mean() - 3000) < 5 * 6000 / np.sqrt(12 * 500)  # spread evenly
-
-
-def test_clipping_tames_the_variance_of_heavy_tails(rng):
-    spread = {limits: [] for limits in (None, 0.01)}
-    for seed in range(20):
-        X = np.random.default_rng(seed).standard_t(3, size=(2000, 1))
-        for limits, found in spread.items():
-            found.append(Moments.of(X, 4, winsorise=limits).moment(4).item())
-    assert np.std(spread[0.01]) < 0.1 * np.std(spread[None])
-
-
-def test_bad_limits_are_refused(X):
-    for bad in (0, 0.5, -1, True, "much", (1, 2, 3)):
-        with pytest.raises(ValueError, match="winsorise"):
-            Moments.of(X, 2, winsorise=bad)
-    with pytest.raises(rc.DataError, match="lower bound of column 1"):
-        Moments.of(X, 2, winsorise=([0, 5, 0], [1, 4, 1]))
-    with pytest.raises(rc.DataError, match="one per view column"):
-        Moments.of(X, 2, winsorise=([0, 5], [1, 4]))
-    with pytest.raises(rc.DataError, match="give bounds"):
-        Moments.of(iter([X]), 2, winsorise=0.1)
-    with pytest.raises(rc.DataError, match="give bounds"):
-        Moments.of(X, 2, winsorise=0.1, sample_weight=np.ones(5000))
-    X[17, 1] = np.inf
-    with pytest.raises(rc.DataError, match="column 1 holds a missing or infinite"):
-        Moments.of(X, 2, winsorise=(0, 200))
 
 
 def test_counts_beyond_exact_numbers_are_refused(X):

@@ -174,9 +174,7 @@ class Accumulator:
             mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
             of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
             pieces = [
-                (b, int(self._counts[b]), self._counted(block[numbers]))
-                for b, numbers in of_block
-                if len(numbers)
+                (b, int(self._counts[b]), self._counted(block[numbers])) for b, numbers in of_block if len(numbers)
             ]
             counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
             self._grouped = True

@@ -13,7 +13,6 @@ from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.checkpoint import Checkpoint
 from richcomponents.moments.rows import Rows
 from richcomponents.moments.state import Moments
-from richcomponents.moments.winsorise import winsorised
 
 __all__ = ["build_moments"]
 
@@ -25,7 +24,6 @@ def build_moments(
     start: int = 0,
     *,
     groups: object | None = None,
-    winsorise: object | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 20.0,
     progress: str | None = None,
@@ -33,12 +31,8 @@ def build_moments(
 ) -> Moments:
     """The state of all rows; arguments as in :meth:`Moments.of`, progress : the label of the bar."""
 
-    labels = rows.labels  # before they are clipped: clipped columns are still the user's
-    if winsorise is not None:
-        rows = winsorised(rows, winsorise, _label(progress, "quantiles"))
-
     def accumulator(about: Array | None) -> Accumulator:
-        return Accumulator(order, about, n_targets=rows.n_targets, names=labels, weighted=rows.weighted, **options)
+        return Accumulator(order, about, n_targets=rows.n_targets, names=rows.labels, weighted=rows.weighted, **options)
 
     if checkpoint is None:
         about = rows.means(_label(progress, "means")) if shift is None else shift

@@ -378,7 +378,6 @@ class Moments:
         block_length: int = 1,
         groups: object | None = None,
         sample_weight: object | None = None,
-        winsorise: object | None = None,
         threads: int | None = None,
         memory_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -411,12 +410,6 @@ class Moments:
         sample_weight : array-like of shape (n_rows,), or the name of a column of a source, optional
             How often each row is counted: whole numbers, at least 0. The sums are those of the rows repeated, to rounding;
             all copies of row i are in the block of row i, as with groups, and a row of weight 0 keeps its number.
-        winsorise : float, or a pair of bounds, optional
-            View columns are clipped, value by value, before they are summed: to their quantiles (q, 1 - q), 0 < q < 1/2, or
-            to given bounds (low, high), numbers or one entry per column. For heavy tails: the moments are then those of
-            the clipped columns, biased for those of the columns (variances and higher cumulants too small), and clipping is
-            not linear, so that U = S1 + S2 holds only as far as few values are clipped. Quantiles are exact up to 131 072
-            rows, beyond that those of as many rows drawn by a fixed rule, and cost one more pass.
         threads : int, optional
             All cores by default. The result does not depend on it.
         memory_limit : float, optional
@@ -442,7 +435,6 @@ class Moments:
             n_blocks=n_blocks,
             block_length=block_length,
             groups=groups,
-            winsorise=winsorise,
             threads=threads,
             memory_limit=memory_limit,
             checkpoint=checkpoint,
