@@ -69,7 +69,7 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
 
 def load_checkpoint(path: Path) -> Any:
     """An accumulator that goes on from a checkpoint."""
-    accumulator = rc.Accumulator(4, n_blocks=3, n_targets=1)
+    accumulator = rc.Accumulator(4, n_blocks=3)
     return Checkpoint(path, "torture").load(accumulator, keep_shift=False)
 
 
@@ -85,7 +85,7 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
     fitted = rc.ContrastiveRCA(views=2, n_blocks=10).fit(data.X)
     kinds: dict[str, Any] = {
         "Moments": rc.Moments.of(data.X, 4, n_blocks=4),
-        "Moments with targets": rc.Moments.of(data.X[:, :2], 6, targets=data.y, target_order=3, n_blocks=3),
+        "Moments of order six": rc.Moments.of(data.X[:, :2], 6),
         "Component": fitted.components_["S1"],
         "Component of samples": rc.Component.of_samples(data.S1),
         "ContrastiveRCA": fitted,
@@ -101,7 +101,7 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
     for name, thing in kinds.items():
         thing.save(folder / "file")
         out.append((name, (folder / "file").read_bytes()))
-    stream = rc.Accumulator(4, n_blocks=3, n_targets=1)
+    stream = rc.Accumulator(4, n_blocks=3)
     stream.update(data.X)
     Checkpoint(folder / "file", "torture").keep(stream)
     out.append(("Checkpoint", (folder / "file").read_bytes()))

@@ -456,14 +456,14 @@ def _make(cls: Any, parts: _Fields) -> Any:
 
 
 def _take_moments(what: Moments) -> _Fields:
-    return {"layout": what.layout, "shift": what.shift, "blocked": what._blocked, "pooled": what._pooled}
+    return {"layout": what.layout, "shift": what.shift, "sums": what.sums}
 
 
 def _make_moments(parts: _Fields) -> Moments:
     layout, shift = _checked(parts["layout"], Layout), _checked(parts["shift"], np.ndarray)
-    blocked, pooled = _checked(parts["blocked"], Forest), _checked(parts["pooled"], Forest)
-    check_state(layout, shift, blocked, pooled)
-    return Moments(layout, shift, blocked, pooled)
+    sums = _checked(parts["sums"], Forest)
+    check_state(layout, shift, sums)
+    return Moments(layout, shift, sums)
 
 
 def _take_forest(what: Forest) -> _Fields:
@@ -486,7 +486,7 @@ def _make_accumulator(parts: _Fields) -> Accumulator:
     fresh.__setstate__(parts)
     if fresh._layout is not None:
         _checked(fresh._layout, Layout).check_memory()
-        check_state(fresh._layout, _checked(fresh._shift, np.ndarray), fresh._blocked, fresh._pooled)
+        check_state(fresh._layout, _checked(fresh._shift, np.ndarray), fresh._sums)
     return fresh
 
 

@@ -16,8 +16,7 @@ from richcomponents.moments import Moments
 
 @pytest.fixture
 def state(rng):
-    X, y = rng.normal(size=(300, 3)), rng.normal(size=300)
-    return Moments.of(X, 6, targets=y, target_order=3, n_blocks=4)
+    return Moments.of(rng.normal(size=(300, 4)), 4, n_blocks=4)
 
 
 def test_round_trip_is_bit_for_bit(state, tmp_path, rng):
@@ -26,7 +25,7 @@ def test_round_trip_is_bit_for_bit(state, tmp_path, rng):
     loaded = Moments.load(path)
     assert loaded == state
     np.testing.assert_array_equal(loaded.blocks, state.blocks)
-    more = Moments.of(rng.normal(size=(50, 3)), 6, state.shift, 300, targets=np.zeros(50), target_order=3, n_blocks=4)
+    more = Moments.of(rng.normal(size=(50, 4)), 4, state.shift, 300, n_blocks=4)
     assert loaded + more == state + more
     assert [p.name for p in tmp_path.iterdir()] == ["state.npz"]  # no temporary left behind
 
@@ -34,7 +33,7 @@ def test_round_trip_is_bit_for_bit(state, tmp_path, rng):
 def test_numpy_can_read_the_arrays(state, tmp_path):
     state.save(tmp_path / "state.npz")
     with np.load(tmp_path / "state.npz", allow_pickle=False) as archive:
-        assert archive["blocked_sums"].shape[1] == state.layout.blocked_size
+        assert archive["sums"].shape[1] == state.layout.size
 
 
 def test_empty_round_trips(tmp_path):
@@ -71,19 +70,19 @@ def array_bytes(array, **options):
         (lambda m: header(m, version="1"), "version"),
         (lambda m: header(m, format="other"), "does not hold"),
         (lambda m: header(m, nodes=None), "does not describe a state"),
-        (lambda m: header(m, nodes={"blocked": -1, "pooled": 0}), "negative"),
+        (lambda m: header(m, nodes=-1), "negative"),
         (lambda m: m.update({"header.json": b"not json"}), "not a readable state"),
         (lambda m: m.update({"header.json": b" " * 100_000}), "too large"),
         (lambda m: m.pop("shift.npy"), "not a readable state"),
         (lambda m: m.update({"shift.npy": array_bytes(np.zeros(9))}), "it should be"),
         (lambda m: m.update({"shift.npy": array_bytes(np.array([{}] * 4), allow_pickle=True)}), "it should be"),
-        (lambda m: m.update({"blocked_sums.npy": m["blocked_sums.npy"][:-64]}), "instead"),
+        (lambda m: m.update({"sums.npy": m["sums.npy"][:-64]}), "instead"),
         (lambda m: header(m, layout={"n_columns": 10**6}), "more than the limit"),
-        (lambda m: header(m, layout={"n_columns": 3, "surprise": 1}), "does not describe a state"),
-        (lambda m: header(m, layout={"n_columns": 4}), "it should be"),
-        (lambda m: header(m, layout={"n_columns": 3, "n_targets": 10**30}), "more than the limit"),  # sizes, not lists
+        (lambda m: header(m, layout={"n_columns": 4, "surprise": 1}), "does not describe a state"),
+        (lambda m: header(m, layout={"n_columns": 3}), "it should be"),
+        (lambda m: header(m, layout={"n_columns": 10**30}), "more than the limit"),  # sizes, not lists
         (
-            lambda m: header(m, layout={"n_columns": 3, "n_blocks": 10**12}, nodes={"blocked": 0, "pooled": 0}),
+            lambda m: header(m, layout={"n_columns": 4, "n_blocks": 10**12}, nodes=0),
             "it should",
         ),
         (lambda m: m.update({"header.json": m["header.json"].decode().encode("utf-16")}), "not a readable state"),
@@ -102,9 +101,9 @@ def test_nodes_that_cannot_exist_are_refused(state, tmp_path):
     state.save(path)
 
     def change(members):
-        nodes = np.load(io.BytesIO(members["blocked_nodes.npy"]))
+        nodes = np.load(io.BytesIO(members["nodes.npy"]))
         nodes[0, 0] = 77
-        members["blocked_nodes.npy"] = array_bytes(nodes)
+        members["nodes.npy"] = array_bytes(nodes)
 
     rewrite(path, change)
     with pytest.raises(rc.StateFileError, match="cannot exist"):
@@ -117,9 +116,9 @@ def test_sums_that_no_rows_have_are_refused(state, tmp_path):
         state.save(path)
 
         def change(members, count=count):
-            sums = np.load(io.BytesIO(members["blocked_sums.npy"]))
+            sums = np.load(io.BytesIO(members["sums.npy"]))
             sums[0, 0] = count
-            members["blocked_sums.npy"] = array_bytes(sums)
+            members["sums.npy"] = array_bytes(sums)
 
         rewrite(path, change)
         with pytest.raises(rc.StateFileError, match="sums are damaged"):

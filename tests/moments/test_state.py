@@ -32,7 +32,7 @@ def dense_moment(X, *factors):
 @pytest.fixture(autouse=True)
 def small_leaves(monkeypatch):
     """Leaves of 16 rows, so that a few hundred rows make a deep tree; threads for small work too."""
-    monkeypatch.setattr(Layout.__init__, "__defaults__", (4, 0, 2, 20, 1, 16))
+    monkeypatch.setattr(Layout.__init__, "__defaults__", (4, 20, 16))
     monkeypatch.setattr(accumulator_module, "_SMALL", 0)
 
 
@@ -70,12 +70,11 @@ def chunkings(n, rng):
         yield [0, *sorted(rng.choice(np.arange(1, n), pieces, replace=False).tolist()), n]
 
 
-@pytest.mark.parametrize("block_length", [1, 7])
-@pytest.mark.parametrize("order", [4, 6])
-def test_any_chunking_order_and_thread_count_gives_the_same_bits(rng, block_length, order):
+@pytest.mark.parametrize(("order", "n_blocks"), [(4, 4), (4, 1), (6, 1)])
+def test_any_chunking_order_and_thread_count_gives_the_same_bits(rng, order, n_blocks):
     X = rng.exponential(size=(700, 3)) * [1, 1e3, 1e-3] + [0, 1e4, 5]
     shift = X[:50].mean(axis=0)
-    options = {"n_blocks": 4, "block_length": block_length}
+    options = {"n_blocks": n_blocks}
     reference = Moments.of(X, order, shift, **options)
     seen = 0
     for cuts in chunkings(700, rng):
@@ -144,9 +143,6 @@ def test_blocks_are_interleaved_rows_and_add_up(rng):
     assert m.block_sizes.tolist() == [20, 20, 19, 19, 19]
     for b in range(5):
         np.testing.assert_allclose(m.blocks[b][m.layout.orders[1]], X[b::5].sum(axis=0), rtol=1e-12, atol=1e-12)
-    long = Moments.of(X, 3, np.zeros(2), n_blocks=5, block_length=4)
-    first = X[(np.arange(97) // 4) % 5 == 0]
-    np.testing.assert_allclose(long.blocks[0][long.layout.orders[1]], first.sum(axis=0), rtol=1e-12, atol=1e-12)
 
 
 def test_without_a_block_is_the_state_of_the_other_rows(rng):
@@ -157,11 +153,11 @@ def test_without_a_block_is_the_state_of_the_other_rows(rng):
 
 
 def test_block_covariances_average_to_the_covariance(rng):
-    X, y = rng.normal(size=(97, 2)), rng.normal(size=97)
-    m = Moments.of(X, 3, n_blocks=5, targets=y)
+    X = rng.normal(size=(97, 3))
+    m = Moments.of(X, 3, n_blocks=5)
     weighted = np.average(m.block_covariances(), axis=0, weights=m.block_sizes)
     np.testing.assert_allclose(weighted, m.covariance(unbiased=False), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(m.covariance(), np.cov(np.column_stack([X, y]).T), rtol=1e-10)
+    np.testing.assert_allclose(m.covariance(), np.cov(X.T), rtol=1e-10)
 
 
 def test_groups_stay_in_one_block(rng):
@@ -175,40 +171,32 @@ def test_groups_stay_in_one_block(rng):
     np.testing.assert_allclose(m.covariance(), np.cov(X.T), rtol=1e-10)
 
 
-@pytest.mark.parametrize("target_order", [2, 3, 4])
-def test_targets_are_a_column_role_of_their_own(rng, target_order):
-    X, Y = rng.exponential(size=(150, 3)) + 50, rng.exponential(size=(150, 2)) - 20
-    m = Moments.of(X, 4, targets=Y, target_order=target_order)
-    x, y = X - X.mean(axis=0), Y - Y.mean(axis=0)
-    for t in range(2, target_order + 1):
-        np.testing.assert_allclose(m.with_targets(t), dense_moment(x, *[x] * (t - 1), y), rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(m.mean, np.concatenate([X.mean(axis=0), Y.mean(axis=0)]), rtol=1e-12)
-    moved = m.about(m.shift + 1.5)
-    np.testing.assert_allclose(moved.with_targets(target_order), m.with_targets(target_order), rtol=1e-8, atol=1e-8)
+def test_a_translated_state_has_the_same_central_moments(rng):
+    m = Moments.of(rng.exponential(size=(150, 3)) + 50, 4)
+    moved = m.shifted_to(m.shift + 1.5)
+    np.testing.assert_allclose(moved.moment(4), m.moment(4), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(moved.covariance(), m.covariance(), rtol=1e-9, atol=1e-9)
 
 
 def test_select_is_the_state_of_those_columns(rng):
-    X, y = rng.exponential(size=(90, 4)), rng.normal(size=90)
+    X = rng.exponential(size=(90, 4))
     for order in (4, 6):
-        small = Moments.of(X, order, np.zeros(5), targets=y, target_order=3).select([3, 0])
-        direct = Moments.of(X[:, [3, 0]], order, np.zeros(3), targets=y, target_order=3)
+        small = Moments.of(X, order, np.zeros(4)).select([3, 0])
+        direct = Moments.of(X[:, [3, 0]], order, np.zeros(2))
         for t in range(2, order + 1):
             np.testing.assert_allclose(small.moment(t), direct.moment(t), rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(small.with_targets(3), direct.with_targets(3), rtol=1e-10, atol=1e-12)
 
 
 def test_partialling_out_from_the_state_equals_row_wise(rng):
     W = rng.normal(size=(200, 2))
     X, y = rng.normal(size=(200, 3)) + W @ rng.normal(size=(2, 3)), rng.normal(size=200) + W[:, 0]
     table = np.column_stack([X, y, W])
-    m = Moments.of(X, 2, targets=np.column_stack([y, W]))
-    partial = partial_out(m, [1, 2])
+    m = Moments.of(table, 2)
+    partial = partial_out(m, [4, 5])
     design = np.column_stack([np.ones(200), W])
     left = table[:, :4] - design @ np.linalg.lstsq(design, table[:, :4], rcond=None)[0]
     np.testing.assert_allclose(partial.covariance(), left.T @ left / (200 - 3), rtol=1e-9, atol=1e-12)
-    rows = Rows(table).mapped(partial.residuals, n_targets=partial.n_targets)
-    again = rows.reduce(Accumulator(4, np.zeros(4), n_targets=1))
+    again = Rows(table).mapped(partial.residuals).reduce(Accumulator(4, np.zeros(4)))
     np.testing.assert_allclose(again.covariance(unbiased=False), left.T @ left / 200, rtol=1e-9, atol=1e-12)
     blocks = np.average(partial.block_covariances(), axis=0, weights=m.block_sizes)
     np.testing.assert_allclose(blocks * 200, left.T @ left, rtol=1e-9, atol=1e-9)
@@ -219,10 +207,10 @@ def test_collinear_and_constant_covariates_are_harmless(rng):
     X = rng.normal(size=(200, 3)) + W @ rng.normal(size=(2, 3))
     known = np.column_stack([W, W[:, 0] - W[:, 1], np.ones(200)])
     with pytest.warns(rc.ConstantColumnWarning):
-        partial = partial_out(Moments.of(X, 2, targets=known), [0, 1, 2, 3])
+        partial = partial_out(Moments.of(np.column_stack([X, known]), 2), [3, 4, 5, 6])
     left = partial.residuals(np.column_stack([X, known]))
     np.testing.assert_allclose(left.T @ (W - W.mean(axis=0)), 0, atol=1e-9)
-    plain = partial_out(Moments.of(X, 2, targets=W), [0, 1])
+    plain = partial_out(Moments.of(np.column_stack([X, W]), 2), [3, 4])
     np.testing.assert_allclose(partial.covariance(), plain.covariance(), rtol=1e-9)
 
 
@@ -331,15 +319,13 @@ def test_columns_are_chosen_by_number_mask_or_slice(rng):
             m.select(columns)
 
 
-def test_from_source_reads_targets_among_the_columns(rng, tmp_path):
-    X, y = rng.normal(size=(90, 3)), rng.normal(size=90)
-    table = np.column_stack([X[:, 0], y, X[:, 1:]])
+def test_from_source_reads_the_columns_asked_for(rng, tmp_path):
+    table = rng.normal(size=(90, 4))
     np.save(tmp_path / "t.npy", table)
-    shift = np.zeros(4)
-    reference = Moments.of(X, 4, shift, targets=y)
+    reference = Moments.of(table[:, [0, 2, 1]], 4, np.zeros(3))
     blocks = [table[i : i + 13] for i in range(0, 90, 13)]
     for source in (tmp_path / "t.npy", blocks, iter(blocks)):
-        assert Moments.from_source(source, 4, targets=[1], shift=shift) == reference
+        assert Moments.from_source(source, 4, columns=[0, 2, 1], shift=np.zeros(3)) == reference
     assert Moments.from_source(blocks, 4).n == 90
 
 
@@ -383,7 +369,7 @@ def test_too_much_memory_is_refused_before_it_is_taken():
         ({"order": 1}, "order must be between 2 and 6"),
         ({"order": 7}, "order must be between 2 and 6"),
         ({"n_blocks": 0}, "n_blocks must be at least 1"),
-        ({"block_length": 0}, "block_length must be at least 1"),
+        ({"order": 5, "n_blocks": 2}, "order 5 are kept in one block, got n_blocks=2"),
     ],
 )
 def test_settings_are_checked(arguments, message):
@@ -393,7 +379,7 @@ def test_settings_are_checked(arguments, message):
 
 def test_shapes_are_checked(rng):
     acc = Accumulator(4, np.zeros(3))
-    with pytest.raises(rc.DataError, match="expected rows with 3 view columns, got 2"):
+    with pytest.raises(rc.DataError, match="expected rows with 3 columns, got 2"):
         acc.update(rng.normal(size=(5, 2)))
     with pytest.raises(rc.DataError, match="two-dimensional"):
         acc.update(np.zeros(3))
@@ -414,7 +400,7 @@ def test_a_constant_stream_has_exactly_zero_variance():
 
 
 def test_many_small_blocks_are_held_in_few_fragments(rng, monkeypatch):
-    monkeypatch.setattr(Layout.__init__, "__defaults__", (4, 0, 2, 20, 1, 2048))
+    monkeypatch.setattr(Layout.__init__, "__defaults__", (4, 20, 2048))
     X = rng.normal(size=(9000, 2))
     pieces = [(i, X[i : i + 20]) for i in range(0, 9000, 20)]
     for order in (pieces, [pieces[i] for i in rng.permutation(len(pieces))]):
@@ -454,9 +440,4 @@ def _filled(X):
 
 
 def test_the_grain_is_the_least_number_of_rows_after_which_all_leaves_are_complete():
-    for block_length in (1, 3, 1000, 2048):
-        accumulator = Accumulator(2, np.zeros(1), n_blocks=3, block_length=block_length)
-        layout = accumulator._need_layout()
-        period = 3 * block_length
-        whole = [m * period for m in range(1, 2049) if m * block_length % layout.leaf == 0]
-        assert accumulator.grain == whole[0]
+    assert Accumulator(2, np.zeros(1), n_blocks=3).grain == 3 * Layout(1).leaf

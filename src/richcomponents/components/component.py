@@ -83,8 +83,7 @@ class CumulantSource:
     def comparable(self, order: int) -> bool:
         """Whether recipes of this order can be compared over left-out blocks at a bearable price."""
         layout = self.moments.layout
-        kept = order <= min(layout.order, layout.blocked_order) and not layout.pooled_size
-        return kept and packed_size(layout.n_columns, order) <= MAX_COMPARED and len(self.blocks) >= 5
+        return order <= layout.order and packed_size(layout.n_columns, order) <= MAX_COMPARED and len(self.blocks) >= 5
 
     def _packed(self, order: int) -> Array:
         if order > self.max_order:

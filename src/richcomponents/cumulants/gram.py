@@ -27,9 +27,7 @@ from richcomponents.views import as_matrix
 __all__ = ["block_grams"]
 
 
-def block_grams(
-    slots: Sequence[object], X: object, *, n_blocks: int = 20, block_length: int = 1, tile: int = 2048
-) -> Array:
+def block_grams(slots: Sequence[object], X: object, *, n_blocks: int = 20, tile: int = 2048) -> Array:
     """M_a' M_b for all pairs of different blocks, M_a = unfold of the k-statistic of block a.
 
     Parameters
@@ -38,7 +36,7 @@ def block_grams(
         The first slots W1, W2 (order 3) or W1, W2, W3 (order 4); tables may repeat.
     X : table of shape (n, d)
         The last slot, whose Gram is returned; for a Gram of several views, join them: X = (U, V).
-    n_blocks, block_length
+    n_blocks : int
         The statistical blocks of :class:`Moments`.
     tile : int
         Samples per tile of the kernel, which is never stored whole.
@@ -56,7 +54,7 @@ def block_grams(
     last = as_matrix(X, column=True)
     if {len(table) for table in tables} != {len(last)}:
         raise DataError("all slots must have the same rows")
-    layout = Layout(1, 2, n_blocks=n_blocks, block_length=block_length)
+    layout = Layout(1, 2, n_blocks=n_blocks)
     blocks = []
     for b in range(n_blocks):
         selector, _, count = layout.stripe(0, len(last), b)

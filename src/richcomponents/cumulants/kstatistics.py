@@ -73,7 +73,7 @@ class Cumulants:
         if not 1 <= order <= m.layout.order:
             raise ValueError(f"this state holds orders 1..{m.layout.order}, not {order}")
         if order == 1:
-            return m.mean[: m.layout.n_columns]
+            return m.mean
         if m.n < (order if self.unbiased else 1):
             raise DataError(f"an unbiased cumulant of order {order} needs at least {order} rows, got {m.n}")
         coefficient = kstatistic_coefficient if self.unbiased else plugin_coefficient

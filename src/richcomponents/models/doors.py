@@ -151,10 +151,9 @@ class ContrastiveDoors:
     def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
         lay = moments.layout
         self.views_ = self._check_state_fit(lay.n_columns, names)
-        if lay.order != 4 or lay.n_targets:
+        if lay.order != 4:
             raise DataError(
-                f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
-                "make it with Moments.of(X, order=4)"
+                f"a state of order 4 is needed, this one has order {lay.order}: make it with Moments.of(X, order=4)"
             )
         self._partial: Partial | None = None
         self._covariate_columns = np.zeros(0, dtype=np.int64)
@@ -212,12 +211,12 @@ class ContrastiveDoors:
         if values is not None:  # the view and the row are named; files are checked while they are read
             check_finite(values, self.views_)
         d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
-        table = rows.select(np.concatenate([self._u, self._v, known]), n_targets=len(known))
+        table = rows.select(np.concatenate([self._u, self._v, known]))
         self._partial = None
         if len(known):
-            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(known)))
+            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(d_u + d_v, table.width))
             kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
-            table = table.mapped(self._partial.residuals, n_targets=0, names=kept)
+            table = table.mapped(self._partial.residuals, names=kept)
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):

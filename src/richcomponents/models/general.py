@@ -158,10 +158,9 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._forget()
         self.n_features_in_ = moments.layout.n_columns
         lay = moments.layout
-        if lay.n_targets or lay.order != 4:
+        if lay.order != 4:
             raise DataError(
-                f"a state of order 4 without targets is needed, this one has order {lay.order} and {lay.n_targets} targets: "
-                "make it with Moments.of(X, order=4)"
+                f"a state of order 4 is needed, this one has order {lay.order}: make it with Moments.of(X, order=4)"
             )
         if self.order > 4:
             raise DataError("cumulants of order five and six need the rows: use fit(X), or order=4")

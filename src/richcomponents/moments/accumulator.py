@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from math import lcm
 from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, pack
+from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, warn_user
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
-from richcomponents.moments.layout import MEMORY_LIMIT, MOST_ROWS, Layout, block_numbers
+from richcomponents.moments.layout import MEMORY_LIMIT, MOST_ROWS, Layout, block_numbers, default_blocks
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
 from richcomponents.views import as_matrix
@@ -38,11 +37,9 @@ class Accumulator:
     ----------
     order : int
         Joint moments of every order up to this one (2..6).
-    shift : array of shape (n_columns + n_targets,), optional
+    shift : array of shape (n_columns,), optional
         The origin; by default the mean of the first block of rows that arrives.
-    n_targets : int
-        How many of the last columns of each block of rows are targets, not view columns.
-    target_order, n_blocks, block_length, memory_limit
+    n_blocks, memory_limit
         As in :meth:`Moments.of`.
     threads : int, optional
         All cores by default.
@@ -71,17 +68,14 @@ class Accumulator:
         order: int = 4,
         shift: Array | None = None,
         *,
-        n_targets: int = 0,
-        target_order: int = 2,
-        n_blocks: int = 20,
-        block_length: int = 1,
+        n_blocks: int | None = None,
         threads: int | None = None,
         executor: str | None = None,
         memory_limit: float | None = None,
         names: Sequence[str | int] | None = None,
         weighted: bool = False,
     ) -> None:
-        self._options = (order, n_targets, target_order, n_blocks, block_length)
+        self._order, self._n_blocks = order, default_blocks(order) if n_blocks is None else n_blocks
         self._memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
         self._threads = available_cores() if threads is None else max(1, int(threads))
         self._executor = default_executor() if executor is None else executor
@@ -92,19 +86,16 @@ class Accumulator:
         self._next = 0
         self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
         self._grouped = self._broken = False
-        self._blocked, self._pooled = Forest(), Forest()
+        self._sums = Forest()
         self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
         self._lock = threading.Lock()
-        self._spaces: SimpleQueue[_Spaces] = SimpleQueue()
+        self._spaces: SimpleQueue[Workspace] = SimpleQueue()
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
     def _planned(self, width: int) -> Layout:
         """The layout for so many columns."""
-        order, n_targets, target_order, n_blocks, block_length = self._options
-        if width <= n_targets:
-            raise DataError(f"{width} columns of which {n_targets} are targets leave no view column")
-        layout = Layout(width - n_targets, order, n_targets, target_order, n_blocks, block_length)
+        layout = Layout(width, self._order, self._n_blocks)
         layout.check_memory(self._memory_limit)
         return layout
 
@@ -120,7 +111,7 @@ class Accumulator:
     # ---- rows in
 
     def update(self, rows: object, start: int | None = None) -> None:
-        """Take in a block of rows, shape (n_rows, n_columns + n_targets).
+        """Take in a block of rows, shape (n_rows, n_columns).
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
@@ -159,7 +150,7 @@ class Accumulator:
 
         groups : the labels of all rows that will come.
         """
-        chosen = block_numbers(len(np.asarray(groups)), self._options[3], groups)
+        chosen = block_numbers(len(np.asarray(groups)), self._n_blocks, groups)
 
         def take(rows: object, start: int) -> None:
             block = as_matrix(rows)
@@ -222,7 +213,7 @@ class Accumulator:
 
     def _out_of_range(self, column: int, reach: float) -> DataError:
         return DataError(
-            f"column {self._name(column)} varies by {reach:.1e}, and its power {self._options[0]} leaves the "
+            f"column {self._name(column)} varies by {reach:.1e}, and its power {self._order} leaves the "
             "range of floating point: rescale the column (for example to unit variance)"
         )
 
@@ -281,25 +272,24 @@ class Accumulator:
                     held = self._fragments[b, k] = _neighbours_joined(held)
                 if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
-        self._sum(complete, self._blocked, self._pooled)
+        self._sum(complete, self._sums)
 
-    def _sum(self, leaves: Sequence[tuple[int, int, Array]], blocked: Forest, pooled: Forest) -> None:
+    def _sum(self, leaves: Sequence[tuple[int, int, Array]], sums: Forest) -> None:
         layout = self._need_layout()
-        work = sum(rows.shape[0] for _, _, rows in leaves) * float(layout.blocked_size + layout.pooled_size)
+        work = sum(rows.shape[0] for _, _, rows in leaves) * float(layout.size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
         def one(leaf: tuple[int, int, Array]) -> None:
             b, k, rows = leaf
             try:
-                spaces = self._spaces.get_nowait()
+                space = self._spaces.get_nowait()
             except Empty:
-                spaces = _Spaces(layout, self._executor, self._weighted)
-            low, high = spaces.sums(rows, self._shift)
-            self._spaces.put(spaces)
+                space = Workspace(layout.n_columns + 1, layout.order, self._executor)
+            weight = np.ascontiguousarray(rows[:, -1]) if self._weighted else None
+            found = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
+            self._spaces.put(space)
             with self._lock:
-                blocked.add((b, 0, k), low)
-                if len(high):
-                    pooled.add((0, 0, k * layout.n_blocks + b), high)
+                sums.add((b, 0, k), found)
 
         run_all(one, leaves, threads)
 
@@ -308,8 +298,8 @@ class Accumulator:
     def moments(self) -> Moments:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         layout = self._need_layout()
-        blocked, pooled, _, _ = self.partial()
-        out = Moments(layout, self._shift, blocked, pooled)
+        sums, _, _ = self.partial()
+        out = Moments(layout, self._shift, sums)
         if not out.is_empty:
             self._say(out)
         return out
@@ -323,7 +313,7 @@ class Accumulator:
             raise DataError(
                 "these rows count as more than 2**53, beyond which numbers are not exact: use smaller weights"
             )
-        reach = np.maximum(self._high - self._shift, self._shift - self._low)[: layout.n_columns]
+        reach = np.maximum(self._high - self._shift, self._shift - self._low)
         smallest = _SMALLEST ** (1 / layout.order)
         for column in np.flatnonzero((reach > 0) & (reach < smallest)).tolist():
             raise self._out_of_range(column, reach[column])
@@ -336,9 +326,9 @@ class Accumulator:
             )
         if moments.n < 2:
             return
-        away = np.abs(moments.offset)[: layout.n_columns]
+        away = np.abs(moments.offset)
         spread = np.sqrt(np.maximum(moments.variances, 0.0))
-        varies = (self._low < self._high)[: layout.n_columns]
+        varies = self._low < self._high
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(varies & (away > 0), away / spread, 0.0)  # infinite where not even the variance is left
             loss = np.finfo(float).eps * ratio**layout.order
@@ -358,43 +348,41 @@ class Accumulator:
     def grain(self) -> int:
         """Rows after which all blocks begin a new leaf."""
         layout = self._need_layout()
-        return layout.n_blocks * lcm(layout.leaf, layout.block_length)
+        return layout.n_blocks * layout.leaf
 
     def fork(self) -> Accumulator:
         """An empty accumulator of the same kind and shift, on one thread."""
         other = self.copy()
         other._threads = 1
-        other._blocked, other._pooled, other._fragments, other._seen = Forest(), Forest(), {}, []
+        other._sums, other._fragments, other._seen = Forest(), {}, []
         other._begin(self._shift)
         return other
 
-    def partial(self) -> tuple[Forest, Forest, Array, Array]:
+    def partial(self) -> tuple[Forest, Array, Array]:
         """Sums, incomplete leaves included, and the range of each column."""
-        blocked, pooled = self._blocked.copy(), self._pooled.copy()
-        self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], blocked, pooled)
-        return blocked, pooled, self._low, self._high
+        sums = self._sums.copy()
+        self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], sums)
+        return sums, self._low, self._high
 
     @staticmethod
-    def join(parts: Sequence[tuple[Forest, Forest, Array, Array]]) -> tuple[Forest, Forest, Array, Array]:
+    def join(parts: Sequence[tuple[Forest, Array, Array]]) -> tuple[Forest, Array, Array]:
         """The sums of several parts."""
-        blocked, pooled, low, high = parts[0]
+        sums, low, high = parts[0]
         for more in parts[1:]:
-            blocked, pooled = blocked.merged(more[0]), pooled.merged(more[1])
-            low, high = np.minimum(low, more[2]), np.maximum(high, more[3])
-        return blocked, pooled, low, high
+            sums, low, high = sums.merged(more[0]), np.minimum(low, more[1]), np.maximum(high, more[2])
+        return sums, low, high
 
-    def absorb(self, part: tuple[Forest, Forest, Array, Array], start: int, n_rows: int) -> None:
+    def absorb(self, part: tuple[Forest, Array, Array], start: int, n_rows: int) -> None:
         """Take in sums of the rows from number `start` on; no leaf may be incomplete but the last ones."""
         seen = self._marked(start, start + n_rows)
-        mine = (self._blocked, self._pooled, self._low, self._high)
-        self._blocked, self._pooled, self._low, self._high = self.join([mine, part])
+        self._sums, self._low, self._high = self.join([(self._sums, self._low, self._high), part])
         self._seen, self._next = seen, start + n_rows
 
     def copy(self) -> Accumulator:
         """An independent accumulator in the same state (sums are shared until either changes)."""
         other = Accumulator.__new__(Accumulator)
         other.__setstate__(self.__getstate__())
-        other._blocked, other._pooled = self._blocked.copy(), self._pooled.copy()
+        other._sums = self._sums.copy()
         other._fragments = {key: dict(held) for key, held in self._fragments.items()}
         return other
 
@@ -410,33 +398,6 @@ class Accumulator:
         if self._layout is None:
             raise DataError("no rows have been seen and no shift was given: the columns are unknown")
         return self._layout
-
-
-class _Spaces:
-    """The buffers of one thread, and the sums of one leaf."""
-
-    def __init__(self, layout: Layout, executor: str, weighted: bool) -> None:
-        self.layout, self.weighted = layout, weighted
-        self.joint = Workspace(layout.n_columns + 1, layout.order, executor)
-        self.with_target = (
-            Workspace(layout.n_columns + 1, layout.target_order - 1, executor) if layout.n_targets else None
-        )
-
-    def sums(self, rows: Array, shift: Array) -> tuple[Array, Array]:
-        """(blocked vector, pooled vector) of one leaf."""
-        lay, p = self.layout, self.layout.n_columns
-        weight = np.ascontiguousarray(rows[:, -1]) if self.weighted else None
-        joint = homogeneous_sums(rows[:, :p], shift[:p], self.joint, weight)
-        if self.with_target is None and not lay.pooled_size:
-            return joint, np.empty(0)
-        blocked, pooled = joint[lay.joint].copy(), joint[lay.joint.stop :].copy()
-        if self.with_target is None:
-            return blocked, pooled
-        y = rows[:, p : len(shift)] - shift[p:]
-        counted = y if weight is None else y * weight[:, None]
-        columns = [counted[:, j] for j in range(lay.n_targets)]
-        parts = [homogeneous_sums(rows[:, :p], shift[:p], self.with_target, weight=column) for column in columns]
-        return np.concatenate([blocked, *parts, pack(counted.T @ y)]), pooled
 
 
 def check_weights(weights: Array) -> None:

@@ -32,7 +32,7 @@ def build_moments(
     """The state of all rows; arguments as in :meth:`Moments.of`, progress : the label of the bar."""
 
     def accumulator(about: Array | None) -> Accumulator:
-        return Accumulator(order, about, n_targets=rows.n_targets, names=rows.labels, weighted=rows.weighted, **options)
+        return Accumulator(order, about, names=rows.labels, weighted=rows.weighted, **options)
 
     if checkpoint is None:
         about = rows.means(_label(progress, "means")) if shift is None else shift

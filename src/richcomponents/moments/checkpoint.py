@@ -31,7 +31,7 @@ from richcomponents.moments.layout import Layout
 
 __all__ = ["Checkpoint", "held_interrupts"]
 
-FORMAT, VERSION = "richcomponents.Checkpoint", 1
+FORMAT, VERSION = "richcomponents.Checkpoint", 2
 _SHARE = 20.0  # a write may take one part in so many of the time
 
 
@@ -83,7 +83,7 @@ class Checkpoint:
         self._remove_leftovers()
         if not self.path.exists():
             return accumulator
-        header, arrays, forests = self._read()
+        header, arrays, sums = self._read()
         if header["task"] != self.task:
             raise DataError(
                 f"the checkpoint {self.path} belongs to another source, other columns or other options "
@@ -96,7 +96,7 @@ class Checkpoint:
         layout = accumulator._need_layout()
         if asdict(layout) != header["layout"]:
             raise DataError(f"the checkpoint {self.path} was made with other options: delete it to start again")
-        accumulator._blocked, accumulator._pooled = forests
+        accumulator._sums = sums
         accumulator._low, accumulator._high = np.array(arrays["low"]), np.array(arrays["high"])
         accumulator._seen = [(int(low), int(high)) for low, high in arrays["seen"]]
         accumulator._next = accumulator._seen[-1][1] if accumulator._seen else 0
@@ -108,31 +108,29 @@ class Checkpoint:
             at += count
         return accumulator
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any], tuple[Forest, Forest]]:
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any], Forest]:
         def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
             layout = Layout(**header["layout"])
-            width = layout.n_columns + layout.n_targets
-            sizes = {name: int(header["sizes"][name]) for name in ("seen", "blocked", "pooled", "fragments", "rows")}
+            width = layout.n_columns
+            sizes = {name: int(header["sizes"][name]) for name in ("seen", "nodes", "fragments", "rows")}
             if min(sizes.values()) < 0 or header["weighted"] not in (0, 1):
                 raise ValueError("a negative size")
             return {
                 **dict.fromkeys(("shift", "low", "high"), ((width,), "<f8")),
                 "seen": ((sizes["seen"], 2), "<i8"),
                 "counts": ((layout.n_blocks,), "<i8"),
-                "blocked_nodes": ((sizes["blocked"], 3), "<i8"),
-                "blocked_sums": ((sizes["blocked"], layout.blocked_size), "<f8"),
-                "pooled_nodes": ((sizes["pooled"], 3), "<i8"),
-                "pooled_sums": ((sizes["pooled"], layout.pooled_size), "<f8"),
+                "nodes": ((sizes["nodes"], 3), "<i8"),
+                "sums": ((sizes["nodes"], layout.size), "<f8"),
                 "fragments": ((sizes["fragments"], 4), "<i8"),
                 "rows": ((sizes["rows"], width + header["weighted"]), "<f8"),
             }
 
         try:
             header, arrays = read_archive(self.path, FORMAT, VERSION, expected, max_bytes=64 * 2**30)
-            forests = _checked(header, arrays)
+            sums = _checked(header, arrays)
         except StateFileError as error:
             raise StateFileError(f"{error}. The checkpoint cannot be used: delete it to start again") from error
-        return header, arrays, forests
+        return header, arrays, sums
 
     def rows_done(self, statistic: object, start: int) -> int:
         """How many rows of the source the statistic holds already."""
@@ -161,7 +159,8 @@ class Checkpoint:
             for position, part in sorted(held.items()):
                 fragments.append((block, leaf, position, len(part)))
                 rows.append(part)
-        width = layout.n_columns + layout.n_targets + accumulator._weighted
+        nodes, sums = accumulator._sums.arrays(layout.size)
+        width = layout.n_columns + accumulator._weighted
         arrays: dict[str, Array | IntArray] = {
             "shift": accumulator._shift,
             "low": accumulator._low,
@@ -170,14 +169,10 @@ class Checkpoint:
             "counts": accumulator._counts,
             "fragments": np.array(fragments, dtype=np.int64).reshape(-1, 4),
             "rows": np.concatenate(rows) if rows else np.zeros((0, width)),
+            "nodes": nodes,
+            "sums": sums,
         }
-        sizes = {name: len(arrays[name]) for name in ("seen", "fragments", "rows")}
-        for name, forest, size in (
-            ("blocked", accumulator._blocked, layout.blocked_size),
-            ("pooled", accumulator._pooled, layout.pooled_size),
-        ):
-            arrays[f"{name}_nodes"], arrays[f"{name}_sums"] = forest.arrays(size)
-            sizes[name] = len(forest)
+        sizes = {name: len(arrays[name]) for name in ("seen", "nodes", "fragments", "rows")}
         header: dict[str, object] = {
             "format": FORMAT,
             "version": VERSION,
@@ -202,11 +197,11 @@ class Checkpoint:
                 other.unlink(missing_ok=True)
 
 
-def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Forest, Forest]:
-    """The sums (blocked, pooled) of a checkpoint; refuses parts that do not fit together."""
+def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> Forest:
+    """The sums of a checkpoint; refuses parts that do not fit together."""
     layout = Layout(**header["layout"])
-    blocked, pooled = (read_forest(arrays[f"{name}_nodes"], arrays[f"{name}_sums"]) for name in ("blocked", "pooled"))
-    check_state(layout, arrays["shift"], blocked, pooled)
+    sums = read_forest(arrays["nodes"], arrays["sums"])
+    check_state(layout, arrays["shift"], sums)
     for name, kind in (("task", str), ("about", str), ("grouped", bool)):
         if not isinstance(header.get(name), kind):
             raise StateFileError(f"the header of the checkpoint lacks {name!r}")
@@ -225,4 +220,4 @@ def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> tuple[Forest, Fo
     )
     if not whole:
         raise StateFileError("the parts of the checkpoint do not fit together")
-    return blocked, pooled
+    return sums

@@ -55,8 +55,7 @@ def reduce_on_cluster(
     if (need := 8 * width * min(grain, n)) > MEMORY_LIMIT:
         raise CapacityError(
             f"pieces of {min(grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
-            f"{need / 2**30:,.1f} GiB each: use fewer columns, fewer blocks (n_blocks=) or a block_length that is a "
-            "power of two"
+            f"{need / 2**30:,.1f} GiB each: use fewer columns or fewer blocks (n_blocks=)"
         )
     size = _piece_rows(grain, n, width)
     cuts = [0, *range(size - start % size, n, size), n]

@@ -39,20 +39,16 @@ __all__ = [
     "write_archive",
 ]
 
-MOMENTS_FORMAT, VERSION = "richcomponents.Moments", 1
+MOMENTS_FORMAT, VERSION = "richcomponents.Moments", 2
 _HEADER_LIMIT = 2**16
 _DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
 
 
 def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
     """Write a state; see :meth:`Moments.save`."""
-    arrays: dict[str, Array | IntArray] = {"shift": moments.shift}
-    sizes = {"blocked": moments.layout.blocked_size, "pooled": moments.layout.pooled_size}
-    for name, forest in (("blocked", moments._blocked), ("pooled", moments._pooled)):
-        arrays[f"{name}_nodes"], arrays[f"{name}_sums"] = forest.arrays(sizes[name])
-    header = {"format": MOMENTS_FORMAT, "version": VERSION, "layout": asdict(moments.layout)}
-    header["nodes"] = {name: len(arrays[f"{name}_nodes"]) for name in sizes}
-    write_archive(Path(path), header, arrays)
+    nodes, sums = moments.sums.arrays(moments.layout.size)
+    header = {"format": MOMENTS_FORMAT, "version": VERSION, "layout": asdict(moments.layout), "nodes": len(nodes)}
+    write_archive(Path(path), header, {"shift": moments.shift, "nodes": nodes, "sums": sums})
 
 
 def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
@@ -64,16 +60,10 @@ def load_moments(path: str | os.PathLike[str], *, max_bytes: int) -> Moments:
 def moments_arrays(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
     """The arrays of a state, from its header."""
     layout = Layout(**header["layout"])
-    blocked, pooled = (int(header["nodes"][name]) for name in ("blocked", "pooled"))
-    if blocked < 0 or pooled < 0:
+    nodes = int(header["nodes"])
+    if nodes < 0:
         raise ValueError("a negative number of nodes")
-    return {
-        "shift": ((layout.n_columns + layout.n_targets,), "<f8"),
-        "blocked_nodes": ((blocked, 3), "<i8"),
-        "blocked_sums": ((blocked, layout.blocked_size), "<f8"),
-        "pooled_nodes": ((pooled, 3), "<i8"),
-        "pooled_sums": ((pooled, layout.pooled_size), "<f8"),
-    }
+    return {"shift": ((layout.n_columns,), "<f8"), "nodes": ((nodes, 3), "<i8"), "sums": ((nodes, layout.size), "<f8")}
 
 
 def moments_of_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any], max_bytes: int) -> Moments:
@@ -81,13 +71,11 @@ def moments_of_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any
     layout, shift = Layout(**header["layout"]), arrays["shift"].astype(np.float64)
     try:
         layout.check_memory(max_bytes)
-        blocked, pooled = (
-            read_forest(arrays[f"{name}_nodes"], arrays[f"{name}_sums"]) for name in ("blocked", "pooled")
-        )
-        check_state(layout, shift, blocked, pooled)
+        sums = read_forest(arrays["nodes"], arrays["sums"])
+        check_state(layout, shift, sums)
     except (StateFileError, MemoryError) as error:
         raise StateFileError(f"{path}: {error}") from error
-    return Moments(layout, shift, blocked, pooled)
+    return Moments(layout, shift, sums)
 
 
 def read_forest(nodes: IntArray, sums: Array) -> Forest:
@@ -102,21 +90,17 @@ def read_forest(nodes: IntArray, sums: Array) -> Forest:
     return forest
 
 
-def check_state(layout: Layout, shift: Array, blocked: Forest, pooled: Forest) -> None:
+def check_state(layout: Layout, shift: Array, sums: Forest) -> None:
     """Refuse sums that do not belong to the layout."""
-    if shift.shape != (layout.n_columns + layout.n_targets,) or shift.dtype != np.float64:
-        raise StateFileError(
-            f"the shift has shape {shift.shape}, the state {layout.n_columns + layout.n_targets} columns"
-        )
-    if len(blocked) and not np.isfinite(shift).all():
+    if shift.shape != (layout.n_columns,) or shift.dtype != np.float64:
+        raise StateFileError(f"the shift has shape {shift.shape}, the state {layout.n_columns} columns")
+    if len(sums) and not np.isfinite(shift).all():
         raise StateFileError("the shift is not finite")
-    for forest, trees, size in ((blocked, layout.n_blocks, layout.blocked_size), (pooled, 1, layout.pooled_size)):
-        for (tree, _, _), value in forest:
-            if tree >= trees or value.shape != (size,) or value.dtype != np.float64:
-                raise StateFileError("the sums name a node that cannot exist, or have the wrong length")
-            if not np.isfinite(value).all():
-                raise StateFileError("the sums are damaged (values that are not finite)")
-    for _, value in blocked:
+    for (tree, _, _), value in sums:
+        if tree >= layout.n_blocks or value.shape != (layout.size,) or value.dtype != np.float64:
+            raise StateFileError("the sums name a node that cannot exist, or have the wrong length")
+        if not np.isfinite(value).all():
+            raise StateFileError("the sums are damaged (values that are not finite)")
         if not 0 <= value[0] <= MOST_ROWS or value[0] != np.rint(value[0]):
             raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 

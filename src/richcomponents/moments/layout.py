@@ -3,7 +3,7 @@
 Two units never to be mixed up:
 
 * a LEAF is the unit of reproducibility: the rows of one GEMM-sized piece, summed in a fixed order;
-* a BLOCK is the unit of statistics: row i belongs to block (i // block_length) mod n_blocks, so that
+* a BLOCK is the unit of statistics: row i belongs to block i mod n_blocks, so that
   jackknife, cross-validation and cross-block products see interleaved, comparable samples even
   when the file is sorted.
 
@@ -23,13 +23,29 @@ from richcomponents.algebra import IntArray, packed_size
 from richcomponents.algebra.packing import segments
 from richcomponents.errors import CapacityError, DataError
 
-__all__ = ["LEAF", "MAX_BLOCKED_ORDER", "MAX_ORDER", "MEMORY_LIMIT", "MOST_ROWS", "Layout", "block_numbers"]
+__all__ = [
+    "LEAF",
+    "MAX_BLOCKED_ORDER",
+    "MAX_ORDER",
+    "MEMORY_LIMIT",
+    "MOST_ROWS",
+    "N_BLOCKS",
+    "Layout",
+    "block_numbers",
+    "default_blocks",
+]
 
 LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them
 MAX_ORDER = 6
 MAX_BLOCKED_ORDER = 4  # orders five and six are kept in total only: their block errors are never used
+N_BLOCKS = 20
 MEMORY_LIMIT = 4 * 2**30
 MOST_ROWS = 2.0**53  # counts beyond are not exact
+
+
+def default_blocks(order: int) -> int:
+    """How many blocks a state has unless the user says otherwise."""
+    return N_BLOCKS if order <= MAX_BLOCKED_ORDER else 1
 
 
 def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> IntArray:
@@ -57,35 +73,25 @@ class Layout:
     Parameters
     ----------
     n_columns : int
-        p, the view columns Z.
+        p, the columns Z.
     order : int
         Joint moments of Z of every order up to this one (2..6).
-    n_targets : int
-        Further columns (outcomes, covariates) kept at low order with Z.
-    target_order : int
-        2: E[z y], E[y y']. 3: also E[z z y]. 4: also E[z z z y].
-    n_blocks, block_length : int
-        Row i belongs to block (i // block_length) mod n_blocks.
+    n_blocks : int
+        Row i belongs to block i mod n_blocks. Orders five and six are kept in one block: nothing reads their block errors.
     leaf : int
         Rows of one block that are summed in one go.
     """
 
     n_columns: int
     order: int = 4
-    n_targets: int = 0
-    target_order: int = 2
     n_blocks: int = 20
-    block_length: int = 1
     leaf: int = LEAF
 
     def __post_init__(self) -> None:
         for name, low, high in (
             ("n_columns", 1, None),
             ("order", 2, MAX_ORDER),
-            ("n_targets", 0, None),
-            ("target_order", 2, 4),
             ("n_blocks", 1, None),
-            ("block_length", 1, None),
             ("leaf", 1, None),
         ):
             value = getattr(self, name)
@@ -95,83 +101,43 @@ class Layout:
                 bounds = f"between {low} and {high}" if high is not None else f"at least {low}"
                 raise ValueError(f"{name} must be {bounds}, got {value}")
             object.__setattr__(self, name, int(value))
-
-    # ---- the vector of one leaf: [orders 0..4 of Z | Z with each target | target pairs | orders 5, 6]
-
-    @cached_property
-    def blocked_order(self) -> int:
-        return min(self.order, MAX_BLOCKED_ORDER)
+        if self.order > MAX_BLOCKED_ORDER and self.n_blocks > 1:
+            raise ValueError(
+                f"moments of order {self.order} are kept in one block, got n_blocks={self.n_blocks}: use n_blocks=1"
+            )
 
     @cached_property
     def orders(self) -> list[slice]:
-        """Where the packed sums of orders 0..order of Z lie, in the blocked or the pooled vector."""
-        parts = segments(self.n_columns, self.order)
-        start = parts[self.blocked_order].stop
-        pooled = [slice(s.start - start, s.stop - start) for s in parts[self.blocked_order + 1 :]]
-        return parts[: self.blocked_order + 1] + pooled
+        """Where the packed sums of orders 0..order lie in the vector of sums."""
+        return segments(self.n_columns, self.order)
 
     @cached_property
-    def joint(self) -> slice:
-        """The homogeneous order-4 (or lower) tensor of (1, Z)."""
-        return slice(0, packed_size(self.n_columns + 1, self.blocked_order))
-
-    @cached_property
-    def with_target(self) -> list[slice]:
-        """For each target y: the homogeneous tensor of (1, Z), weighted by y, of order target_order - 1."""
-        size, first = self._with_target_size, self.joint.stop
-        return [slice(first + size * j, first + size * (j + 1)) for j in range(self.n_targets)]
-
-    @cached_property
-    def _with_target_size(self) -> int:
-        return packed_size(self.n_columns + 1, self.target_order - 1)
-
-    @cached_property
-    def target_pairs(self) -> slice:
-        """sum y y', packed."""
-        start = (
-            self.joint.stop + self._with_target_size * self.n_targets
-        )  # no list: sizes are asked for before they are trusted
-        return slice(start, start + packed_size(self.n_targets, 2) if self.n_targets else start)
-
-    @cached_property
-    def blocked_size(self) -> int:
-        return int(self.target_pairs.stop)
-
-    @cached_property
-    def pooled_size(self) -> int:
-        return packed_size(self.n_columns + 1, self.order) - packed_size(self.n_columns + 1, self.blocked_order)
+    def size(self) -> int:
+        """Length of the vector of sums: the homogeneous tensor of (1, Z), packed."""
+        return packed_size(self.n_columns + 1, self.order)
 
     # ---- rows -> leaves
 
-    def stripe(self, start: int, n_rows: int, block: int) -> tuple[slice | IntArray, int, int]:
+    def stripe(self, start: int, n_rows: int, block: int) -> tuple[slice, int, int]:
         """The rows of one block in a contiguous chunk that begins at absolute row `start`.
 
         Returns (selector into the chunk, position of the first one inside its block, how many).
         Consecutive rows of a block have consecutive positions, so this describes all of them.
         """
-        length, n_blocks = self.block_length, self.n_blocks
-        if length == 1:
-            offset = (block - start) % n_blocks
-            count = len(range(offset, n_rows, n_blocks))
-            return slice(offset, n_rows, n_blocks), (start + offset) // n_blocks, count
-        rows = np.arange(start, start + n_rows, dtype=np.int64)
-        chosen = np.flatnonzero((rows // length) % n_blocks == block)
-        if not len(chosen):
-            return chosen, 0, 0
-        first = start + int(chosen[0])
-        return chosen, (first // (length * n_blocks)) * length + first % length, len(chosen)
+        offset = (block - start) % self.n_blocks
+        count = len(range(offset, n_rows, self.n_blocks))
+        return slice(offset, n_rows, self.n_blocks), (start + offset) // self.n_blocks, count
 
     def check_columns(self, width: int) -> None:
-        if width != self.n_columns + self.n_targets:
-            extra = f" and {self.n_targets} target columns" if self.n_targets else ""
-            raise DataError(f"expected rows with {self.n_columns} view columns{extra}, got {width} columns")
+        if width != self.n_columns:
+            raise DataError(f"expected rows with {self.n_columns} columns, got {width}")
 
     def check_memory(self, limit: float = MEMORY_LIMIT) -> None:
         """Refuse before allocating.
 
         A state and the copy made while it is read hold about three vectors per block.
         """
-        need = 8.0 * (3 * self.n_blocks * self.blocked_size + 3 * self.pooled_size)
+        need = 8.0 * 3 * self.n_blocks * self.size
         if need <= limit:
             return
         raise CapacityError(

@@ -1,6 +1,6 @@
-"""Known covariates (age, sex, ...) partialled out of all views and targets.
+"""Known covariates (age, sex, ...) partialled out of all other columns.
 
-Covariates ride in the state as target columns. Residuals c - B (w - mean w), with B the regression
+Residuals c - B (w - mean w), with B the regression
 of the other columns on the covariates w, are one linear map; the same map serves both ways:
 
 * from the state, second order: Cov(residuals) = R Cov R' with R = [I | -B], for the total and for every block;
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.moments.state import Moments
 
 __all__ = ["Partial", "partial_out"]
@@ -24,7 +24,7 @@ __all__ = ["Partial", "partial_out"]
 
 @dataclass(frozen=True)
 class Partial:
-    """The regression of the kept columns (views, then remaining targets) on the covariates.
+    """The regression of the kept columns on the covariates.
 
     kept, covariates : column numbers in the table; coefficients : (kept, covariates);
     explained : kept columns that are linear functions of the covariates: their residuals are exactly zero, not rounding
@@ -37,11 +37,6 @@ class Partial:
     explained: npt.NDArray[np.bool_]
     mean: Array
     moments: Moments
-
-    @property
-    def n_targets(self) -> int:
-        """Targets that remain."""
-        return int(np.sum(self.kept >= self.moments.layout.n_columns))
 
     @property
     def mark(self) -> str:
@@ -79,10 +74,9 @@ class Partial:
 
 
 def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
-    """Regress everything on some of the target columns of a state.
+    """Regress the other columns of a state on some of them.
 
-    covariates : numbers of the targets (0 is the first target) that are covariates. Collinear ones are
-    harmless: the least-norm regression is used.
+    covariates : their column numbers. Collinear ones are harmless: the least-norm regression is used.
 
     Examples
     --------
@@ -90,16 +84,12 @@ def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
     >>> rng = np.random.default_rng(0)
     >>> age = rng.normal(size=(300, 1))
     >>> X = rng.normal(size=(300, 2)) + 3 * age
-    >>> partial = partial_out(Moments.of(X, order=2, targets=age), [0])
+    >>> partial = partial_out(Moments.of(np.hstack([X, age]), order=2), [2])
     >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
     True
     """
-    p, q = moments.layout.n_columns, moments.layout.n_targets
-    chosen = np.asarray(covariates, dtype=np.int64)
-    if len(chosen) and not (chosen.min() >= 0 and chosen.max() < q):
-        raise ValueError(f"covariates are numbers of target columns, 0..{q - 1}, got {chosen.tolist()}")
-    known = p + chosen
-    kept = np.setdiff1d(np.arange(p + q), known)
+    known = column_numbers(list(covariates), moments.layout.n_columns)
+    kept = np.setdiff1d(np.arange(moments.layout.n_columns), known)
     C = moments.covariance(unbiased=False)
     scale = np.sqrt(np.diag(C))[known]
     scale[scale == 0] = 1.0  # a constant covariate explains nothing

@@ -60,8 +60,6 @@ class Rows:
     Parameters
     ----------
     source : Source, array of shape (n_rows, width), or an iterable of such arrays
-    n_targets : int
-        How many of the last columns are targets.
     names : sequence of str, optional
         Column names, for messages; those of the source by default.
     transform : callable, optional
@@ -77,7 +75,6 @@ class Rows:
         self,
         source: Source | Array | Iterable[object],
         *,
-        n_targets: int = 0,
         names: Sequence[str] | None = None,
         transform: Callable[[Array], Array] | None = None,
         columns: IntArray | None = None,
@@ -86,17 +83,15 @@ class Rows:
         if isinstance(source, np.ndarray):
             source = ArraySource(source)
         self.source = source if isinstance(source, Source) else BlockSource(source)
-        self.n_targets, self.transform, self.columns, self.weighted = n_targets, transform, columns, weighted
+        self.transform, self.columns, self.weighted = transform, columns, weighted
         if names is None and transform is None and self.source.names is not None:
             names = [self.source.names[c] for c in self._read_columns()[: self.width]]
         self.names = names
 
     @classmethod
-    def of(cls, X: object, *, targets: object | None = None) -> Rows:
-        """Rows of an array, a data frame, a file or several, or an iterable of blocks; targets come last."""
+    def of(cls, X: object) -> Rows:
+        """Rows of an array, a data frame, a file or several, or an iterable of blocks."""
         if isinstance(X, Rows):
-            if targets is not None:
-                raise DataError("these rows hold their targets already: use Rows.with_targets for columns among them")
             return X
         source: Source
         if isinstance(X, Source):
@@ -113,19 +108,7 @@ class Rows:
             source = BlockSource(X)
         else:
             source = ArraySource(as_matrix(X), column_names(X))
-        if targets is None:
-            return cls(source)
-        y = as_matrix(targets, column=True)
-        if not isinstance(source, ArraySource):
-            raise DataError(
-                "targets go with a table in memory; for blocks of rows use Moments.from_source(targets=columns)"
-            )
-        values, names = source.values, source.names
-        if len(y) != len(values):
-            raise DataError(f"the targets have {len(y)} rows, the table has {len(values)}")
-        if names is not None:
-            names = (*names, *(column_names(targets) or [f"target {j}" for j in range(y.shape[1])]))
-        return cls(np.hstack([values, y]), n_targets=y.shape[1], names=names)
+        return cls(source)
 
     @property
     def again(self) -> bool:
@@ -151,22 +134,20 @@ class Rows:
     def mark(self) -> str:
         """What tells these rows from others."""
         columns = "all" if self.columns is None else self.columns.tolist()
-        return f"{self.source.mark()}; columns {columns}; targets {self.n_targets}; {_mark(self.transform)}"
+        return f"{self.source.mark()}; columns {columns}; {_mark(self.transform)}"
 
     # ---- the same rows, otherwise
 
-    def select(self, columns: object, n_targets: int | None = None) -> Rows:
+    def select(self, columns: object) -> Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
         read = self._read_columns()
         numbers = self._numbers(columns)
         chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
-        targets = self.n_targets if n_targets is None else n_targets
         names = None if self.names is None else [self.names[c] for c in numbers]
         return Rows(
             self.source,
-            n_targets=targets,
             names=names,
             columns=_unless_all(chosen, self.source),
             weighted=self.weighted,
@@ -183,7 +164,6 @@ class Rows:
             names = None if self.names is None else [name for i, name in enumerate(self.names) if i != weight[0]]
             return Rows(
                 self.source,
-                n_targets=self.n_targets,
                 names=names,
                 columns=_unless_all(chosen, self.source),
                 weighted=True,
@@ -200,12 +180,11 @@ class Rows:
         source = add(weights[:, 0], "sample_weight")
         chosen = np.append(read, source.width - 1)
         columns = _unless_all(chosen, source)
-        return Rows(source, n_targets=self.n_targets, names=self.names, columns=columns, weighted=True)
+        return Rows(source, names=self.names, columns=columns, weighted=True)
 
     def mapped(
         self,
         transform: Callable[[Array], Array],
-        n_targets: int | None = None,
         names: Sequence[str] | None = None,
     ) -> Rows:
         """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
@@ -213,18 +192,11 @@ class Rows:
         then = _KeepLast(transform) if self.weighted else transform
         return Rows(
             self.source,
-            n_targets=self.n_targets if n_targets is None else n_targets,
             names=names,
             transform=then if first is None else _Chain(first, then),
             columns=self.columns,
             weighted=self.weighted,
         )
-
-    def with_targets(self, columns: object) -> Rows:
-        """The same rows with some of their columns put last, as targets."""
-        chosen = self._numbers(columns)
-        rest = np.setdiff1d(np.arange(self.width), chosen)
-        return self.select(np.concatenate([rest, chosen]), n_targets=len(chosen))
 
     def _numbers(self, columns: object) -> IntArray:
         given = [columns] if isinstance(columns, str) else columns

@@ -37,7 +37,7 @@ def choose_components(
     source = component.source
     if len(sizes) == 1 or whole.n < 10 * n_folds:
         return sizes[0], {sizes[0]: float("nan")}
-    if source is None or source.moments.layout.pooled_size or len(source.blocks) < 2 * n_folds:
+    if source is None or len(source.blocks) < 2 * n_folds:
         fits = {k: fit_mixture(whole, k, rng, equal_weights=equal_weights, n_init=n_init).objective for k in sizes}
         enough = [k for k in sizes if fits[k] <= 1e-3 * fits[sizes[0]]]
         return (enough[0] if enough else min(sizes, key=lambda k: fits[k])), fits
@@ -87,7 +87,7 @@ def replicates(component: Component, mixture: Mixture, *, equal_weights: bool = 
     The maps from the views to the component (A and the recipes) are those of the full sample.
     """
     source = component.source
-    if source is None or source.moments.layout.pooled_size or len(source.blocks) < 2:
+    if source is None or len(source.blocks) < 2:
         return []
     whole = Target.of(component)
     return [
