@@ -68,6 +68,7 @@ def array_bytes(array, **options):
     [
         (lambda m: header(m, version=99), "version 99.*update"),
         (lambda m: header(m, version="1"), "version"),
+        (lambda m: header(m, version=1), "an earlier richcomponents.*sum the rows again"),
         (lambda m: header(m, format="other"), "does not hold"),
         (lambda m: header(m, nodes=None), "does not describe a state"),
         (lambda m: header(m, nodes=-1), "negative"),

@@ -214,9 +214,12 @@ def _read_header(
         raise StateFileError(f"{path} does not hold a {' or '.join(formats)}")
     version, expected = formats[kind]
     found = header.get("version")
-    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= version:
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1 or found > version:
+        raise StateFileError(f"{path} has format version {found}, this library reads {version}: update richcomponents")
+    if found < version:
         raise StateFileError(
-            f"{path} has format version {found}, this library reads up to {version}: update richcomponents"
+            f"{path} was written by an earlier richcomponents (format version {found}, this one reads {version}): fit or "
+            "sum the rows again, and save"
         )
     return header, expected
 
