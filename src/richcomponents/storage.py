@@ -42,7 +42,7 @@ from richcomponents.views import Views
 
 __all__ = ["Storable", "load", "storable"]
 
-FORMAT, VERSION = "richcomponents.Model", 1
+FORMAT, VERSION = "richcomponents.Model", 2
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _TEXT_LIMIT = 2**24

@@ -276,7 +276,8 @@ def with_key(rows, tuples):
 
 
 BAD = {
-    "newer": (lambda h, m: h.update(version=7), "format version 7, this library reads up to 1: update"),
+    "newer": (lambda h, m: h.update(version=7), "format version 7, this library reads 2: update"),
+    "older": (lambda h, m: h.update(version=1), "an earlier richcomponents"),
     "other format": (lambda h, m: h.update(format="x"), "does not hold"),
     "unknown class": (
         lambda h, m: row_of(h, "Canonical").update({"class": "os.system"}),
