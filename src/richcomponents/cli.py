@@ -36,6 +36,13 @@ ViewOptions = Annotated[
     ),
 ]
 Target = Annotated[str | None, typer.Option(help="The outcome's column; it may depend on U's own part only.")]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a target with two classes, the one whose odds are modelled. By default the one whose name says so (case, "
+        "yes, disease, treated, ...), else the second in order."
+    ),
+]
 Covariates = Annotated[
     list[str] | None, typer.Option(help="Known covariates (age, sex), separated by commas, removed from both views.")
 ]
@@ -72,6 +79,7 @@ def fit(
     data: Data,
     views: ViewOptions = None,
     target: Target = None,
+    positive: Positive = None,
     model: Annotated[
         str,
         typer.Option(help="pca, regression, logistic, mixture, ising, or none. auto: by the target, none without one."),
@@ -93,8 +101,8 @@ def fit(
     """
     _check_folders(report, save)
     result = _fitted(
-        data, views, target=target, model=model, covariates=covariates, groups=groups, key=key, rank=rank,
-        components=components, drop_missing=drop_missing, seed=seed,
+        data, views, target=target, positive=positive, model=model, covariates=covariates, groups=groups, key=key,
+        rank=rank, components=components, drop_missing=drop_missing, seed=seed,
     )  # fmt: skip
     if save is not None:
         result.model.save(save)
@@ -118,6 +126,7 @@ def diagnose(
     data: Data,
     views: ViewOptions = None,
     target: Target = None,
+    positive: Positive = None,
     covariates: Covariates = None,
     groups: Groups = None,
     key: Key = None,
@@ -128,8 +137,8 @@ def diagnose(
 ) -> None:
     """Say whether the data can tell U's own part from the shared part, before anything is learned."""
     result = _fitted(
-        data, views, target=target, covariates=covariates, groups=groups, key=key, rank=rank, drop_missing=drop_missing,
-        seed=seed,
+        data, views, target=target, positive=positive, covariates=covariates, groups=groups, key=key, rank=rank,
+        drop_missing=drop_missing, seed=seed,
     )  # fmt: skip
     if as_json:
         _print_json(result)
@@ -288,6 +297,8 @@ def _print_fit(result: Result) -> None:
     found = result.findings
     typer.echo(f"{found.headline()}\n")
     if found.outcome is not None:
+        if found.outcome.contrast is not None:
+            typer.echo(f"{found.outcome.outcome}: {found.outcome.contrast}\n")
         _print_rows(f"Coefficients ({found.outcome.unit}), by method", found.outcome.rows())
     if found.detail is not None:
         _print_rows(*found.detail)

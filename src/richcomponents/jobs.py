@@ -38,6 +38,7 @@ class Request:
     data: Sequence[Path]
     views: Sequence[str] = ()
     target: str | None = None
+    positive: str | None = None
     model: str = "auto"
     covariates: Sequence[str] = ()
     groups: str | None = None
@@ -130,6 +131,10 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
         raise DataError(f"--model {kind} has no outcome: leave out --target, or use --model regression or logistic")
     if request.components is not None and kind not in ("pca", "mixture"):
         raise DataError("--components goes with --model pca or mixture")
+    if request.positive is not None and kind != "logistic":
+        raise DataError(
+            "--positive names one of two classes: it goes with --model logistic and a --target of two values"
+        )
     if kind == "regression" and y is not None and y.dtype.kind != "f":
         raise DataError(
             f"the target {request.target!r} holds text ({str(y[0])!r}): use --model logistic for two classes, or encode "
@@ -153,7 +158,7 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
     if kind == "logistic":
         assert y is not None
         labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
-        return ComponentLogisticRegression(rca=rca), labels
+        return ComponentLogisticRegression(rca=rca, positive=request.positive), labels
     return rca, None
 
 

@@ -17,9 +17,17 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import interval_plot
 from richcomponents.storage import Storable, storable
 
-__all__ = ["CoefficientTable", "ComponentLearner"]
+__all__ = ["ODDS", "CoefficientTable", "ComponentLearner", "odds_ratios"]
 
 _SUSPICIOUS = 0.001
+ODDS = ("odds ratio", "odds low", "odds high")
+"""Titles of the columns of :func:`odds_ratios`."""
+
+
+def odds_ratios(estimate: Array, low: Array, high: Array) -> dict[str, Array]:
+    """What one unit multiplies the odds by, and its limits, from changes of the log-odds (d,)."""
+    with np.errstate(over="ignore"):
+        return dict(zip(ODDS, map(np.exp, (estimate, low, high)), strict=True))
 
 
 class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
@@ -118,7 +126,8 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
 class CoefficientTable:
     """Coefficients with standard errors, z values, two-sided p values and confidence limits.
 
-    degrees : of Student's t (blocks - 1).
+    degrees : of Student's t (blocks - 1). positive : the class whose log-odds the coefficients change, and exp(coefficient) the
+    odds; empty where y is a number.
     """
 
     names: tuple[str, ...]
@@ -126,6 +135,7 @@ class CoefficientTable:
     standard_error: Array
     degrees: int
     level: float = 0.95
+    positive: str = ""
 
     @property
     def z(self) -> Array:
@@ -157,14 +167,20 @@ class CoefficientTable:
             ("low", self.low),
             ("high", self.high),
         )
+        if self.positive:
+            columns = (*columns, *odds_ratios(self.estimate, self.low, self.high).items())
         return [{"name": n, **{k: float(v[i]) for k, v in columns}} for i, n in enumerate(self.names)]
 
     def __str__(self) -> str:
         width = max(len("coefficient of"), *(len(name) for name in self.names))
-        lines = [f"{'coefficient of':<{width}}  estimate   std.err        z        p   [{self.level:.0%} interval]"]
+        odds = f"   odds ratio of {self.positive}" if self.positive else ""
+        interval = f"[{self.level:.0%} interval]"
+        lines = [f"{'coefficient of':<{width}}  estimate   std.err        z        p   {interval:<19}{odds}".rstrip()]
         for row in self.rows():
+            limits = f"[{row['low']:.4f}, {row['high']:.4f}]"
+            odds = f"   {row[ODDS[0]]:.4g} [{row[ODDS[1]]:.4g}, {row[ODDS[2]]:.4g}]" if self.positive else ""
             lines.append(
                 f"{row['name']!s:<{width}}  {row['coefficient']:8.4f}  {row['standard error']:8.4f}  {row['z']:7.2f}  "
-                f"{row['p']:7.4f}   [{row['low']:.4f}, {row['high']:.4f}]"
+                f"{row['p']:7.4f}   {limits:<19}{odds}".rstrip()
             )
         return "\n".join(lines)

@@ -29,6 +29,7 @@ from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_pol
 from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
 from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
@@ -40,7 +41,7 @@ _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
 
 
 class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: ignore[misc]
-    """P(y = 1) = sigmoid(intercept + coef' S1), from samples of (U, V, y): two classes.
+    """P(y = positive) = sigmoid(intercept + coef' S1), from samples of (U, V, y): two classes.
 
     y may depend on S1 only. By default a logistic regression on the residual of U on the shared part of V is corrected
     for the part of S1 that residualising removes, as far as the data support it; without support the result is that of
@@ -73,10 +74,19 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         Steps of "sgd".
     random_state : int or None
         Order of the rows in "sgd".
+    positive : label, optional
+        The class whose log-odds are modelled. By default the one whose name says so (case, yes, true, disease, tumour,
+        treated, ... against control, no, false, healthy, normal, untreated, ...), else the second in natural order, numbers as
+        numbers (1 of 0 and 1, "10" of "9" and "10"); summary() says which.
 
     Attributes
     ----------
-    coef_ : array (1, d), intercept_ : array (1,), classes_ : array (2,)
+    coef_ : array (1, d), intercept_ : array (1,)
+        Change of the log-odds of `positive_` per unit of S1, and the log-odds at S1 = 0.
+    positive_ : the class they are of.
+    classes_ : array (2,), class_counts_ : array (2,) or None
+        The labels sorted as scikit-learn does, and how many rows hold each. predict_proba has its columns in this order and
+        decision_function is positive for classes_[1], whichever class is positive_. No counts without rows.
     trajectory_ : Trajectory or None
         steps (k,), coef (k, d) and intercept (k,) after each step of "sgd", or of gradient ascent for a polynomial.
     likelihood_fit_ : LikelihoodFit or None
@@ -112,6 +122,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         batch_size: int = 100,
         n_steps: int = 1000,
         random_state: int | None = 0,
+        positive: Any = None,
     ) -> None:
         self.rca = rca
         self.component = component
@@ -123,6 +134,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self.batch_size = batch_size
         self.n_steps = n_steps
         self.random_state = random_state
+        self.positive = positive
 
     # ---- doors
 
@@ -161,7 +173,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
             error = standard_errors(model, plain, low, fit, replicates)
-            self.coefficients_ = CoefficientTable(self.component_.feature_names, theta, error, len(keep) - 1)
+            self.coefficients_ = CoefficientTable(
+                self.component_.feature_names, theta, error, len(keep) - 1, positive=str(self.positive_)
+            )
         return self
 
     def fit_component(self, component: Component, cross: object, mean: float = 0.5) -> Self:
@@ -170,7 +184,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         cross : (d,), the COVARIANCE Cov(S, y) of the component with the outcome y of 0 and 1, E[S y] - E[S] E[y], as in
         ComponentRegression.fit_component. Since y is independent of V it is Cov(U, y), or better Cov(U - B V, y) with B the
         regression of U on V, which has less noise.
-        mean : E[y], the share of the second class.
+        mean : E[y], the share of the second class. positive=0 gives the log-odds of y = 0.
 
         "auto" matches the variance and fourth cumulant of coef'S, "chebyshev" and "taylor" are as in fit. No protection by
         residualising and no standard errors: those need rows.
@@ -187,7 +201,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             )
         if not 0 < mean < 1:
             raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
-        self.classes_ = np.array([0, 1])
+        if self._set_classes(np.array([0, 1]), None) == 0:
+            with_y, mean = -with_y, 1 - mean
         self.trajectory_, self.likelihood_fit_ = None, None
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         if self.approximation == "auto":
@@ -241,10 +256,10 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
                 raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
 
     def _binary(self, y: object) -> Array:
-        """0 and 1 for the two classes, which are remembered."""
+        """1 for the positive class, 0 for the other; both are remembered."""
         labels = _labels(y)
         check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
+        classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if len(classes) < 2:
             raise DataError(f"y holds one class only ({classes[0]}): two classes are needed")
         if len(classes) > 2:
@@ -252,8 +267,16 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
                 f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: y holds "
                 f"{len(classes)} classes; fit one class against the rest, for example with OneVsRestClassifier"
             )
-        self.classes_ = classes
-        return codes.astype(np.float64)
+        return np.asarray(codes == self._set_classes(classes, counts), dtype=np.float64)
+
+    def _set_classes(self, classes: Any, counts: Any) -> int:
+        """Number of the positive class; counts : rows of each class, None without rows."""
+        at, by_order = positive_class(classes.tolist(), self.positive)
+        order = [at, 1 - at]
+        self.classes_, self.class_counts_, self.positive_ = classes, counts, classes[at]
+        texts = tuple(str(classes[i]) for i in order)
+        self._contrast = Contrast(texts, None if counts is None else tuple(int(counts[i]) for i in order), by_order)
+        return at
 
     def _covariates(self, model: ContrastiveRCA, X: object) -> Array | None:
         """Known covariates, centred: further columns of the logistic regressions; intercept_ is at their mean."""
@@ -362,10 +385,11 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         model = self._need_rca()
         theta = self.coef_[0]
         unknown = max(float(theta @ model._solution.variance_s2 @ theta), 0.0)
-        return np.asarray(self._log_odds(model.blup(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown))
+        log_odds = self._log_odds(model.blup(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown)
+        return np.asarray(self._of_second(log_odds))
 
     def predict_proba(self, X: object) -> Array:
-        """Probabilities (n, 2) of the classes for new (u, v)."""
+        """Probabilities (n, 2) of classes_ for new (u, v)."""
         return _two_columns(self.decision_function(X))
 
     def predict(self, X: object) -> Array:
@@ -374,16 +398,22 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         return np.asarray(self.classes_[second.astype(np.intp)])
 
     def predict_proba_clean(self, S: object) -> Array:
-        """Probabilities (n, 2) of the classes for samples S (n, d) of the component itself."""
+        """Probabilities (n, 2) of classes_ for samples S (n, d) of the component itself."""
         check_is_fitted(self)
-        return _two_columns(self._log_odds(as_matrix(S)))
+        return _two_columns(self._of_second(self._log_odds(as_matrix(S))))
 
     def predict_clean(self, S: object) -> Array:
         """Classes (n,) for samples S (n, d) of the component itself."""
         check_is_fitted(self)
-        return np.asarray(self.classes_[(self._log_odds(as_matrix(S)) > 0).astype(np.intp)])
+        second = self._of_second(self._log_odds(as_matrix(S))) > 0
+        return np.asarray(self.classes_[second.astype(np.intp)])
+
+    def _of_second(self, log_odds: Array) -> Array:
+        """Log-odds of the positive class as those of classes_[1]."""
+        return log_odds if self.positive_ == self.classes_[1] else -log_odds
 
     def _log_odds(self, values: Array) -> Array:
+        """Of the positive class."""
         if values.shape[1] != self.coef_.shape[1]:
             raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
@@ -394,7 +424,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        label = "change of the log-odds per unit"
+        label = f"change of the log-odds of {self.positive_} per unit"
         return self._plot_coefficients(
             self.coef_[0], self.residualised_, self.coefficients_, label=label, names=names, ax=ax
         )
@@ -406,8 +436,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         kind += "stochastic gradient; " if self.solver == "sgd" else ""
         lines = [
             f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
-            f"{self.classes_[1]} against {self.classes_[0]}; intercept {self.intercept_[0]:.4f}"
+            f"{self._contrast}; intercept {self.intercept_[0]:.4f}"
         ]
+        lines += self._contrast.notes()
         if self.coefficients_ is not None:
             lines.append(str(self.coefficients_))
         else:

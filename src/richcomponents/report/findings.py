@@ -25,7 +25,8 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import ComponentLearner, odds_ratios
+from richcomponents.models.classes import Contrast
 
 __all__ = ["Findings", "OutcomeTable", "Provenance", "gather"]
 
@@ -64,7 +65,8 @@ class OutcomeTable:
     """Coefficients of the outcome on the columns of U, by method; arrays are (d_u,).
 
     naive : on U as it is; residualised : V as covariates; estimate : on S1. low, high, p_value : nan with a penalty.
-    truth : known in simulations only. unit : what a coefficient is the change of.
+    truth : known in simulations only. unit : what a coefficient is the change of. contrast : the two classes of a logistic
+    regression, whose table also holds odds ratios.
     """
 
     outcome: str
@@ -79,6 +81,12 @@ class OutcomeTable:
     p_value: Array
     test: TestResult
     truth: Array | None = None
+    contrast: Contrast | None = None
+
+    @property
+    def event(self) -> str:
+        """What the coefficients speak for: the outcome, or its positive class."""
+        return self.outcome if self.contrast is None else f"{self.outcome} = {self.contrast.positive}"
 
     def methods(self) -> dict[str, Array]:
         """Estimates by method, the truth last."""
@@ -94,6 +102,8 @@ class OutcomeTable:
             "high": self.high,
             "p": self.p_value,
         }
+        if self.contrast is not None:
+            columns |= odds_ratios(self.estimate, self.low, self.high)
         return [{"name": n, **{k: float(v[i]) for k, v in columns.items()}} for i, n in enumerate(self.names)]
 
 
@@ -152,11 +162,15 @@ class Findings:
         )
         if self.covariates:
             asked += f"; removed from both first: {', '.join(self.covariates)}"
-        return asked + (f"; outcome: {self.outcome.outcome}." if self.outcome else ".")
+        if self.outcome is not None:
+            against = "" if self.outcome.contrast is None else f", {self.outcome.contrast}"
+            asked += f"; outcome: {self.outcome.outcome}{against}"
+        return asked + "."
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
         d = self.diagnostics
+        contrast = None if self.outcome is None else self.outcome.contrast
         found: dict[str, object] = {
             "headline": self.headline(),
             "verdict": d.verdict,
@@ -177,6 +191,8 @@ class Findings:
             "A": self.A,
             "coefficients": None if self.outcome is None else self.outcome.rows(),
             "outcome": None if self.outcome is None else self.outcome.outcome,
+            "positive": None if contrast is None else contrast.positive,
+            "classes": None if contrast is None else contrast.rows(),
             "outcome_on_V_p": None if self.outcome is None else self.outcome.test.p_value,
             "model": None if self.detail is None else {"title": self.detail[0], "rows": self.detail[1]},
             "provenance": {
@@ -258,6 +274,7 @@ def gather(
         if X is None or y is None:
             raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
         found = _outcome_table(model, rca, X, y, names_u, outcome, truth)
+        notes = [*notes, *(found.contrast.notes() if found.contrast else ())]
     return Findings(
         n=rca.diagnostics_.n,
         views=views,
@@ -283,11 +300,13 @@ def _outcome_table(
     logistic = isinstance(model, ComponentLogisticRegression)
     target = y
     unit = f"change of {outcome} per unit"
-    if logistic:
-        target = (np.asarray(y) == model.classes_[1]).astype(np.float64)
-        unit = f"change of the log-odds of {outcome} = {model.classes_[1]} per unit"
+    contrast = model._contrast if logistic else None
+    if contrast is not None:
+        target = (np.asarray(y) == model.positive_).astype(np.float64)
+        unit = f"change of the log-odds of {outcome} = {contrast.positive} per unit"
     table, unknown = model.coefficients_, np.full(len(names), np.nan)
-    learner = clone(model) if logistic else clone(model).set_params(alpha=model.alpha_)
+    fitted = {"positive": model.positive_} if logistic else {"alpha": model.alpha_}
+    learner = clone(model).set_params(**fitted)
     naive = baselines.naive(learner, X, y)
     return OutcomeTable(
         outcome=outcome,
@@ -302,6 +321,7 @@ def _outcome_table(
         p_value=unknown if table is None else table.p_value,
         test=rca.outcome_test(X, target),
         truth=truth,
+        contrast=contrast,
     )
 
 

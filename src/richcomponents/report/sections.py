@@ -57,16 +57,22 @@ def coefficients(found: Findings) -> str:
         return interval_plot(table.names, table.methods(), table.low, table.high, label=table.unit, ax=ax)
 
     picture = inline_svg(
-        draw, (7.6, _height(len(table.names))), f"Coefficients of {table.outcome} by method, with intervals", "outcome"
+        draw, (7.6, _height(len(table.names))), f"Coefficients of {table.event} by method, with intervals", "outcome"
     )
     caption = (
         "Naive: the controls are ignored. Residualised: the controls are added as covariates. RCA: the regression on S1, the "
         "part of U that is not shared. Lines are 95% intervals of RCA. (Second moments alone put no bound on these "
         "coefficients, so there is no identified set to draw.)"
     )
+    classes = ""
+    if table.contrast is not None:
+        classes = (
+            f" {escape(str(table.contrast))}. An odds ratio is what one unit multiplies the odds of "
+            f"{escape(table.contrast.positive)} by, with its 95% interval."
+        )
     return (
-        f"<h2>What goes with {escape(table.outcome)}</h2><p>Each coefficient is the {escape(table.unit)} of the column, the "
-        f"other columns held fixed.</p>{_figure(picture, caption)}{html_table(table.rows(), order='RCA')}"
+        f"<h2>What goes with {escape(table.event)}</h2><p>Each coefficient is the {escape(table.unit)} of the column, the "
+        f"other columns held fixed.{classes}</p>{_figure(picture, caption)}{html_table(table.rows(), order='RCA')}"
     )
 
 
