@@ -109,7 +109,9 @@ def in_order(classes: Sequence[Any]) -> list[int]:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """Runs of digits compare by their value, everything else as letters, whatever their case."""
-    parts = re.split(r"0*(\d+)", text.casefold())  # letters, digits, letters, ...; without zeros in front, longer is larger
+    parts = re.split(
+        r"0*(\d+)", text.casefold()
+    )  # letters, digits, letters, ...; without zeros in front, longer is larger
     return [(len(part) if i % 2 else 0, part) for i, part in enumerate(parts)]
 
 

@@ -46,7 +46,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     ----------
     coef_ : array (d,), intercept_ : float, alpha_ : float
     coefficients_ : CoefficientTable
-        Standard errors, z, p and intervals; of least squares only (None with a penalty).
+        Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
+        zero, and an interval around them would not cover the truth.
     residualised_ : array (d,)
         What V as covariates would give, for comparison.
     rca_, component_
@@ -209,7 +210,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         kind = (
             "least squares"
             if self.alpha_ == 0
-            else f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}"
+            else f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}; no standard errors with a penalty"
         )
         lines = [f"Linear regression on {self.component_.name} ({kind}); intercept {self.intercept_:.4f}"]
         if self.coefficients_ is not None:
