@@ -271,11 +271,12 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
 
     def _set_classes(self, classes: Any, counts: Any) -> int:
         """Number of the positive class; counts : rows of each class, None without rows."""
-        at, by_order = positive_class(classes.tolist(), self.positive)
-        order = [at, 1 - at]
-        self.classes_, self.class_counts_, self.positive_ = classes, counts, classes[at]
-        texts = tuple(str(classes[i]) for i in order)
-        self._contrast = Contrast(texts, None if counts is None else tuple(int(counts[i]) for i in order), by_order)
+        labels = classes.tolist()
+        at, by_order = positive_class(labels, self.positive)
+        order = (at, 1 - at)
+        self.classes_, self.class_counts_, self.positive_ = classes, counts, labels[at]
+        rows = None if counts is None else tuple(int(counts[i]) for i in order)
+        self._contrast = Contrast(tuple(str(labels[i]) for i in order), rows, by_order)
         return at
 
     def _covariates(self, model: ContrastiveRCA, X: object) -> Array | None:
