@@ -99,7 +99,9 @@ def fit(
 
     rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
     """
-    _check_folders(report, save)
+    from richcomponents.outputs import check_outputs, write_text
+
+    check_outputs([report, save], data)
     result = _fitted(
         data, views, target=target, positive=positive, model=model, covariates=covariates, groups=groups, key=key,
         rank=rank, components=components, drop_missing=drop_missing, seed=seed,
@@ -113,7 +115,7 @@ def fit(
         title = f"Rich component analysis of {' and '.join(path.name for path in data)}"
         with _busy("writing the report"):
             page = render(result.findings, title)
-        report.write_text(page, encoding="utf-8")
+        write_text(report, page)
         _say(f"The report is in {report}.")
     if as_json:
         _print_json(result)
@@ -145,10 +147,10 @@ def diagnose(
         return
     _tell_notes(result)
     found = result.findings
-    typer.echo(f"{found.headline()}\n\n{result.rca.summary()}")
+    _print(f"{found.headline()}\n\n{result.rca.summary()}")
     if found.outcome is not None:
         p = found.outcome.test.p_value
-        typer.echo(
+        _print(
             f"  {found.outcome.outcome} and V            p = {p:.3g}"
             + ("\n  > The outcome goes with the controls: it seems to depend on more than S1." if p < 0.01 else "")
         )
@@ -171,11 +173,10 @@ def simulate(
     """Write two views with a shared part, and the truth."""
     from richcomponents.jobs import simulate as write
 
-    _check_folders(out, truth)
     data = write(out, truth, n_samples=n, d=d, S1=s1, S2=s2, A=mixing, strength=strength, random_state=seed)
     views = "" if out.suffix == ".npz" else " --views 'U=U_*' --views 'V=V_*'"
     outcome = "" if data.y is None else " --target y"
-    typer.echo(f"{n} samples of U ({d} columns) and V ({d}) are in {out}. Next:\n  rca fit {out}{views}{outcome}")
+    _print(f"{n} samples of U ({d} columns) and V ({d}) are in {out}. Next:\n  rca fit {out}{views}{outcome}")
 
 
 @app.command()
@@ -186,9 +187,10 @@ def demo(
     import numpy as np
 
     from richcomponents.demo import run_demo
+    from richcomponents.outputs import check_outputs
 
-    _check_folders(out)
-    typer.echo(
+    check_outputs([out])  # before a word is said
+    _print(
         "Which measurements of cell nuclei go with malignancy, when the samples went to three labs?\n"
         "Each lab has its own bias, and nobody wrote down which sample went where. Real measurements (Wisconsin breast\n"
         "cancer, from scikit-learn), simulated labs; control measurements share nothing with the tests but the labs.\n"
@@ -197,8 +199,8 @@ def demo(
         result = run_demo(out)
     markers = result.findings.variance.names
     controls = next(reversed(result.findings.views.values()))
-    typer.echo(f"{result.findings.n} samples, {len(markers)} test markers (U), {len(controls)} controls (V)\n")
-    typer.echo(f"{result.findings.headline()}\n\n{result.summary}\n")
+    _print(f"{result.findings.n} samples, {len(markers)} test markers (U), {len(controls)} controls (V)\n")
+    _print(f"{result.findings.headline()}\n\n{result.summary}\n")
     _print_table(
         "Coefficients, one draw of the labs",
         ["coefficient", *result.coefficients],
@@ -210,7 +212,7 @@ def demo(
         ["method", "median", "worst draw"],
         [[method, f"{np.median(values):.5f}", f"{values.max():.5f}"] for method, values in result.errors.items()],
     )
-    typer.echo(
+    _print(
         "naive: ignore the labs. covariates: add the controls to the regression. RCA: remove the shared part.\n"
         f"\nThe report is in {out.resolve()}: open it in a browser."
     )
@@ -232,7 +234,7 @@ def paper(
     from richcomponents.experiments.paper import run_paper
 
     page = run_paper(out, panel, full=full, data=data, pheno=pheno, settings_file=settings, processes=processes)
-    typer.echo(f"the page is {page}")
+    _print(f"the page is {page}")
 
 
 # ---- printing
@@ -257,15 +259,6 @@ def _command() -> str:
     return shlex.join(["rca", *sys.argv[1:]])
 
 
-def _check_folders(*paths: Path | None) -> None:
-    """Before anything is computed: can the results be written?"""
-    from richcomponents.errors import DataError
-
-    for path in filter(None, paths):
-        if not path.parent.is_dir():
-            raise DataError(f"cannot write {path}: the folder {path.parent} does not exist")
-
-
 def _busy(what: str) -> AbstractContextManager[object]:
     """A spinner on standard error, only where somebody looks at it."""
     from contextlib import nullcontext
@@ -277,8 +270,15 @@ def _busy(what: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(what)
 
 
+def _print(text: str, *, err: bool = False) -> None:
+    """Names come out of files: what a terminal would obey is shown instead."""
+    from richcomponents.text import plain
+
+    typer.echo(plain(text), err=err)
+
+
 def _say(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+    _print(sentence, err=True)
 
 
 def _tell_notes(result: Result) -> None:
@@ -289,20 +289,23 @@ def _tell_notes(result: Result) -> None:
 def _print_json(result: Result) -> None:
     import json
 
-    typer.echo(json.dumps(result.findings.as_dict(), allow_nan=False, ensure_ascii=False))
+    text = json.dumps(result.findings.as_dict(), allow_nan=False, ensure_ascii=False)
+    typer.echo(
+        "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    )  # JSON's own escapes: the same names
 
 
 def _print_fit(result: Result) -> None:
     _tell_notes(result)
     found = result.findings
-    typer.echo(f"{found.headline()}\n")
+    _print(f"{found.headline()}\n")
     if found.outcome is not None:
         if found.outcome.contrast is not None:
             typer.echo(f"{found.outcome.outcome}: {found.outcome.contrast}\n")
         _print_rows(f"Coefficients ({found.outcome.unit}), by method", found.outcome.rows())
     if found.detail is not None:
         _print_rows(*found.detail)
-    typer.echo(result.rca.summary())
+    _print(result.rca.summary())
 
 
 def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
@@ -311,11 +314,14 @@ def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
     if shown:
         _print_table(title, list(shown[0]), cells)
     if len(shown) < len(rows):
-        typer.echo(f"  ... and {len(rows) - len(shown)} more rows: see --report or --json\n")
+        _print(f"  ... and {len(rows) - len(shown)} more rows: see --report or --json\n")
 
 
 def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
     """Columns lined up with spaces: readable on a terminal, in a file and in a mail."""
+    from richcomponents.text import in_line
+
+    head, *rows = ([in_line(cell) for cell in row] for row in [head, *rows])
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = [title]
     for row in [head, ["-" * width for width in widths], *rows]:
@@ -323,7 +329,7 @@ def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
             cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + "  ".join(cells).rstrip())
-    typer.echo("\n".join(lines) + "\n")
+    _print("\n".join(lines) + "\n")
 
 
 # ---- errors

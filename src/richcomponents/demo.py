@@ -12,6 +12,7 @@ from richcomponents.algebra import Array
 from richcomponents.datasets import add_hidden_labs, load_biomarkers
 from richcomponents.errors import WeakIdentificationWarning
 from richcomponents.models import ComponentRegression, ContrastiveRCA
+from richcomponents.outputs import write_text
 from richcomponents.report import Findings, Provenance, gather, render
 
 __all__ = ["DemoResult", "run_demo"]
@@ -71,7 +72,7 @@ def run_demo(out: Path | None = None, repeats: int = 20, n_labs: int = 3, scale:
     findings = gather(learner, X, y, names=columns, outcome="malignant", truth=truth, provenance=made)
     if out is not None:
         page = render(findings, "Cell nuclei and malignancy: real measurements, three hidden labs")
-        out.write_text(page, encoding="utf-8")
+        write_text(out, page)
     errors = {
         method: np.array([float(np.mean((found[method] - truth) ** 2)) for _, _, found in draws]) for method in shown
     }

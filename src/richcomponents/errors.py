@@ -6,6 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from richcomponents.text import plain
+
 __all__ = [
     "CapacityError",
     "ConstantColumnWarning",
@@ -19,15 +21,22 @@ __all__ = [
 ]
 
 
-class DataError(ValueError):
+class _Plain(Exception):
+    """A message that may quote names out of files: characters that a terminal would obey stand as their escapes."""
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(plain(part) if isinstance(part, str) else part for part in parts))
+
+
+class DataError(_Plain, ValueError):
     """The data cannot be used as they are; the message names the view, the column and the remedy."""
 
 
-class CapacityError(MemoryError):
+class CapacityError(_Plain, MemoryError):
     """The request would need more memory than the limit allows; the message says what to lower."""
 
 
-class StateFileError(ValueError):
+class StateFileError(_Plain, ValueError):
     """A saved state is damaged, hostile, or written by an incompatible version."""
 
 
@@ -57,4 +66,4 @@ def warn_user(message: str, category: type[Warning]) -> None:
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(plain(message), category, stacklevel=level)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
+from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance, gather
 from richcomponents.tables import Selection, digest, join_files, read_table, select
 
@@ -178,30 +180,29 @@ def simulate(out: Path, truth: Path | None = None, **design: Any) -> Contrastive
     truth : a JSON file for A and what is known of S1: covariance, beta, direction; centres and weights of a mixture; edges
     and couplings of an Ising model (null where there is none). design : as for `datasets.make_contrastive`.
     """
+    kind = out.suffix.lower()
+    if kind not in (".csv", ".tsv", ".npz", ".parquet"):
+        raise DataError(f"cannot write {out.name}: its name must end in .csv, .tsv, .npz or .parquet")
+    if kind == ".parquet" and find_spec("pyarrow") is None:
+        raise DataError("writing Parquet needs optional libraries: pip install 'richcomponents[parquet]'")
+    check_outputs([out, truth])
     data = make_contrastive(**design)
     outcome: dict[str, Any] = {} if data.y is None else {"y": data.y}
-    kind = out.suffix.lower()
-    if kind == ".npz":
-        np.savez_compressed(out, U=data.U, V=data.V, **outcome)
-    else:
-        columns = {f"{view}_{i}": x for view, X in (("U", data.U), ("V", data.V)) for i, x in enumerate(X.T)} | outcome
-        if kind in (".csv", ".tsv"):
-            table = np.column_stack(list(columns.values()))
-            between = "," if kind == ".csv" else "\t"
-            np.savetxt(out, table, fmt="%.17g", delimiter=between, header=between.join(columns), comments="")
+    columns = {f"{view}_{i}": x for view, X in (("U", data.U), ("V", data.V)) for i, x in enumerate(X.T)} | outcome
+    with writing(out) as file:
+        if kind == ".npz":
+            np.savez_compressed(file, U=data.U, V=data.V, **outcome)
         elif kind == ".parquet":
-            try:
-                import pyarrow
-                from pyarrow.parquet import write_table
-            except ImportError as error:
-                raise DataError(
-                    "writing Parquet needs optional libraries: pip install 'richcomponents[parquet]'"
-                ) from error
-            write_table(pyarrow.table(columns), out)
+            from pyarrow import table
+            from pyarrow.parquet import write_table
+
+            write_table(table(columns), file)
         else:
-            raise DataError(f"cannot write {out.name}: its name must end in .csv, .tsv, .npz or .parquet")
+            between = "," if kind == ".csv" else "\t"
+            head, cells = between.join(columns), np.column_stack(list(columns.values()))
+            np.savetxt(file, cells, fmt="%.17g", delimiter=between, header=head, comments="", encoding="utf-8")
     if truth is not None:
         hidden = {name: getattr(data, name) for name in _TRUTH}
         plain = {name: None if value is None else value.tolist() for name, value in hidden.items()}
-        truth.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+        write_text(truth, json.dumps(plain, indent=1))
     return data

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.text import in_line, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +58,7 @@ def _new_axes(width: float, height: float) -> Any:
 
 
 def _short(name: str) -> str:
+    name = in_line(name)
     return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
@@ -71,7 +73,7 @@ def _name_rows(ax: Axes, names: Sequence[str]) -> None:
 
 def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
     parts = [title, f"{shown} largest of {total}" if shown < total else ""]
-    ax.set_title(", ".join(filter(None, parts)), loc="left", fontsize="medium", parse_math=False)
+    ax.set_title(plain(", ".join(filter(None, parts))), loc="left", fontsize="medium", parse_math=False)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
@@ -149,7 +151,7 @@ def interval_plot(
     if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
         ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
     _name_rows(ax, [names[i] for i in rows])
-    ax.set_xlabel(label, parse_math=False)
+    ax.set_xlabel(plain(label), parse_math=False)
     _frame(ax, title, len(rows), len(names))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     return ax
@@ -187,7 +189,7 @@ def heat_map(
         if part.shape == matrix.shape
         else f" ({part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]})"
     )
-    ax.set_title(title + cut, loc="left", fontsize="medium", parse_math=False)
+    ax.set_title(plain(title + cut), loc="left", fontsize="medium", parse_math=False)
     for spine in ax.spines.values():
         spine.set_visible(False)
     return ax

@@ -15,6 +15,7 @@ from itertools import chain, combinations, combinations_with_replacement
 
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
+from richcomponents.text import in_line, page
 
 __all__ = ["SetSystem", "Subset"]
 
@@ -153,10 +154,10 @@ class SetSystem:
         ]
         for q in self.order:
             support, above = self.distinguishing(q), self.supersets(q)
-            line = f"  {_name(q)}: seen by cross-cumulants of {' and '.join(support)}"
+            line = f"  {_name(q)}: seen by cross-cumulants of {' and '.join(map(in_line, support))}"
             lines.append(line + (f", once {', '.join(map(_name, above))} is subtracted" if above else ""))
-        return "\n".join(lines)
+        return page(lines)
 
 
 def _name(subset: Subset) -> str:
-    return "{" + ", ".join(subset) + "}"
+    return "{" + ", ".join(map(in_line, subset)) + "}"

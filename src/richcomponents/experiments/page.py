@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +13,9 @@ from richcomponents.experiments.claims import Claim
 from richcomponents.experiments.panels import Curve, curves, method_label
 from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import Settings
+from richcomponents.outputs import write_text
+from richcomponents.report.page import policy
+from richcomponents.report.tables import escape
 
 __all__ = ["write_page"]
 
@@ -79,12 +81,12 @@ def write_page(
         parts += [_numbers(settings, found, name, case) for case in _cases(found, name)]
     parts += [_how(settings, rows)]
     body = "\n".join(parts)
-    path.write_text(
+    write_text(
+        path,
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
-        f"<title>Rich Component Analysis: the paper's experiments</title><style>{_STYLE}</style></head>\n"
+        f"<title>Rich Component Analysis: the paper's experiments</title>{policy(_STYLE)}<style>{_STYLE}</style></head>\n"
         f"<body>\n{body}\n</body></html>\n",
-        encoding="utf-8",
     )
     return path
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from richcomponents.algebra import Array
 from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import Panel, Settings
+from richcomponents.outputs import writing
 
 __all__ = ["Curve", "curves", "joined_figure", "method_label", "panel_figure", "save_figure"]
 
@@ -135,9 +136,10 @@ def _legend_of_steps(figure: Figure) -> None:
 def save_figure(figure: Figure, directory: Path, stem: str) -> None:
     """PNG and SVG; the same bytes for the same figure."""
     directory.mkdir(parents=True, exist_ok=True)
-    figure.savefig(directory / f"{stem}.png", dpi=130)
-    with matplotlib.rc_context({"svg.hashsalt": "richcomponents"}):
-        figure.savefig(directory / f"{stem}.svg", metadata={"Date": None})
+    with writing(directory / f"{stem}.png") as file:
+        figure.savefig(file, format="png", dpi=130)
+    with matplotlib.rc_context({"svg.hashsalt": "richcomponents"}), writing(directory / f"{stem}.svg") as file:
+        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 # ---- parts of a figure

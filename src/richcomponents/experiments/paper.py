@@ -19,6 +19,7 @@ from richcomponents.experiments.page import write_page
 from richcomponents.experiments.panels import curves, joined_figure, panel_figure, save_figure
 from richcomponents.experiments.rows import Row, run_jobs
 from richcomponents.experiments.settings import Job, Settings, load_settings
+from richcomponents.outputs import check_outputs, write_text
 
 __all__ = ["measure_panels", "run_paper"]
 
@@ -84,12 +85,13 @@ def measure_panels(
     console = Console() if console is None else console
     wanted = _names(settings, panels)
     markers, cases = None, {}
+    if data is not None and "biomarkers" not in wanted:
+        raise DataError("--data is for the biomarkers: add --panel biomarkers (or all)")
+    out.mkdir(parents=True, exist_ok=True)
+    check_outputs([out / name for name in ("rows.csv", "settings.toml", "index.html")], [data, pheno, settings_file])
     if "biomarkers" in wanted:
         markers = _markers(settings, data, pheno)
         cases = {"biomarkers": [markers.label]}
-    elif data is not None:
-        raise DataError("--data is for the biomarkers: add --panel biomarkers (or all)")
-    out.mkdir(parents=True, exist_ok=True)
     _keep_settings(settings, out)
     jobs = settings.jobs(wanted, "full" if full else "quick", cases)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -111,7 +113,7 @@ def _keep_settings(settings: Settings, out: Path) -> None:
     kept = out / "settings.toml"
     if kept.exists() and kept.read_text(encoding="utf-8") != text and (out / "rows.csv").exists():
         raise DataError(f"{out} holds rows of other settings or of another version: choose another --out, or delete it")
-    kept.write_text(text, encoding="utf-8")
+    write_text(kept, text)
 
 
 def _markers(settings: Settings, data: Path | None, pheno: Path | None) -> biomarkers.Markers:

@@ -21,6 +21,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from richcomponents.experiments.settings import Job
+from richcomponents.outputs import write_text
 
 __all__ = ["Measure", "Row", "read_rows", "run_jobs"]
 
@@ -104,9 +105,7 @@ def _parse(cells: list[str]) -> Row | None:
 def _write(path: Path, rows: Iterable[Row]) -> None:
     """All at once: a kill leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    beside.write_text(HEADER + "\n" + "".join(row.line() for row in rows), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, HEADER + "\n" + "".join(row.line() for row in rows))
 
 
 # ---- the workers

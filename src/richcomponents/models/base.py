@@ -16,6 +16,7 @@ from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import interval_plot
 from richcomponents.storage import Storable, storable
+from richcomponents.text import in_line, page
 
 __all__ = ["ODDS", "CoefficientTable", "ComponentLearner", "odds_ratios"]
 
@@ -172,15 +173,15 @@ class CoefficientTable:
         return [{"name": n, **{k: float(v[i]) for k, v in columns}} for i, n in enumerate(self.names)]
 
     def __str__(self) -> str:
-        width = max(len("coefficient of"), *(len(name) for name in self.names))
-        odds = f"   odds ratio of {self.positive}" if self.positive else ""
+        width = max(len("coefficient of"), *(len(in_line(name)) for name in self.names))
+        odds = f"   odds ratio of {in_line(self.positive)}" if self.positive else ""
         interval = f"[{self.level:.0%} interval]"
         lines = [f"{'coefficient of':<{width}}  estimate   std.err        z        p   {interval:<19}{odds}".rstrip()]
         for row in self.rows():
             limits = f"[{row['low']:.4f}, {row['high']:.4f}]"
             odds = f"   {row[ODDS[0]]:.4g} [{row[ODDS[1]]:.4g}, {row[ODDS[2]]:.4g}]" if self.positive else ""
             lines.append(
-                f"{row['name']!s:<{width}}  {row['coefficient']:8.4f}  {row['standard error']:8.4f}  {row['z']:7.2f}  "
+                f"{in_line(row['name']):<{width}}  {row['coefficient']:8.4f}  {row['standard error']:8.4f}  {row['z']:7.2f}  "
                 f"{row['p']:7.4f}   {limits:<19}{odds}".rstrip()
             )
-        return "\n".join(lines)
+        return page(lines)

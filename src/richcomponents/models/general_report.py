@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from richcomponents.components.general.solution import component_name
+from richcomponents.text import in_line, page
 
 if TYPE_CHECKING:
     from richcomponents.models.general import RCA
@@ -19,33 +20,34 @@ _BAR = 8  # characters of a bar of 100%
 def summary(model: RCA, inner: str | None = None) -> str:
     """The picture, the evidence, the explanation of the set system; inner : the contrastive page, for two views."""
     shares, views = model.variance_shares_, model.views_.names
-    width = max(len(component_name(q)) for q in model.components_)
-    cell = max(_BAR + 6, *(len(view) + 2 for view in views))
+    heads = [in_line(view) for view in views]
+    width = max(len(in_line(component_name(q))) for q in model.components_)
+    cell = max(_BAR + 6, *(len(head) + 2 for head in heads))
     lines = [
         f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
         "Share of each view's variance, by component:",
         "",
-        " " * width + "  " + "".join(f"{view:<{cell}}" for view in views).rstrip(),
+        " " * width + "  " + "".join(f"{head:<{cell}}" for head in heads).rstrip(),
     ]
     for q in model.system_.order:
         cells = [_cell(shares[view, q]) if view in q else "." for view in views]
-        lines.append(f"{component_name(q):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
+        lines.append(f"{in_line(component_name(q)):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
     lines.append("")
     errors = getattr(model, "relative_errors_", None)
     if errors:
         lines.append("Relative standard errors of the transformations (approximate):")
         for q in model.system_.order:
-            cells = [f"{view} {errors[view, q]:.0%}" for view in q if (view, q) in errors]
+            cells = [f"{in_line(view)} {errors[view, q]:.0%}" for view in q if (view, q) in errors]
             if cells:
-                lines.append(f"  {component_name(q):<{width}}  " + "  ".join(cells))
+                lines.append(f"  {in_line(component_name(q)):<{width}}  " + "  ".join(cells))
         lines.append("")
     verdicts = getattr(model, "evidence_", None)
     if verdicts:
         lines.append("Evidence (sign-flip test over blocks; p values of absence):")
-        lines += [f"  {component_name(q):<{width}}  {verdict}" for q, verdict in verdicts.items()]
+        lines += [f"  {in_line(component_name(q)):<{width}}  {verdict}" for q, verdict in verdicts.items()]
         lines.append("")
     lines.append(inner if inner is not None else model.system_.explain())
-    return "\n".join(lines)
+    return page(lines)
 
 
 def _cell(share: float) -> str:
@@ -76,7 +78,7 @@ def plot(model: RCA, figure: Any = None) -> Any:
     bars.set_title("What each hidden component carries in each view", fontsize=11)
     bars.spines[["top", "right"]].set_visible(False)
     bars.tick_params(axis="x", length=0)
-    dots.set_yticks(range(len(views)), views)
+    dots.set_yticks(range(len(views)), [in_line(view) for view in views])
     dots.set_ylim(len(views) - 0.5, -0.5)
     dots.set_xticks([])
     dots.set_xlim(-0.6, len(order) - 0.4)

@@ -39,6 +39,7 @@ from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import heat_map
+from richcomponents.text import in_line, page
 from richcomponents.views import as_matrix, column_names
 
 __all__ = ["ComponentIsing"]
@@ -310,7 +311,9 @@ class ComponentIsing(ComponentLearner):
             raise ValueError("intervals come from leaving out blocks of rows: use solver='deterministic'")
         rca = self._need_rca()
         theta = np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
-        names = [f"{self.feature_names_[i]} -- {self.feature_names_[j]}" for i, j in self.edges_.tolist()]
+        names = [
+            f"{in_line(self.feature_names_[i])} -- {in_line(self.feature_names_[j])}" for i, j in self.edges_.tolist()
+        ]
         names += [f"field of {name}" for name in self.feature_names_] if self.fields else []
         evidence = self._block_evidence(rca)
         if len(theta) and evidence is not None and self.method_ in ("joint", "likelihood"):
@@ -393,12 +396,14 @@ class ComponentIsing(ComponentLearner):
             lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}; the strongest:")
         for e in np.argsort(-np.abs(self.coef_))[:10]:
             i, j = self.edges_[e]
-            lines.append(f"  {self.coef_[e]:+.3f}  {self.feature_names_[i]} -- {self.feature_names_[j]}")
+            lines.append(
+                f"  {self.coef_[e]:+.3f}  {in_line(self.feature_names_[i])} -- {in_line(self.feature_names_[j])}"
+            )
         if self.fields:
             lines.append("  fields, from means that are known by the RCA's rule only; the strongest:")
             for i in np.argsort(-np.abs(self.fields_))[:5]:
-                lines.append(f"  {self.fields_[i]:+.3f}  {self.feature_names_[i]}")
-        return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+                lines.append(f"  {self.fields_[i]:+.3f}  {in_line(self.feature_names_[i])}")
+        return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
 def _rows_behind(component: Component, rca: ContrastiveRCA | None) -> int:

@@ -33,6 +33,7 @@ from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
+from richcomponents.text import in_line, page
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
@@ -437,18 +438,18 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         kind += "stochastic gradient; " if self.solver == "sgd" else ""
         lines = [
             f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
-            f"{self._contrast}; intercept {self.intercept_[0]:.4f}"
+            f"{in_line(self._contrast, 300)}; intercept {self.intercept_[0]:.4f}"
         ]
         lines += self._contrast.notes()
         if self.coefficients_ is not None:
             lines.append(str(self.coefficients_))
         else:
-            names = self.component_.feature_names
+            names = [in_line(name) for name in self.component_.feature_names]
             width = max(map(len, names))
             lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_[0], strict=True)]
         if self.rca_ is not None:
             lines += [f"Correction of the residualised coefficients: {self.trust_:.0%} trusted", self.rca_.summary()]
-        return "\n".join(lines)
+        return page(lines)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,6 +23,7 @@ from richcomponents.learning.mixture import (
 )
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.plots import heat_map
+from richcomponents.text import in_line, page
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentGaussianMixture"]
@@ -259,7 +260,7 @@ class ComponentGaussianMixture(ComponentLearner):
     def summary(self) -> str:
         """Weights and means, as text."""
         check_is_fitted(self)
-        names = self.component_.feature_names
+        names = [in_line(name) for name in self.component_.feature_names]
         k = self.n_components_
         chosen = "" if self.criterion_ is None else ", chosen by cross-validation over blocks"
         lines = [
@@ -282,4 +283,4 @@ class ComponentGaussianMixture(ComponentLearner):
                 lines.append(f"({error[self.means_.size + j]:.3f}) {cells}")
         if len(error):
             lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
-        return "\n".join(lines)
+        return page(lines)

@@ -14,6 +14,7 @@ from richcomponents.components import Component
 from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.models.base import ComponentLearner
 from richcomponents.plots import loading_plot
+from richcomponents.text import in_line, page
 
 __all__ = ["ComponentPCA", "subspace_distance"]
 
@@ -138,9 +139,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         lines = [f"Principal directions of {self.component_.name}"]
         for i, (vector, share) in enumerate(zip(self.components_, self.explained_variance_ratio_, strict=True)):
             top = np.argsort(-np.abs(vector))[:5]
-            parts = ", ".join(f"{vector[j]:+.2f} {self.component_.feature_names[j]}" for j in top)
+            parts = ", ".join(f"{vector[j]:+.2f} {in_line(self.component_.feature_names[j])}" for j in top)
             lines.append(f"  {i + 1}: {share:.0%} of its variance ({self.explained_variance_[i]:.4g}): {parts}")
-        return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+        return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
 def _directions(covariance: Array, k: int) -> tuple[Array, Array]:

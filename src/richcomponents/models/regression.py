@@ -20,6 +20,7 @@ from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
+from richcomponents.text import in_line, page
 from richcomponents.views import as_matrix
 
 __all__ = ["ComponentRegression"]
@@ -216,12 +217,12 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         if self.coefficients_ is not None:
             lines.append(str(self.coefficients_))
         else:
-            names = self.component_.feature_names
+            names = [in_line(name) for name in self.component_.feature_names]
             width = max(map(len, names))
             lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_, strict=True)]
         if self.residualised_ is not None:
             lines.append("V as covariates would give " + ", ".join(f"{b:.4f}" for b in self.residualised_))
-        return "\n".join(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+        return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
 def _outcome(y: object) -> Array:

@@ -1,7 +1,7 @@
 """Saved states: an npz archive of plain arrays and a JSON header; nothing in it is ever executed.
 
 Declared shapes are checked against the header, and their size against a cap and against the file itself, before a single
-value is read. A file is written next to its place and moved there, so that it is whole or absent.
+value is read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import secrets
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from richcomponents.errors import StateFileError
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import MOST_ROWS, Layout
 from richcomponents.moments.state import Moments
+from richcomponents.outputs import writing
 
 __all__ = [
     "MOMENTS",
@@ -120,35 +120,11 @@ def write_archive(
     path: Path, header: Mapping[str, object], arrays: Mapping[str, Array | IntArray], mode: int = 0o666
 ) -> None:
     """header.json and one .npy per array, all or nothing; mode : of the file, less what the user's mask takes away."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to: make it first")
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # the last one is Windows'
-    handle = os.open(temporary, new, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr("header.json", header_text(header))
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _settle(path.parent)
-
-
-def _settle(folder: Path) -> None:
-    """The new name outlives a loss of power, too; where a folder cannot be opened, the system sees to it."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with writing(path, mode) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("header.json", header_text(header))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
 
 
 Expected = Callable[[dict[str, Any]], dict[str, tuple[tuple[int, ...], str]]]

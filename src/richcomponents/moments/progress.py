@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from richcomponents.text import plain
+
 __all__ = ["row_bar"]
 
 
@@ -30,7 +32,13 @@ def row_bar(label: str | None, total: int | None, done: int = 0) -> Iterator[Cal
         def render(self, task: Task) -> Text:
             return Text("" if task.speed is None else f"{task.speed:,.0f} rows/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Speed(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total, completed=done)
+        task = bar.add_task(plain(label), total=total, completed=done)
         yield lambda rows: bar.advance(task, rows)

@@ -6,8 +6,9 @@ import io
 import re
 import warnings
 from collections.abc import Callable
-from html import escape
 from typing import Any
+
+from richcomponents.report.tables import escape
 
 __all__ = ["inline_svg"]
 
@@ -54,5 +55,6 @@ def inline_svg(draw: Callable[[Any], Any], size: tuple[float, float], text: str,
         f"<title>{escape(text)}</title>"
     )
     picture = re.sub(r"<svg[^>]*>", lambda _: opening, picture, count=1)
+    picture = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", picture, count=1, flags=re.DOTALL)  # in style.css
     # identifiers that matplotlib does not salt (figure_1, axes_1, ...) would repeat from picture to picture
     return re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match.group(1)}{salt}-", picture).strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from richcomponents.plots import (
 )
 from richcomponents.report.figures import inline_svg
 from richcomponents.report.findings import Findings, Provenance
-from richcomponents.report.tables import html_table, number
+from richcomponents.report.tables import escape, html_table, number
 
 __all__ = ["SECTIONS"]
 

@@ -14,6 +14,7 @@ from richcomponents.components.contrastive.rank import remaining_p_value
 from richcomponents.components.contrastive.solution import Solution
 from richcomponents.components.contrastive.specification import TestResult, leftover_test, overidentification_test
 from richcomponents.storage import storable
+from richcomponents.text import page
 
 __all__ = ["ADVICE", "Diagnostics", "diagnose"]
 
@@ -121,7 +122,7 @@ class Diagnostics:
             lines.append(
                 f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, p = {self.leftover.p_value:.3f}"
             )
-        return "\n".join([*lines, *(f"  > {sentence}" for sentence in self.advice())])
+        return page([*lines, *(f"  > {sentence}" for sentence in self.advice())])
 
 
 def diagnose(

@@ -1,0 +1,47 @@
+"""Text of strangers (column names, labels, file names) on a terminal: shown, never obeyed.
+
+A column may be called "\\x1b[2J", hold a carriage return or turn the direction of writing round. Such characters are data and
+are kept as they are; where a person reads them, they stand as their escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from unicodedata import category
+
+__all__ = ["in_line", "page", "plain"]
+
+_LONGEST = 100  # characters of a name in a table; the row of a table is as wide as its longest name
+
+
+def plain(text: str) -> str:
+    """The text with every character that is not seen as such (except spaces and line breaks) as its escape.
+
+    >>> plain("a\\x1b[31mb\\r\\u202ec\\n")
+    'a\\\\x1b[31mb\\\\r\\\\u202ec\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c == "\n" or _is_seen(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() or category(character) == "Zs"
+
+
+def in_line(name: object, longest: int = _LONGEST) -> str:
+    """A name for a line or a table's cell: one line, and of a very long one its beginning and end.
+
+    >>> in_line("two\\nlines"), in_line("a" * 20 + "b" * 20, 11)
+    ('two\\\\nlines', 'aaaaa…bbbbb')
+    """
+    text = str(name)
+    if len(text) > longest:
+        half = (longest - 1) // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return plain(text).replace("\n", "\\n")
+
+
+def page(lines: Iterable[str]) -> str:
+    """Lines as one text to be printed."""
+    return plain("\n".join(lines))
