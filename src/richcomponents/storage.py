@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from importlib.util import find_spec
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -46,7 +46,7 @@ FORMAT, VERSION = "richcomponents.Model", 2
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _TEXT_LIMIT = 2**24
-_KEY_LIMIT = 1000  # parts of the key of a dict
+_PARTS, _PARAMETERS, _DEPTH = 2**24, 2**17, 32  # of an object when it is printed, see _is_bounded
 _KINDS = "biuf"  # numbers and truth values: what an array may hold, besides texts
 
 _T = TypeVar("_T")
@@ -140,7 +140,7 @@ def save(what: object, path: str | os.PathLike[str]) -> None:
     root = writer.row(what, type(what).__name__)
     header = {"format": FORMAT, "version": VERSION, "root": root, "rows": writer.rows}
     header["arrays"] = {name: {"shape": a.shape, "dtype": a.dtype.str} for name, a in writer.arrays.items()}
-    if len(header_text(header)) > _HEADER_LIMIT:
+    if len(header_text(header)) > _HEADER_LIMIT or not _is_bounded(header):
         raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
     write_archive(Path(path), header, writer.arrays)
 
@@ -167,6 +167,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     if header["format"] in MOMENTS:
         return moments_of_archive(Path(path), header, arrays, max_bytes)
     try:
+        if not _is_bounded(header):
+            raise StateFileError("it describes an object with more parts, or more deeply nested, than any of ours")
         return _Reader(header, arrays, max_bytes).root()
     except StateFileError as error:
         raise StateFileError(f"{path}: {error}") from error
@@ -183,10 +185,50 @@ def _declared(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
         shape, dtype = what["shape"], np.dtype(what["dtype"])
         if dtype.kind not in _KINDS + "U" or dtype.str != what["dtype"]:
             raise ValueError(f"array {name!r} has the type {what['dtype']!r}")
-        if not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
+        if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
             raise ValueError(f"array {name!r} has the shape {shape}")
         out[name] = (tuple(shape), dtype.str)
     return out
+
+
+def _is_bounded(header: Mapping[str, Any]) -> bool:
+    """Whether every object of the table can be printed: a few rows that each hold the one before twice show billions of parts.
+
+    Counted is what an object shows, itself and in what it holds, as often as it is held: numbers, texts by their length, and
+    entries of arrays, which take longer. An estimator shows its parameters only, but slowly.
+    """
+    parts: list[int] = []
+    depths: list[int] = []
+    for row in header["rows"]:
+        held, most = row.get("items", []), _PARTS
+        if row["kind"] == "object":
+            cls: Any = _CLASSES[row["class"]].cls if row["class"] in _CLASSES else None
+            held = row["fields"].values()
+            if hasattr(cls, "_get_param_names"):
+                held, most = [row["fields"].get(name) for name in cls._get_param_names()], _PARAMETERS
+        elif row["kind"] == "dict":
+            held = [part for pair in held for part in pair]
+        inside = [part["row"] for part in held if isinstance(part, dict)]
+        if not all(number in range(len(parts)) for number in inside):
+            raise StateFileError("its rows do not describe an object: one holds a row that is not before it")
+        own = sum(1 + len(part) // 64 if isinstance(part, str) else 1 for part in held)
+        if "array" in row:
+            own += _printed(header["arrays"][row["array"]], is_text=row["kind"] == "text")
+        parts.append(1 + own + sum(parts[number] for number in inside))
+        depths.append(1 + max((depths[number] for number in inside), default=0))
+        if parts[-1] > most or depths[-1] > _DEPTH:
+            return False
+    return True
+
+
+def _printed(array: Mapping[str, Any], *, is_text: bool) -> int:
+    """What an array counts for in print: numpy shows small ones whole, and six entries per axis of others."""
+    size = int(prod(array["shape"]))
+    if is_text:
+        return size // 64
+    seen = size if size <= 1000 else prod(min(n, 6) for n in array["shape"])
+    wide: int = np.dtype(array["dtype"]).itemsize
+    return int(seen) * max(16, wide // 64)
 
 
 # ---- writing
@@ -343,19 +385,10 @@ class _Reader:
 
 
 def _key(key: Any) -> Any:
-    """A key of a dict: rows may share parts, so that a tuple of tuples can be far larger than its file, and is hashed whole."""
-    parts, seen = [key], 0
-    while parts:
-        part = parts.pop()
-        seen += 1
-        if not (part is None or isinstance(part, (bool, int, float, str, np.generic, tuple))):
-            raise StateFileError(f"a {type(part).__name__} cannot be the key of a dict")
-        if isinstance(part, tuple):
-            seen += len(part)
-            parts.extend(part[: _KEY_LIMIT + 1])
-        if seen > _KEY_LIMIT:
-            raise StateFileError("the key of a dict is too large to be one of ours")
-    return key
+    """A key of a dict: a number, a text, or tuples of them."""
+    if not (key is None or isinstance(key, (bool, int, float, str, np.generic, tuple))):
+        raise StateFileError(f"a {type(key).__name__} cannot be the key of a dict")
+    return tuple(map(_key, key)) if isinstance(key, tuple) else key
 
 
 def _natural(number: Any) -> int:

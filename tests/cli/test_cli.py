@@ -176,7 +176,10 @@ def test_save(capsys, table, folder):
         (["TABLE", *VIEWS, "--rank", "9"], "rank"),
         (["TABLE", *VIEWS, "--components", "2"], "--components goes with"),
         (["TABLE", *VIEWS, "--target", "y", "--model", "logistic"], "the target 'y' has 1200 different values"),
-        (["TABLE", *VIEWS, "--report", "/no/such/place/a.html"], "the folder /no/such/place does not exist"),
+        (
+            ["TABLE", *VIEWS, "--report", "/no/such/place/a.html"],
+            "there is no folder /no/such/place to write a.html to",
+        ),
     ],
 )
 def test_errors_are_sentences(capsys, table, arguments, message):

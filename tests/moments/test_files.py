@@ -76,7 +76,7 @@ def array_bytes(array, **options):
         (lambda m: m.update({"header.json": b" " * 100_000}), "too large"),
         (lambda m: m.pop("shift.npy"), "not a readable state"),
         (lambda m: m.update({"shift.npy": array_bytes(np.zeros(9))}), "it should be"),
-        (lambda m: m.update({"shift.npy": array_bytes(np.array([{}] * 4), allow_pickle=True)}), "it should be"),
+        (lambda m: m.update({"shift.npy": array_bytes(np.array([{}] * 4), allow_pickle=True)}), "Python objects"),
         (lambda m: m.update({"sums.npy": m["sums.npy"][:-64]}), "instead"),
         (lambda m: header(m, layout={"n_columns": 10**6}), "more than the limit"),
         (lambda m: header(m, layout={"n_columns": 4, "surprise": 1}), "does not describe a state"),

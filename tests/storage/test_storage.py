@@ -294,19 +294,18 @@ BAD = {
     "missing array": (lambda h, m: m.pop("a0.npy"), "not a readable state"),
     "undeclared array": (lambda h, m: h["arrays"].pop("a0"), "does not describe a model"),
     "pickled array": (lambda h, m: h["arrays"]["a0"].update(dtype="|O"), "does not describe a state"),
-    "object array": (lambda h, m: m.update({"a0.npy": npy(np.array([{}]), allow_pickle=True)}), "it should be"),
+    "object array": (lambda h, m: m.update({"a0.npy": npy(np.array([{}]), allow_pickle=True)}), "Python objects"),
     "huge": (lambda h, m: h["arrays"]["a0"].update(shape=[2**20, 2**20]), "more than the limit"),
     "larger than the file": (lambda h, m: h["arrays"]["a0"].update(shape=[2**25]), "more than the file has"),
     "negative shape": (lambda h, m: h["arrays"]["a0"].update(shape=[-1]), "does not describe a state"),
     "forward reference": (
         lambda h, m: h["rows"].insert(0, {"kind": "list", "items": [{"row": 5}]}),
-        "does not describe",
+        "not before it",
     ),
     "negative reference": (lambda h, m: h.update(root=-1), "not the number of a row"),
     "no rows": (lambda h, m: h.pop("rows"), "does not describe a model"),
     "many blocks": (lambda h, m: row_of(h, "Layout")["fields"].update(n_blocks=10**9), "too large"),
-    "doubling key": (lambda h, m: h.update(rows=with_key(h["rows"], doubled(60))), "key of a dict is too large"),
-    "long key": (lambda h, m: h.update(rows=with_key(h["rows"], [[1] * 2000])), "key of a dict is too large"),
+    "doubling key": (lambda h, m: h.update(rows=with_key(h["rows"], doubled(60))), "more parts"),
     "list as key": (
         lambda h, m: h["rows"].extend(
             [{"kind": "list", "items": []}, {"kind": "dict", "items": [[{"row": len(h["rows"])}, 1]]}]

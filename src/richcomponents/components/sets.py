@@ -19,6 +19,7 @@ from richcomponents.text import in_line, page
 
 __all__ = ["SetSystem", "Subset"]
 
+_MOST_CHECKS = 20_000_000  # of a set against a member
 Subset = tuple[str, ...]  # view names, in the order of the views
 
 
@@ -115,11 +116,25 @@ class SetSystem:
 
     def distinguishing(self, subset: Subset) -> Subset:
         """A smallest distinguishing set; the first one in view order among the smallest."""
-        for size in range(1, len(subset) + 1):
-            for support in combinations(subset, size):
-                if self.distinguishes(support, subset):
-                    return support
-        raise AssertionError("a set distinguishes itself")
+        return self._distinguishing[subset]
+
+    @cached_property
+    def _distinguishing(self) -> dict[Subset, Subset]:
+        """Of every member; a search that grows exponentially with the views that must be seen together."""
+        left = _MOST_CHECKS - len(self) * sum(map(len, self.members))
+        found: dict[Subset, Subset] = {}
+        for q in self.members:
+            for support in chain.from_iterable(combinations(q, size) for size in range(1, len(q) + 1)):
+                left -= len(self)
+                if left < 0:
+                    raise DataError(
+                        f"the {len(self)} sets of {len(self.views)} views are too many to tell apart, or differ only in many "
+                        "views at once: drop sets that cannot be there"
+                    )
+                if self.distinguishes(support, q):
+                    found[q] = support
+                    break
+        return found
 
     def patterns(self, subset: Subset, length: int, also: Iterable[str] = ()) -> Iterator[Subset]:
         """Multisets of `length` views of `subset` which, together with `also`, distinguish it."""

@@ -20,6 +20,7 @@ from richcomponents.components.contrastive.evidence import implicit_grams, joint
 from richcomponents.moments import Moments, Rows
 from richcomponents.moments.building import build_moments
 from richcomponents.moments.layout import LEAF
+from richcomponents.outputs import check_outputs
 
 __all__ = ["Linear", "Passes"]
 
@@ -49,6 +50,9 @@ class Passes:
     groups: object | None = None
     progress: bool = False
     checkpoint: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_outputs([self.checkpoint], self.rows.source.files)  # before the first pass, not the last
 
     def second(self) -> Moments:
         """Order two, in one pass, about the mean of the first rows; in two where that was far off."""

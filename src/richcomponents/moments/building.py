@@ -13,6 +13,7 @@ from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.checkpoint import Checkpoint
 from richcomponents.moments.rows import Rows
 from richcomponents.moments.state import Moments
+from richcomponents.outputs import check_outputs
 
 __all__ = ["build_moments"]
 
@@ -37,6 +38,7 @@ def build_moments(
     if checkpoint is None:
         about = rows.means(_label(progress, "means")) if shift is None else shift
         return rows.reduce(accumulator(about), start=start, groups=groups, progress=progress)
+    check_outputs([checkpoint], rows.source.files)
     # A pass that is taken up again has its shift in the checkpoint, and its means need not be read once more.
     kind = sorted((name, value) for name, value in options.items() if name not in ("threads", "memory_limit"))
     task = [rows.mark(), f"order {order}", f"start {start}", repr(kind), _digest(groups)]

@@ -70,7 +70,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], task: str, every: float = 20.0) -> None:
-        self.path, self.every = Path(path), every
+        self.path, self.every = Path(path).resolve(), every  # a link is written through, and stays
         self.task = hashlib.sha256(task.encode()).hexdigest()
         self._about = task[:200]
         self._next = time.monotonic() + every

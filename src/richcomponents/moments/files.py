@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import stat
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.errors import StateFileError
+from richcomponents.errors import DataError, StateFileError
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import MOST_ROWS, Layout
 from richcomponents.moments.state import Moments
@@ -33,6 +34,7 @@ __all__ = [
     "load_moments",
     "moments_of_archive",
     "read_archive",
+    "read_arrays",
     "read_forest",
     "read_one_of",
     "save_moments",
@@ -41,6 +43,7 @@ __all__ = [
 
 MOMENTS_FORMAT, VERSION = "richcomponents.Moments", 2
 _HEADER_LIMIT = 2**16
+_UNPACKED, _PACKED = 2**28, 200  # an archive may unpack to so many bytes in any case, and to so many times its size
 _DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
 
 
@@ -142,7 +145,7 @@ def read_one_of(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """As :func:`read_archive`, for a file of any of these formats: {name: (newest version, arrays from a header)}."""
     try:
-        with path.open("rb") as file, _open_archive(file, path) as archive:
+        with open_regular(path) as file, _open_archive(file, path) as archive:
             header, expected = _read_header(archive, path, formats, header_limit)
             try:
                 wanted = expected(header)
@@ -208,22 +211,80 @@ def _read_array(archive: zipfile.ZipFile, path: Path, name: str, shape: tuple[in
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise StateFileError(f"{path}: array {name!r} is compressed; states are written uncompressed")
-    n_bytes = _n_bytes(shape, kind)
     with archive.open(info) as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise StateFileError(f"{path}: array {name!r} has an unknown header")
-        found, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=10_000)
-        if tuple(found) != shape or fortran or dtype.str != kind:
-            raise StateFileError(f"{path}: array {name!r} is {dtype} {found}, it should be {kind} {shape}")
-        if info.file_size - file.tell() != n_bytes:
-            raise StateFileError(
-                f"{path}: array {name!r} holds {info.file_size - file.tell()} bytes instead of {n_bytes}"
-            )
-        data = np.empty(n_bytes, dtype=np.uint8)  # no larger than the file: see read_archive
-        at = 0
-        while part := file.read(2**20):  # to the end, where the archive's checksum is compared
-            data[at : at + len(part)] = np.frombuffer(part, dtype=np.uint8)
-            at += len(part)
+        found = _npy_header(file)
+        if found[:2] != (shape, False) or found[2].str != kind:
+            raise StateFileError(f"{path}: array {name!r} is {found[2]} {found[0]}, it should be {kind} {shape}")
+        return _npy_values(file, info.file_size, *found)
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, whether it is in Fortran's order, and type of an .npy file; numpy's own errors advise to unpickle the file."""
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        shape, fortran, dtype = readers[np.lib.format.read_magic(file)](file, max_header_size=10_000)
+    except Exception as error:
+        raise ValueError("it does not begin like an array in numpy's format") from error
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are never read: save numbers or texts")
+    return tuple(shape), fortran, dtype
+
+
+def _npy_values(file: IO[bytes], size: int, shape: tuple[int, ...], fortran: bool, dtype: Any) -> Any:
+    """The values of an .npy file of `size` bytes; no memory is taken that the file does not fill."""
+    n_bytes = dtype.itemsize * prod(shape)
+    if min(shape, default=0) < 0 or size - file.tell() != n_bytes:
+        raise ValueError(
+            f"it holds {size - file.tell()} bytes of values instead of {n_bytes}, those of {dtype} {shape}"
+        )
+    data = np.empty(n_bytes, dtype=np.uint8)
+    at = 0
+    while part := file.read(2**20):  # to the end, where an archive's checksum is compared
+        data[at : at + len(part)] = np.frombuffer(part, dtype=np.uint8)
+        at += len(part)
     if at != n_bytes:
-        raise StateFileError(f"{path}: array {name!r} holds {at} bytes instead of {n_bytes}")
-    return data.view(dtype).reshape(shape)
+        raise ValueError(f"it holds {at} bytes of values instead of {n_bytes}")
+    values = data.view(dtype) if n_bytes else np.empty(0, dtype)
+    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
+
+
+# ---- arrays of others
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz archive by name, or the one of an .npy file under the file's; nothing in it is executed.
+
+    An archive may be packed, but not a bomb: what it unpacks to is known and bounded before anything is unpacked.
+    """
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if file.read(2) != b"PK":
+                file.seek(0)
+                return {path.stem: _npy_values(file, size, *_npy_header(file))}
+            with _open_archive(file, path) as archive:
+                members = archive.infolist()
+                unpacked = sum(info.file_size for info in members)
+                if unpacked > max(_UNPACKED, _PACKED * size):
+                    raise DataError(
+                        f"{path.name} ({size} bytes) would unpack to {unpacked} bytes, which is more than a table does; if you "
+                        "trust it, save it uncompressed (numpy.savez)"
+                    )
+                out = {}
+                for info in members:
+                    with archive.open(info) as member:
+                        name = info.filename.removesuffix(".npy")
+                        out[name] = _npy_values(member, info.file_size, *_npy_header(member))
+                return out
+    except (DataError, FileNotFoundError):
+        raise
+    except Exception as error:  # a damaged archive can fail in many ways; all of them mean the same to the user
+        why = str(error) if isinstance(error, (StateFileError, ValueError)) else f"{type(error).__name__}: {error}"
+        raise DataError(f"cannot read {path.name}: {why}") from error
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """A file opened for reading; a pipe, which would wait, and a device, which may never end, are refused."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise StateFileError(f"{path} is not a regular file: give the name of one")
+    return path.open("rb")

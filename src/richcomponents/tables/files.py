@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import io
-import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.errors import DataError
+from richcomponents.moments.files import read_arrays
 from richcomponents.moments.sources.delimited import is_number
 
 __all__ = ["Column", "FileTable", "digest", "join_files", "listed", "read_table"]
@@ -168,13 +168,7 @@ def _as_words(cells: Sequence[str]) -> Column:
 
 def _read_numpy(path: Path, labels: Collection[str]) -> FileTable:
     """Matrices are views (columns name_0, name_1, ...), vectors are columns."""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        arrays = (
-            {path.stem: loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-        )
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"cannot read {path.name}: {error}") from error
+    arrays = read_arrays(path)
     columns: dict[str, Column] = {}
     views: dict[str, tuple[str, ...]] = {}
     written: dict[str, Column] = {}

@@ -49,6 +49,12 @@ class Source(ABC):
     def width(self) -> int:
         """The number of columns."""
 
+    @property
+    def files(self) -> list[Path]:
+        """What it reads from disk, and no output may overwrite."""
+        path: Path | None = getattr(self, "path", None)
+        return [] if path is None else [path]
+
     @abstractmethod
     def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
         """Blocks of the rows from number `start` on; only these columns, in this order (None: all)."""
@@ -134,6 +140,10 @@ class WithColumn(Source):
     def width(self) -> int:
         return self.source.width + 1
 
+    @property
+    def files(self) -> list[Path]:
+        return self.source.files
+
     def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
         inner = None if columns is None else columns[:-1]
         for block in self.source.blocks(start, inner):
@@ -166,6 +176,10 @@ class JoinedSource(Source):
     @property
     def width(self) -> int:
         return self.parts[0].width
+
+    @property
+    def files(self) -> list[Path]:
+        return [file for part in self.parts for file in part.files]
 
     def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
         for part in self.parts:

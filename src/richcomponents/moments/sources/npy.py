@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,13 +24,15 @@ class NpySource(Source):
 
     def _open(self) -> Array:
         try:
-            rows: Array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"cannot read {self.path.name}: {error}") from error
-        if not isinstance(rows, np.ndarray):
+            rows: Array = np.lib.format.open_memmap(self.path, mode="r")
+        except (OSError, ValueError, EOFError) as error:  # numpy's own words advise to unpickle some files
+            if zipfile.is_zipfile(self.path):
+                raise DataError(
+                    f"{self.path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
+                ) from error
             raise DataError(
-                f"{self.path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
-            )
+                f"cannot read {self.path.name}: it is damaged, or not an array of numbers in numpy's format (numpy.save)"
+            ) from error
         if rows.ndim != 2:
             raise DataError(f"{self.path.name} must hold a two-dimensional table, its shape is {rows.shape}")
         return rows
