@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,8 @@ import pytest
 import richcomponents as rc
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-NAMES = ["<script>document.documentElement.dataset.hacked = 'yes'</script>", "$gene$", "b", "a" * 60]
+HACK = "document.documentElement.dataset.hacked = 'yes'"
+NAMES = [f"<script>{HACK}</script>", f'<img src=x onerror="{HACK}">', "$gene$", "a" * 60]
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium is installed: the report was not opened in a browser"
@@ -43,12 +46,19 @@ def opened(path, profile, *flags):
     return done.stdout, complaints
 
 
-def with_script(path, folder, script):
-    """A copy of the page with one more script at its end."""
+def with_markup(path, folder, markup, text=None):
+    """A copy of the page with something more at its end."""
     copy = folder / "copy.html"
-    text = path.read_text(encoding="utf-8")
-    copy.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    text = text or path.read_text(encoding="utf-8")
+    copy.write_text(text.replace("</main>", f"{markup}</main>"), encoding="utf-8")
     return copy
+
+
+def with_script(path, folder, script):
+    """A copy of the page with one more script behind its own, which the policy knows."""
+    known = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = path.read_text(encoding="utf-8").replace("script-src ", f"script-src 'sha256-{known}' ")
+    return with_markup(path, folder, "", text.replace("</body>", f"<script>{script}</script></body>"))
 
 
 @pytest.mark.parametrize("flags", [[], ["--blink-settings=preferredColorScheme=0"], ["--window-size=400,800"]])
@@ -57,6 +67,48 @@ def test_it_renders_without_a_complaint(page, tmp_path, flags):
     assert 'data-ready="true"' in dom
     assert complaints == []
     assert "data-hacked" not in dom
+
+
+INJECTED = {
+    "script": f"<script>{HACK}</script>",
+    "image": f'<img src="data:," onerror="{HACK}">',
+    "svg": f'<svg onload="{HACK}"></svg>',
+    "details": f'<details open ontoggle="{HACK}">x</details>',
+    "focus": f'<input autofocus onfocus="{HACK}">',
+    "animation": f'<p style="animation: x 1ms" onanimationend="{HACK}">x</p><style>@keyframes x {{}}</style>',
+    "frame": f'<iframe srcdoc="<script>parent.{HACK}</script>"></iframe>',
+    "address": f'<iframe src="javascript:parent.{HACK}"></iframe>',
+    "module": f'<script type="module">{HACK}</script>',
+    "base": '<base href="http://example.invalid/">',
+}
+
+
+@pytest.mark.parametrize("markup", INJECTED.values(), ids=INJECTED)
+def test_what_is_injected_does_not_run(page, tmp_path, markup):
+    """Even where escaping failed, the policy of the page lets only its own two blocks work."""
+    dom, complaints = opened(with_markup(page[0], tmp_path, markup), tmp_path)
+    assert "data-hacked" not in dom
+    assert 'data-ready="true"' in dom
+    assert any("Content Security Policy" in line for line in complaints)
+
+
+@pytest.mark.parametrize("kind", ["script", "image", "svg", "details", "focus", "animation", "frame", "module"])
+def test_it_would_run_without_the_policy(page, tmp_path, kind):
+    bare = re.sub(r"<meta http-equiv[^>]*>", "", page[0].read_text(encoding="utf-8"))
+    dom, _ = opened(with_markup(page[0], tmp_path, INJECTED[kind], bare), tmp_path)
+    assert "data-hacked" in dom
+
+
+def test_styles_apply(page, tmp_path):
+    """The policy blocks style attributes: what pictures had as such must still colour them."""
+    seen = "const path = document.querySelector('figure svg path[class]'); "
+    seen += "document.documentElement.dataset.fills = new Set([...document.querySelectorAll('figure svg path')]"
+    seen += ".map(path => getComputedStyle(path).fill)).size; document.documentElement.dataset.width = "
+    seen += "Math.round(document.querySelector('figure svg').getBoundingClientRect().width)"
+    dom, complaints = opened(with_script(page[0], tmp_path, seen), tmp_path, "--window-size=1200,900")
+    assert complaints == []
+    assert int(re.search(r'data-fills="(\d+)"', dom).group(1)) >= 5
+    assert re.search(r'data-width="729"', dom)
 
 
 def test_the_marker_would_tell_of_an_error(page, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import warnings
 import zipfile
@@ -323,6 +324,100 @@ def test_damaged_and_hostile_models_are_refused(data, tmp_path, change, message)
     rewrite(path, change)
     with pytest.raises(rc.StateFileError, match=message):
         rc.load(path)
+
+
+# ---- small files that describe large things
+
+
+def parameter(head, rows):
+    """Put these rows (their numbers count from the first of them) behind the others; the last is the root's parameter views."""
+    first = len(head["rows"])
+    for row in rows:
+        row["items"] = [
+            {"row": first + item["row"]} if isinstance(item, dict) else item for item in row.get("items", [])
+        ]
+    root = head["rows"][head["root"]]
+    views = {"row": first + len(rows) - 1}
+    head["rows"] += [*rows, {**root, "fields": {**root["fields"], "views": views}}]
+    head["root"] = len(head["rows"]) - 1
+
+
+def held(what, times):
+    return [what, {"kind": "list", "items": [{"row": 0}] * times}]
+
+
+def with_array(head, members, array, kind, times):
+    members["big.npy"] = npy(array)
+    head["arrays"]["big"] = {"shape": list(array.shape), "dtype": array.dtype.str}
+    parameter(head, held({"kind": kind, "array": "big", "as": "list"}, times))
+
+
+def letters(count):
+    return np.frombuffer(json.dumps(["a"] * count).encode(), dtype=np.uint8)
+
+
+ENDLESS = {
+    "doubled lists": lambda h, m: parameter(
+        h, [{"kind": "list", "items": items} for items in row_numbers(doubled(60))]
+    ),
+    "doubled tuples": lambda h, m: parameter(
+        h, [{"kind": "tuple", "items": items} for items in row_numbers(doubled(25))]
+    ),
+    "deep lists": lambda h, m: parameter(
+        h, [{"kind": "list", "items": [{"row": i - 1}] if i else [1]} for i in range(5000)]
+    ),
+    "a text, often": lambda h, m: with_array(h, m, letters(100_000), "text", 100_000),
+    "a long word, often": lambda h, m: parameter(h, held({"kind": "list", "items": ["x" * 10_000]}, 100_000)),
+    "an array, often": lambda h, m: with_array(h, m, np.zeros((30, 30)), "array", 100_000),
+    "an array of many axes": lambda h, m: with_array(h, m, np.zeros((7,) * 8, dtype=np.uint8), "array", 1),
+    "an array of wide words": lambda h, m: with_array(h, m, np.array(["x"] * 900, dtype="<U3000"), "array", 100),
+}
+
+
+def row_numbers(items):
+    return [held if i == 0 else [{"row": number} for number in held] for i, held in enumerate(items)]
+
+
+@pytest.mark.parametrize("change", ENDLESS.values(), ids=ENDLESS)
+def test_models_that_could_not_be_printed_are_refused(data, tmp_path, change):
+    path = tmp_path / "model.npz"
+    rc.ContrastiveRCA(views=3).fit(data.X).save(path)
+    rewrite(path, change)
+    with pytest.raises(rc.StateFileError, match="more parts"):
+        rc.load(path)
+
+
+def test_models_that_could_not_be_printed_are_not_saved(tmp_path):
+    nested = [1]
+    for _ in range(50):
+        nested = [nested, nested]
+    with pytest.raises(ValueError, match="too many"):
+        rc.ContrastiveRCA(views=nested).save(tmp_path / "model.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wide_models_are_saved(tmp_path):
+    names = [f"chr{i % 22}-{10_000 * i}-{10_000 * i + 500}" for i in range(100_000)]
+    model = rc.ContrastiveRCA(views={"U": names[:50_000], "V": names[50_000:]})
+    model.save(tmp_path / "model.npz")
+    assert rc.load(tmp_path / "model.npz").views == model.views
+
+
+LOADERS = {
+    "load": rc.load,
+    "Moments": rc.Moments.load,
+    "ContrastiveRCA": rc.ContrastiveRCA.load,
+    "Component": rc.Component.load,
+}
+
+
+@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
+def test_only_files_are_read(tmp_path, load):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for path in (tmp_path / "pipe", tmp_path / "link", tmp_path, "/dev/zero", "/dev/null"):
+        with pytest.raises(rc.StateFileError, match="not a regular file"):
+            load(path)
 
 
 def test_a_long_list_of_members_is_refused_before_it_is_read(tmp_path):

@@ -20,6 +20,7 @@ from richcomponents.experiments.panels import curves, joined_figure, panel_figur
 from richcomponents.experiments.rows import Row, run_jobs
 from richcomponents.experiments.settings import Job, Settings, load_settings
 from richcomponents.outputs import check_outputs, write_text
+from richcomponents.text import plain
 
 __all__ = ["measure_panels", "run_paper"]
 
@@ -159,7 +160,7 @@ def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Consol
         text = biomarkers.shared_beyond_labs(ranks, int(settings.panels["biomarkers"].options["n_labs"]))
         if text is not None:
             notes.append(f"{case}: {text}.")
-            console.print(f"warning: {notes[-1]}", style="yellow", highlight=False, markup=False)
+            console.print(plain(f"warning: {notes[-1]}"), style="yellow", highlight=False, markup=False)
     claims = check_claims(settings, found)
     for claim in (claim for claim in claims if claim.evidence):
         console.print(f"{claim.verdict} ({claim.where}): {claim.quote}", highlight=False, markup=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import richcomponents as rc
 from richcomponents.components.sets import SetSystem
 from richcomponents.errors import DataError
 
@@ -91,3 +93,13 @@ def test_words():
     with pytest.raises(DataError, match=r"order 4, and order=3 was asked for.*\{a, b\}"):
         system.require_order(3)
     system.require_order(4)
+
+
+def test_a_search_that_would_not_end_is_refused():
+    """All of 40 views, and all but each of them: to tell the first from the others takes all 40, after 2^40 trials."""
+    views = [f"v{i}" for i in range(40)]
+    sets = [views, *([view for view in views if view != out] for out in views)]
+    columns = {view: [i] for i, view in enumerate(views)}
+    X = np.random.default_rng(0).exponential(size=(200, 40))
+    with pytest.raises(rc.DataError, match="41 sets of 40 views are too many to tell apart"):
+        rc.RCA(views=columns, sets=sets).fit(X)
