@@ -35,7 +35,7 @@ from torture.harness import fault, judged, limit_memory, refused, right
 TIMEOUT = 20.0
 CAP = 256 * 2**20  # bytes of address space a load may add; the files are far smaller
 _HOSTILE: list[Any] = [
-    *(-1, 0, 1, 2, 3, 10**6, 2**31, 2**63, 10**30, True, None, 0.5, "", "x", "../../etc/passwd"),
+    *(-1, 0, 1, 2, 3, 10**6, 2**31, 2**63, 10**30, True, None, 0.5, "", "x", "../../etc/passwd", "\x1b[2J\r\u202e"),
     *("os.system", "builtins.eval", "__class__", "ContrastiveRCA", "Moments", "Component", "|O", "<f8", "<U99999999"),
     *([], {}, [[]], {"row": 0}, {"row": -1}, {"row": 10**9}, [-1], [2**40], [2**20, 2**20], float("inf"), float("nan")),
 ]
@@ -81,6 +81,8 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
     """One small file of every kind."""
     data = make_contrastive(90, d=2, S2="skewed", random_state=0)
     label = (data.y > data.y.mean()).astype(int)
+    three = rc.datasets.make_views(200, d=2, sets=[("a", "b", "c"), ("a",), ("b",), ("c",)])
+    general = rc.RCA(views=three.views, sets=[("a", "b", "c"), ("a",), ("b",), ("c",)], n_blocks=10)
     rca = rc.ContrastiveRCA(views=2, n_blocks=10)
     fitted = rc.ContrastiveRCA(views=2, n_blocks=10).fit(data.X)
     kinds: dict[str, Any] = {
@@ -96,6 +98,10 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
         "mixture": rc.ComponentGaussianMixture(2, rca=rca, n_init=1).fit(data.X),
         "logistic": rc.ComponentLogisticRegression(rca=rca).fit(data.X, label),
         "Ising": rc.ComponentIsing(rca=rca).fit(data.X),
+        "RCA": rc.RCA(**general.get_params()).fit(three.X),
+        "RCA, two views": rc.RCA(views={"a": [0, 1], "b": [2, 3]}, n_blocks=10).fit(data.X),
+        "RCA, discovered": general.set_params(discover=True).fit(three.X),
+        "PCA of an RCA": rc.ComponentPCA(component=("a",), rca=general).fit(three.X),
     }
     out = []
     for name, thing in kinds.items():
@@ -158,7 +164,7 @@ def forge(rng: random.Random, members: dict[str, bytes]) -> bytes:
     """Members changed and the archive written anew with right checksums."""
     members = dict(members)
     arrays = [name for name in members if name != "header.json"]
-    kind = rng.randrange(9)
+    kind = rng.randrange(10)
     if kind <= 3:
         header = json.loads(members["header.json"])
         for _ in range(rng.choice([1, 1, 1, 2, 4])):
@@ -175,6 +181,10 @@ def forge(rng: random.Random, members: dict[str, bytes]) -> bytes:
     elif kind == 7:
         header = json.loads(members["header.json"])
         header["rows"] = _with_doubling_key(header.get("rows", []))
+        members["header.json"] = json.dumps(header).encode()
+    elif kind == 8:
+        header = json.loads(members["header.json"])
+        _hold_often(rng, header)
         members["header.json"] = json.dumps(header).encode()
     else:
         name = rng.choice(list(members))
@@ -195,6 +205,20 @@ def _with_doubling_key(rows: list[Any]) -> list[Any]:
     first = len(rows)
     tuples = [{"kind": "tuple", "items": [{"row": first + i - 1}] * 2 if i else [1, 2]} for i in range(60)]
     return [*rows, *tuples, {"kind": "dict", "items": [[{"row": first + 59}, 1]]}]
+
+
+def _hold_often(rng: random.Random, header: Any) -> None:
+    """A part of the root that holds some row many times over: small in the file, endless to print."""
+    rows = header.get("rows")
+    if not rows or "fields" not in (root := rows[header["root"]]):
+        return
+    first, depth, width = len(rows), rng.choice([1, 2, 15, 40, 1000]), rng.choice([1, 2, 2, 300])
+    held: Any = {"row": rng.randrange(first)} if rng.random() < 0.7 else "x" * 5000
+    for i in range(depth):
+        rows.append({"kind": rng.choice(["list", "tuple"]), "items": [{"row": first + i - 1} if i else held] * width})
+    part = {"row": first + depth - 1}
+    rows.append({**root, "fields": {**root["fields"], rng.choice(list(root["fields"])): part}})
+    header["root"] = len(rows) - 1
 
 
 def _change(rng: random.Random, tree: Any) -> None:
@@ -293,7 +317,8 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
             if forged:
                 if not isinstance(thing, (Storable, rc.Moments, rc.Accumulator)):
                     outcome["notes"].append(f"loaded a {type(thing).__name__}")
-                _use(thing)
+                if complaint := _use(thing):
+                    outcome = fault(f"{name}: {complaint}")
         finally:
             watch.armed = False
         if watch.seen:
@@ -308,9 +333,14 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
     return run
 
 
-def _use(thing: Any) -> None:
-    """Touch what was loaded; a forged object may refuse in any words, it may not take the process down."""
+def _use(thing: Any) -> str | None:
+    """Touch and print what was loaded; a forged object may refuse in any words, it may not take the process down.
+
+    Returns a complaint about what it printed, or None.
+    """
+    told = ""
     try:
+        told += repr(thing)
         if isinstance(thing, rc.Accumulator):
             thing = thing.moments()
         if isinstance(thing, rc.Moments):
@@ -318,8 +348,10 @@ def _use(thing: Any) -> None:
         elif isinstance(thing, rc.Component):
             _ = thing.cumulant(3)
         elif isinstance(thing, Storable):
-            _ = repr(thing), thing.summary()
+            told += thing.summary()
             component = getattr(thing, "component_", None)
             _ = component.cumulant(3) if isinstance(component, rc.Component) else None
-    except Exception:
-        return
+    except Exception as error:
+        told += f"{error!r}"
+    obeyed = sorted({c for c in told if not (c.isprintable() or c == "\n")})
+    return f"characters that a terminal obeys: {obeyed}" if obeyed else None

@@ -22,7 +22,7 @@ def plain(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c == "\n" or _is_seen(c) else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c == "\n" or _is_seen(c) else ascii(c)[1:-1] for c in text)
 
 
 def _is_seen(character: str) -> bool:

@@ -20,6 +20,7 @@ from richcomponents.text import in_line, page
 __all__ = ["SetSystem", "Subset"]
 
 _MOST_CHECKS = 20_000_000  # of a set against a member
+_MOST_VIEWS = 10  # of which all sets are taken
 Subset = tuple[str, ...]  # view names, in the order of the views
 
 
@@ -80,6 +81,10 @@ class SetSystem:
         7
         """
         names = tuple(views)
+        if len(names) > _MOST_VIEWS:
+            raise DataError(
+                f"{len(names)} views have 2^{len(names)} - 1 sets, too many to tell apart: name those that can be there (sets=)"
+            )
         return cls.of(chain.from_iterable(combinations(names, size) for size in range(len(names), 0, -1)), names)
 
     def __len__(self) -> int:
