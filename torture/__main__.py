@@ -21,7 +21,7 @@ from torture.harness import Tally, run_workers
 # name -> (module, cases in full, cases with --quick, options in full, options with --quick, BLAS threads left alone)
 TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
     "mutated files": ("files", 100_000, 3000, {}, {}, False),
-    "aliased outputs": ("paths", 4000, 120, {}, {}, False),
+    "aliased outputs": ("paths", 2000, 60, {}, {}, False),
     "awkward tables": ("inputs", 6000, 300, {}, {}, False),
     "kill -9": ("kills", 12, 2, {}, {"rows": 300_000}, False),
     "threads": ("hammer", 24, 4, {}, {}, True),
