@@ -51,7 +51,8 @@ class ComponentGaussianMixture(ComponentLearner):
     equal_weights : bool
         Whether all w_j = 1/k is known.
     n_init : int
-        Random starts of the tensor decomposition.
+        Random starts of the tensor decomposition. "alternating" stops at the first whose residual shows that no component is
+        lost, and tries up to ten times as many (then a SpecificationWarning).
     random_state : int or None
 
     Attributes

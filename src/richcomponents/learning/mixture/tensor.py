@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from richcomponents.algebra import Array, multilinear, symmetrise
+from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.learning.mixture.target import Mixture, Target
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "tensor_start",
 ]
 
+_FOUND = 0.5  # squared residual below which no term is missing: in whitened coordinates each has the squared size 1 / w_j >= 1
+_MORE_STARTS = 10  # times n_init, while a term is missing
 _FLOOR = 0.003  # eigenvalues of B below this share of the largest of Cov are noise: whitening would blow them up
 
 
@@ -120,6 +123,10 @@ def alternating_minimisation(
     the means NOT centred: they must be independent, and m, which is known by a convention only, enters. With W'M2 W = I the
     tensor M3(W, W, W) = sum_j w_j^(-1/2) z_j^(x3) is fitted as sum_j a_j (x) b_j (x) e_j, one factor at a time, and
     c_j = W^-1 z_j w_j^(-1/2). sigma2 is the smallest eigenvalue of the covariance.
+
+    Many starts end with two terms on one z_j and another z_j lost, even for an exact tensor; the residual tells, since a lost
+    term leaves 1 / w_j. So: new starts until it has fallen below that, ten times n_init at most, then a warning. All
+    three factors start from one random orthogonal matrix, as the z_j are one (random vectors lose a term far more often).
     """
     d = target.d
     sigma2 = float(max(np.linalg.eigvalsh(target.covariance)[0], 0.0))
@@ -130,8 +137,8 @@ def alternating_minimisation(
     W, back = vectors[:, d - k :] / np.sqrt(top), (vectors[:, d - k :] * np.sqrt(top)).T
     flat = multilinear(M3, W, W, W).reshape(k, k * k)
     best: tuple[float, Array, Array] | None = None
-    for _ in range(n_init):
-        factors = [_unit_rows(rng.normal(size=(k, k))) for _ in range(3)]
+    for _ in range(_MORE_STARTS * n_init):
+        factors = [np.linalg.qr(rng.normal(size=(k, k)))[0]] * 3
         left = np.inf
         for _ in range(max_iter):
             for i in range(3):
@@ -148,8 +155,17 @@ def alternating_minimisation(
             )  # a = +-z, b = +-z, and e has the product of signs
             size = np.linalg.norm(factors[2], axis=1)
             best = (left, _unit_rows(factors[2]) * sign[:, None], size)
+        if left < _FOUND:
+            break
     assert best is not None
     residual, z, size = best
+    if not residual < _FOUND:
+        warn_user(
+            f"alternating minimisation leaves {residual:.3g} of the whitened third moment after {_MORE_STARTS * n_init} starts, "
+            "and a component accounts for 1 or more: one may be lost, or the moments are too noisy to tell. Use "
+            "method='auto', fewer components, or a larger n_init",
+            SpecificationWarning,
+        )
     weights = np.full(k, 1 / k) if equal_weights else np.clip(1 / np.maximum(size, 1e-300) ** 2, 0.1 / k, 1.0)
     weights = weights / weights.sum()
     means = (z / np.sqrt(weights)[:, None]) @ back
