@@ -161,8 +161,8 @@ def alternating_minimisation(
     residual, z, size = best
     if not residual < _FOUND:
         warn_user(
-            f"alternating minimisation leaves {residual:.3g} of the whitened third moment after {_MORE_STARTS * n_init} starts, "
-            "and a component accounts for 1 or more: one may be lost, or the moments are too noisy to tell. Use "
+            f"alternating minimisation leaves {residual:.3g} of the whitened third moment after {_MORE_STARTS * n_init} starts"
+            ", and a component accounts for 1 or more: one may be lost, or the moments are too noisy to tell. Use "
             "method='auto', fewer components, or a larger n_init",
             SpecificationWarning,
         )
