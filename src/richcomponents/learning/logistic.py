@@ -23,9 +23,9 @@ from richcomponents.components.contrastive.coefficients import (
     Coefficients,
     guard_weights,
     stretch_matrix,
-    trust_in_change,
 )
 from richcomponents.components.contrastive.identify import Identified
+from richcomponents.components.contrastive.trust import trust_in_change
 
 __all__ = [
     "ATTENUATION",

@@ -19,6 +19,7 @@ from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
 from richcomponents.components.contrastive.decomposition import VarianceTable
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
+from richcomponents.components.contrastive.directions import trust_in_directions
 from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
 from richcomponents.components.contrastive.replicates import BlockCovariances
@@ -422,6 +423,20 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         d = self._canonical.correlations[:r]
         lift = self._canonical.u_from_x[:, :r]
         return cov_s1_ends(lift * np.sqrt(1 - d**2), self._solution.cov_u - (lift * d**2) @ lift.T)
+
+    def _covariance_for_directions(self, k: int) -> tuple[Array, float]:
+        """Cov(S1) at as much of T as its k leading directions support, and that share of T."""
+        own, shared = self._solution.covariance("S1"), self._shared
+        if shared is None or self._canonical is None or self.A is not None:
+            return own, 1.0
+        known = self._in_users_units()
+        if self.rank_ == 0 or known.gate == 0:
+            return own, 0.0
+        turned = self._canonical.u_from_x[:, : self.rank_] * known.h
+        change = turned @ known.t @ turned.T
+        residualised = own + known.gate * change
+        trust = trust_in_directions(known, self._interval_evidence()[0], residualised, k)
+        return residualised - trust * change, trust
 
     def _in_users_units(self) -> Any:
         assert self._shared is not None

@@ -11,8 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.components.contrastive.directions import leading_directions
 from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.models.base import ComponentLearner
+from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line, page
 
@@ -35,6 +37,9 @@ def subspace_distance(one: Array, two: Array) -> float:
 class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentLearner):  # type: ignore[misc]
     """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
 
+    The directions of S1 (of a ContrastiveRCA that estimates A) leave those of residualising only as far as the change stands
+    above its own uncertainty: a covariance that is better on average can have a worse leading direction.
+
     Parameters
     ----------
     n_components : int or None
@@ -48,8 +53,12 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
     components_ : array (k, d)
         Unit vectors; the entry of largest size is positive.
     explained_variance_ : array (k,)
+        Of the component along each direction, by its extracted covariance; decreasing.
     explained_variance_ratio_ : array (k,)
         Of the component's total variance.
+    trust_ : float
+        How much of the change of the directions was believed: 0 (those of residualising) to 1 (those of the component's own
+        covariance, as always for other components and in fit_component).
     mean_ : array (d,)
     rca_, component_
 
@@ -73,7 +82,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         return self._learn(self._fit_rca(X, groups))
 
     def fit_component(self, component: Component) -> Self:
-        """Fit to an extracted component."""
+        """Fit to an extracted component, whose covariance is taken as it is."""
         return self._learn(self._take_component(component))
 
     def _learn(self, component: Component) -> Self:
@@ -81,9 +90,17 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         k = d if self.n_components is None else self.n_components
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
-        values, vectors = _directions(component.covariance, int(k))
+        k, covariance, self.trust_ = int(k), component.covariance, 1.0
+        if isinstance(self.rca_, ContrastiveRCA) and self.component == "S1":
+            covariance, self.trust_ = self.rca_._covariance_for_directions(k)
+        vectors = leading_directions(covariance, k).T
+        values = np.einsum("ki,ij,kj->k", vectors, component.covariance, vectors)
+        order = np.argsort(-values, kind="stable")
+        vectors, values = vectors[order], values[order]
+        largest = vectors[np.arange(k), np.argmax(np.abs(vectors), axis=1)]
+        self.components_ = vectors * np.where(largest < 0, -1.0, 1.0)[:, None]
+        self.explained_variance_ = values
         total = float(np.trace(component.covariance))
-        self.components_, self.explained_variance_ = vectors, values
         self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
         self.mean_ = np.array(component.mean)
         return self
@@ -104,7 +121,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
     def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Interval:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.
 
-        Each replicate's directions are rotated to be nearest to the estimate (signs, order and close eigenvalues).
+        Each replicate's directions are rotated to be nearest to the estimate (signs, order and close eigenvalues). They are
+        those of Cov(S1) without the shrinkage towards residualising, whose bias no block shows; the limits reach from
+        `components_` over theirs.
         """
         check_is_fitted(self)
         if what not in ("components", "explained_variance"):
@@ -112,15 +131,16 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
 
         def function(model: Any) -> Array:
             C = self._component_of(model).covariance
-            values, vectors = _directions(C, len(self.components_))
             if what == "explained_variance":
-                return values
+                return np.asarray(np.einsum("ki,ij,kj->k", self.components_, C, self.components_))
+            vectors = leading_directions(C, len(self.components_)).T
             left, _, right = np.linalg.svd(self.components_ @ vectors.T)
             return np.asarray(left @ right @ vectors)
 
+        point = self.components_ if what == "components" else self.explained_variance_
         result = self._need_rca().jackknife(function, progress=progress)
         low, high = result.interval(level)
-        return Interval(result.estimate, result.standard_error, low, high)
+        return Interval(point, result.standard_error, np.minimum(low, point), np.maximum(high, point))
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the loadings of the directions (matplotlib).
@@ -141,12 +161,8 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             top = np.argsort(-np.abs(vector))[:5]
             parts = ", ".join(f"{vector[j]:+.2f} {in_line(self.component_.feature_names[j])}" for j in top)
             lines.append(f"  {i + 1}: {share:.0%} of its variance ({self.explained_variance_[i]:.4g}): {parts}")
+        if self.trust_ < 1:
+            lines.append(
+                f"  {self.trust_:.0%} of the change from the directions of residualising stands above its uncertainty"
+            )
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
-
-
-def _directions(covariance: Array, k: int) -> tuple[Array, Array]:
-    """The k largest eigenvalues and their eigenvectors as rows, signs fixed."""
-    values, vectors = np.linalg.eigh(covariance)
-    values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k].T
-    largest = vectors[np.arange(k), np.argmax(np.abs(vectors), axis=1)]
-    return values, vectors * np.where(largest < 0, -1.0, 1.0)[:, None]

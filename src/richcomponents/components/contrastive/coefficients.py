@@ -10,17 +10,13 @@ over the posterior of T and over a random beta of the observed size,
 
     M(lambda) = sym( E[G] (E[G^2] + lambda I)^-1 ),     lambda = noise / (mean square of h beta).
 
-The change delta = beta(M) - beta(I) is then shrunk by what is known about it, for THIS outcome:
-
-    trust = gate * max(0, 1 - (1.5 Var_blocks(delta) + 0.1 Var_posterior(delta)) / |delta|^2),
-
-with variances from leaving out blocks and from the posterior draws, all in the metric of Cov(U)
-(so that units do not matter).  Without evidence the result is residualising, never less.
+The change delta = beta(M) - beta(I) is then shrunk by what is known about it (see ``trust``), for THIS outcome, with
+variances from leaving out blocks and from the posterior draws, all in the metric of Cov(U) (so that units do
+not matter).  Without evidence the result is residualising, never less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,13 +24,10 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.identify import Identified
+from richcomponents.components.contrastive.trust import trust_in_change
 
 MAX_T = 0.9
 """No direction is stretched more than 1/(1 - MAX_T) times."""
-
-BLOCK_WEIGHT = 1.5
-POSTERIOR_WEIGHT = 0.1
-"""Weights of the block and posterior variances of the change (the posterior draws are already inflated)."""
 
 INFORMATION_FLOOR = 10.0
 """n odds(D) at which a direction's T gets half its weight."""
@@ -111,22 +104,6 @@ def stretch_matrix(mean_g: Array, mean_g2: Array, ridge: float, guard: Array) ->
     shares = np.clip(1 - 1 / np.maximum(values, 1e-9), 0.0, MAX_T)
     t = (vectors * shares[..., None, :]) @ vectors.swapaxes(-1, -2)
     return np.asarray(np.linalg.inv(identity - guard[:, None] * t * guard))
-
-
-def trust_in_change(identified: Identified, change: Array, variants: Callable[[Array], Array]) -> float:
-    """gate * max(0, 1 - doubt / |change|^2): how much of a correction (k,) to believe, in [0, 1].
-
-    variants(g (m, r, r)) : the corrected coefficients (m, k) had E[I - T] been g. The doubt weighs their variance over
-    left-out blocks and over the posterior draws.
-    """
-    left_out = variants(identified.mean_g - identified.t_shifts)
-    n_blocks = len(left_out)
-    block_variance = (n_blocks - 1) / max(n_blocks, 1) * float(np.sum((left_out - left_out.mean(0)) ** 2))
-    drawn = variants(np.eye(identified.rank) - identified.t_draws)
-    centred = drawn - identified.draw_weights @ drawn
-    posterior_variance = float(identified.draw_weights @ np.sum(centred**2, axis=1))
-    doubt = BLOCK_WEIGHT * block_variance + POSTERIOR_WEIGHT * posterior_variance
-    return float(identified.gate * max(0.0, 1 - doubt / max(float(change @ change), 1e-300)))
 
 
 def coefficients(identified: Identified, fit: Residualised) -> Coefficients:
