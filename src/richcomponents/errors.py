@@ -57,7 +57,7 @@ class SpecificationWarning(UserWarning):
 
 
 class SampleSizeWarning(UserWarning):
-    """Too few rows for cumulants of higher order: only second moments are used."""
+    """Too few rows: for cumulants of higher order (only second moments are used), or of one of two classes."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

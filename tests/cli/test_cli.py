@@ -255,3 +255,9 @@ def test_errors_come_with_their_notes(capsys, tmp_path, monkeypatch):
     code, _, error = run(capsys, "paper", "--out", tmp_path)
     assert code == 1
     assert error == "error: too wide\nin draw 7\n"
+
+
+def test_a_target_is_no_covariate(capsys, table):
+    code, _, err = run(capsys, "fit", table, *VIEWS, "--target", "y", "--covariates", "y")
+    assert code == 1
+    assert "'y' is the target and also a covariate" in err

@@ -92,3 +92,19 @@ def test_a_column_without_values_is_named():
     columns = {**TABLE.columns, "T_1": np.array([None] * 4, dtype=object)}
     with pytest.raises(DataError, match="column 'T_1' of view 'tests' holds no value at all"):
         select(FileTable("t.csv", columns), BOTH)
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"target": "y", "covariates": ["y"]}, "'y' is the target and also a covariate"),
+        ({"target": "y", "groups": "y"}, "'y' is the target and also the groups"),
+        ({"target": "y", "key": "y"}, "'y' is the target and also the labels"),
+        ({"covariates": ["y", "y"]}, "'y' is named twice"),
+    ],
+)
+def test_an_outcome_has_one_role(roles, message):
+    columns = {name: np.arange(4.0) for name in ("a", "b", "c", "y")}
+    table = FileTable("four.csv", columns, {})
+    with pytest.raises(DataError, match=message):
+        select(table, ["tests=a,b", "controls=c"], **roles)

@@ -205,6 +205,11 @@ def expected_gradient(
 
 def _gradient(scheme: _Scheme, likelihood: Likelihood, theta: Array) -> Array:
     total = np.array(likelihood.known(theta), dtype=np.float64)
+    if np.isfinite(theta).all() and not np.isfinite(total).all():
+        raise ValueError(
+            f"known(theta) holds {int(np.sum(~np.isfinite(total)))} missing or infinite values of {total.size} at finite theta:"
+            " were rows with missing values averaged?"
+        )
     for ridge in likelihood.ridges(theta):
         c = scheme.coefficients(ridge)
         w = np.asarray(ridge.direction, dtype=np.float64)
@@ -296,6 +301,10 @@ def fit_likelihood(
         raise ValueError(f"start must be a vector of finite numbers, got shape {theta.shape}")
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}")
+    if step_size is not None and not 0 < step_size < np.inf:
+        raise ValueError(f"step_size must be a positive finite number, got {step_size!r}")
+    if not 0 <= ridge < np.inf:
+        raise ValueError(f"ridge must be a finite number >= 0, got {ridge!r}")
     if check:
         rng = np.random.default_rng(0)
         spread = np.sqrt(np.maximum(np.diag(component.covariance), 1e-12))

@@ -118,6 +118,8 @@ def sgd(
     ):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value!r}")
+    if not callable(step_size) and not 0 < step_size < np.inf:
+        raise ValueError(f"step_size must be a positive finite number, got {step_size!r}")
     rng = np.random.default_rng(random_state)
     batch, eta = min(batch_size, n_rows), step_size if callable(step_size) else lambda _: step_size
     theta = np.array(theta0, dtype=np.float64)

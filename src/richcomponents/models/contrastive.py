@@ -18,10 +18,11 @@ from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
 from richcomponents.components.contrastive.decomposition import VarianceTable
-from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
+from richcomponents.components.contrastive.diagnostics import ADVICE, SUSPICIOUS, Diagnostics, contradicted, diagnose
 from richcomponents.components.contrastive.directions import trust_in_directions
 from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
+from richcomponents.components.contrastive.known_mixing import check_known_mixing
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
 from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
@@ -29,14 +30,20 @@ from richcomponents.components.contrastive.specification import TestResult, outc
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
 from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
-from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
+from richcomponents.errors import (
+    DataError,
+    SampleSizeWarning,
+    SpecificationWarning,
+    WeakIdentificationWarning,
+    warn_user,
+)
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 from richcomponents.storage import Storable
-from richcomponents.views import as_matrix, check_finite
+from richcomponents.views import as_matrix, check_finite, check_outcome
 
 __all__ = ["ContrastiveRCA"]
 
@@ -60,7 +67,9 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference; its covariances need
         not be positive. "polarised": the same with the cumulants of their appendix.
     A : array of shape (d_v, d_u), optional
-        The mixing matrix, when it is known. A_ is then this matrix; covariances still use the data and stay admissible.
+        The mixing matrix, when it is known. A_ is then this matrix; covariances still use the data and stay admissible. It is
+        tested: Cov(U, V) = Cov(S2) A' for some admissible Cov(S2) (`diagnostics_.known_mixing`; a SpecificationWarning when
+        the data contradict it, a DataError when it explains nothing).
     rank : "auto", "full" or int
         Dimension of the shared part. "auto": sequential Bartlett-Lawley test.
     order : int
@@ -159,9 +168,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         else:
             k_u, k_v = len(u.inner), len(v.inner)
             wide = not _fits(k_u + k_v, self.n_blocks)
-            if second_order_only is None:
-                second_order_only = A is None and self._too_small(second)
-            self._second_order_only = second_order_only
+            undecided = second_order_only is None
+            self._second_order_only = A is None and self._too_small(second) if undecided else bool(second_order_only)
             inner_A = None if A is None else v.inner @ A @ u.outer
             self._shared = find_shared(
                 second,
@@ -172,7 +180,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 A=inner_A,
                 wide=wide,
                 implicit=implicit,
-                second_order_only=second_order_only,
+                second_order_only=self._second_order_only,
                 random_state=self.random_state,
             )
             self._state = self._shared.state
@@ -181,6 +189,10 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
             source = None if self._shared.leading else CumulantSource(self._state)
             self._solution, self._canonical = solve_efficient(self._shared, u, v, cov_u, cov_v, source, A)
+        # replicates keep what the full fit decided; of reduced views A is not the whole story
+        self._mixing_test: TestResult | None = None
+        if A is not None and second_order_only is None and (d_u, d_v) == (len(u.inner), len(v.inner)):
+            self._mixing_test = check_known_mixing(second, n_u, self.rank, v.inner @ A @ u.outer)
         self.A_ = self._solution.A
         self.rank_ = self._solution.rank
         self._second, self._n_u = second, n_u
@@ -249,6 +261,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             expected = mean_v.shape if which == "S3" else mean_u.shape
             if value.shape != expected:
                 raise DataError(f"the known mean of {which} must have shape {expected}, got {value.shape}")
+            if not np.isfinite(value).all():
+                raise DataError(f"the known mean of {which} holds missing or infinite values")
             if which == "S1":
                 s2 = mean_u - value
             elif which == "S2":
@@ -363,16 +377,18 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
 
     def _centred_target(self, X: object, y: object, rows: int) -> Array:
-        target = as_matrix(y, column=True)
-        if target.shape != (rows, 1):
-            raise DataError(f"y must be one column of {rows} values, got shape {target.shape}")
-        if not np.isfinite(target).all():
-            raise DataError(f"y holds {int(np.sum(~np.isfinite(target)))} missing or infinite values: drop those rows")
-        column: Array = target[:, 0] - target[:, 0].mean()
+        target = check_outcome(y, rows)
+        column: Array = target - target.mean()
         if self._partial is not None:
             values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
             known = values[:, self._covariate_columns] - values[:, self._covariate_columns].mean(axis=0)
-            column = column - known @ np.linalg.lstsq(known, column, rcond=None)[0]
+            left = column - known @ np.linalg.lstsq(known, column, rcond=None)[0]
+            if np.abs(left).max() <= 1e-9 * np.abs(column).max():
+                names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])
+                raise DataError(
+                    f"y is an exact function of the covariates ({names}): they leave nothing to explain. Is y one of them?"
+                )
+            column = left
         return column
 
     def outcome_test(self, X: object, y: object) -> TestResult:
@@ -406,7 +422,9 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 evidence = self._interval_evidence()
             found = self._shared.canonical if self._shared is not None else canonical_of(self._second, self._n_u)
             identified = None if self._shared is None else self._shared.identified
-            self._known_diagnostics = diagnose(self._solution, found, identified, self._identified_set(), evidence)
+            self._known_diagnostics = diagnose(
+                self._solution, found, identified, self._identified_set(), evidence, self._mixing_test
+            )
         return self._known_diagnostics
 
     def _interval_evidence(self) -> tuple[Any, Array]:
@@ -447,6 +465,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         verdict = "paper" if self._shared is None else self._shared.identified.verdict
         if verdict in ("weak", "not identified") and not self._second_order_only:  # fewer rows were warned of already
             warn_user(ADVICE[verdict], WeakIdentificationWarning)
+        if self._mixing_test is not None and self._mixing_test.p_value < SUSPICIOUS:
+            warn_user(contradicted(self._mixing_test), SpecificationWarning)
 
     def confidence_interval(
         self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False

@@ -34,7 +34,15 @@ from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import Storable
-from richcomponents.views import Views, check_finite, column_names, join_views, refuse_dask, resolve_views
+from richcomponents.views import (
+    Views,
+    check_finite,
+    check_outcome,
+    column_names,
+    join_views,
+    refuse_dask,
+    resolve_views,
+)
 
 __all__ = ["RCA"]
 
@@ -435,9 +443,7 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         subset = self._chosen(component)
         values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        target = np.asarray(y, dtype=np.float64).ravel()
-        if len(target) != len(values):
-            raise DataError(f"y must be one column of {len(values)} values, got {len(target)}")
+        target = check_outcome(y, len(values))
         outside = [column for view in self.views_ if view not in subset for column in self.views_[view]]
         rows, target = values[:, outside] - values[:, outside].mean(axis=0), target - target.mean()
         if not outside:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.components.component import no_recipes
+from richcomponents.components.component import _PlainRecipes, no_recipes
 from richcomponents.components.contrastive.intervals import Replicates, functional_error, replicate
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
@@ -48,6 +48,7 @@ _METHODS = ("auto", "likelihood", "composite", "taylor")
 _ROWS_IF_UNKNOWN = 1000  # a component that keeps no moments does not say how many rows it came from
 _UNTRUSTED_WEIGHT = 0.3  # of second moments inside the shared block when the higher orders say nothing about T
 _JOINT_WIDTH = 13
+_NOISE = 4.0  # standard errors of a variance that may be noise
 _LARGEST_MEAN = 1.1  # of a spin, noise included
 
 
@@ -149,6 +150,7 @@ class ComponentIsing(ComponentLearner):
         self._check_options()
         component = self._fit_rca(X, groups)
         edges = as_edges(self.edges, component.feature_names)
+        self._check_spins(component, self.rca_)
         self._warn_of_means(component)
         if self.solver == "sgd":
             return self._keep_path(edges, self._descend(X, component, edges))
@@ -161,6 +163,8 @@ class ComponentIsing(ComponentLearner):
             raise ValueError("solver='sgd' takes mini-batches of rows: use fit(X), or solver='deterministic'")
         component = self._take_component(component)
         edges = as_edges(self.edges, component.feature_names)
+        if not isinstance(component.recipes, _PlainRecipes):  # samples may stand in for spins: the simple methods do so
+            self._check_spins(component, None)
         self._warn_of_means(component)
         return self._keep(edges, *self._learn(component, None, edges))
 
@@ -211,6 +215,35 @@ class ComponentIsing(ComponentLearner):
         number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
         if not number or not np.isfinite(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha must be a finite number, zero or more, got {self.alpha!r}")
+
+    def _check_spins(self, component: Component, rca: ContrastiveRCA | None) -> None:
+        """Spins have E[s^2] = 1 (Var(s) = 1, if their mean is zero and what is seen of it is not theirs)."""
+        variance = np.diag(component.covariance)
+        second = np.stack([variance, variance + component.mean**2])
+        second = np.where(np.abs(second[0] - 1) < np.abs(second[1] - 1), second[0], second[1])
+        noise = _NOISE * np.sqrt(2 / _rows_behind(component, rca)) * np.maximum(second, 1.0)
+        columns = np.array(component.feature_names, dtype=object)
+
+        def named(wrong: Array) -> str:
+            shown = ", ".join(f"{columns[i]} ({second[i]:.3g})" for i in np.flatnonzero(wrong)[:5])
+            return shown + (f" and {int(wrong.sum()) - 5} more" if wrong.sum() > 5 else "")
+
+        remedy = (
+            "Put the columns in units of spins (-1 and 1: 2 X - 1 for 0 and 1), and check that V sees what U shares"
+        )
+        impossible = (second > 2 + noise) | (second < 0.5 - noise)
+        if impossible.any():
+            raise DataError(
+                f"{component.name} does not consist of spins: the mean square of a spin is 1, here it is {named(impossible)}. "
+                f"{remedy}"
+            )
+        doubtful = np.abs(second - 1) > 0.2 + noise
+        if doubtful.any():
+            warn_user(
+                f"{component.name} may not consist of spins: the mean square of a spin is 1, here it is {named(doubtful)}; "
+                f"couplings are computed as if it were 1. {remedy}",
+                SpecificationWarning,
+            )
 
     def _warn_of_means(self, component: Component) -> None:
         if self.fields and np.abs(component.mean).max() > _LARGEST_MEAN:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.coefficients import Coefficients
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (
     ATTENUATION,
@@ -38,6 +38,7 @@ from richcomponents.views import as_matrix
 
 __all__ = ["ComponentLogisticRegression"]
 
+_FEW_CASES = 10  # of the rarer class, below which there is a warning
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
 
 
@@ -234,6 +235,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             theta, intercept = self._follow(path, frame, centre)
         else:
             known = None if covariates is None else as_matrix(covariates)
+            if known is not None and not np.isfinite(known).all():
+                raise DataError("the covariates hold missing or infinite values: drop those rows")
             found = self._logistic(values - centre, target, None if known is None else known - known.mean(axis=0))
             theta, intercept = found.coef, found.intercept
         self.residualised_, self.trust_, self.coefficients_ = theta, 1.0, None
@@ -267,6 +270,12 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             raise DataError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: y holds "
                 f"{len(classes)} classes; fit one class against the rest, for example with OneVsRestClassifier"
+            )
+        if (count := int(counts.min())) < _FEW_CASES:
+            warn_user(
+                f"only {count} of {len(codes)} rows are of the class {classes[counts.argmin()]}: coefficients and their standard "
+                f"errors mean little below about {_FEW_CASES}. Collect more of this class",
+                SampleSizeWarning,
             )
         return np.asarray(codes == self._set_classes(classes, counts), dtype=np.float64)
 

@@ -21,7 +21,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix
+from richcomponents.views import as_matrix, check_outcome
 
 __all__ = ["ComponentRegression"]
 
@@ -130,6 +130,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         with_y = np.asarray(cross, dtype=np.float64)
         if with_y.shape != component.mean.shape:
             raise DataError(f"cross must have one entry per column ({len(component.mean)}), got shape {with_y.shape}")
+        if not (np.isfinite(with_y).all() and np.isfinite(mean)):
+            raise DataError("cross and mean must be finite: the covariance with y, or its mean, is missing or infinite")
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
         self.residualised_, self.coefficients_ = None, None
@@ -137,8 +139,8 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         return self
 
     def _check_parameters(self) -> None:
-        if self.alpha != "cv" and not (isinstance(self.alpha, (int, float, np.number)) and self.alpha >= 0):
-            raise ValueError(f"alpha must be a number >= 0 or 'cv', got {self.alpha!r}")
+        if self.alpha != "cv" and not (isinstance(self.alpha, (int, float, np.number)) and 0 <= self.alpha < np.inf):
+            raise ValueError(f"alpha must be a finite number >= 0 or 'cv', got {self.alpha!r}")
         if not 0 <= self.l1_ratio <= 1:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {self.l1_ratio!r}")
 
@@ -230,9 +232,4 @@ def _outcome(y: object) -> Array:
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     checked = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
-    target: Array = column_or_1d(checked, warn=True)
-    if not np.isfinite(target).all():
-        raise DataError(
-            f"y holds {int(np.sum(~np.isfinite(target)))} missing or infinite values (NaN): drop those rows"
-        )
-    return target
+    return check_outcome(column_or_1d(checked, warn=True), len(checked))

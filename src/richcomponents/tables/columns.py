@@ -61,6 +61,14 @@ def select(
     first k columns are U, the others V. target, covariates, groups, key : columns that belong to no view.
     drop_missing : leave out rows with missing values instead of refusing them.
     """
+    for role, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
+        if target is not None and target in others:
+            raise DataError(
+                f"column {target!r} is the target and also {role}: a model that sees its outcome explains nothing"
+            )
+    again = next((name for name, count in Counter(covariates).items() if count > 1), None)
+    if again is not None:
+        raise DataError(f"covariate {again!r} is named twice: name it once")
     taken = {name for name in (target, groups, key, *covariates) if name is not None}
     free = {name: None for name in table.columns if name not in taken}
     chosen = _chosen_views(table, list(views), list(free))

@@ -20,6 +20,9 @@ __all__ = ["ADVICE", "Diagnostics", "diagnose"]
 
 _MUCH_LEFT = 0.7
 
+SUSPICIOUS = 0.001
+"""p-value from which a fit warns by itself; diagnostics mention 0.01."""
+
 ADVICE = {
     "strong": "The shared part is well identified; A and Cov(S1) are estimated from the data.",
     "weak": "The higher orders say little about A: the estimate is shrunk towards residualising (V as covariates).",
@@ -30,6 +33,14 @@ ADVICE = {
     "nothing shared": "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
 }
 """What each verdict means, in words."""
+
+
+def contradicted(test: TestResult) -> str:
+    """What a test of the known A says, in words."""
+    return (
+        f"The known A does not fit the data (p = {test.p_value:.2g}): no admissible covariance of the shared part gives the "
+        "covariance of U and V with it. Check its sign, units and the order of columns, or leave out A=."
+    )
 
 
 @storable
@@ -48,6 +59,7 @@ class Diagnostics:
     condition_A : ratio of the largest to the smallest non-zero singular value of A on the range of the shared part.
     overidentification : test that cross-cumulants have the structure of the model; None when they do not identify it.
     leftover : test that nothing is correlated beyond the chosen rank.
+    known_mixing : test of a known A, Cov(U, V) = Cov(S2) A'; None when A was estimated (or the views too wide to test it).
     """
 
     n: int
@@ -67,6 +79,7 @@ class Diagnostics:
     condition_A: float
     overidentification: TestResult | None
     leftover: TestResult
+    known_mixing: TestResult | None = None
 
     @property
     def leftover_correlation(self) -> float:
@@ -91,6 +104,8 @@ class Diagnostics:
                 "The cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts "
                 f"(p = {self.overidentification.p_value:.2g}): something else is shared, or the parts depend on each other."
             )
+        if self.known_mixing is not None and self.known_mixing.p_value < 0.01:
+            out.append(contradicted(self.known_mixing))
         return out
 
     def summary(self) -> str:
@@ -118,6 +133,8 @@ class Diagnostics:
             )
         if self.overidentification is not None:
             lines.append(f"  over-identification      p = {self.overidentification.p_value:.3f}")
+        if self.known_mixing is not None:
+            lines.append(f"  the known A fits         p = {self.known_mixing.p_value:.3f}")
         if self.rank < len(self.canonical_correlations):
             lines.append(
                 f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, p = {self.leftover.p_value:.3f}"
@@ -131,6 +148,7 @@ def diagnose(
     known: Identified | None,
     identified_set: tuple[Array, Array],
     evidence: tuple[Evidence, Array] | None,
+    known_mixing: TestResult | None = None,
 ) -> Diagnostics:
     """Gather what a fit says about itself.
 
@@ -161,4 +179,5 @@ def diagnose(
         condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
         overidentification=None if evidence is None else overidentification_test(*evidence),
         leftover=leftover_test(found, rank),
+        known_mixing=known_mixing,
     )

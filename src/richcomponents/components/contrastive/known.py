@@ -14,7 +14,7 @@ PRIOR_SD = 0.5
 DRAWS = 80
 
 
-def _project(t: Array) -> Array:
+def project(t: Array) -> Array:
     """Nearest matrices with eigenvalues in [0, 1]: (..., r, r)."""
     values, vectors = np.linalg.eigh(t)
     return np.asarray((vectors * np.clip(values, 0.0, 1.0)[..., None, :]) @ vectors.swapaxes(-1, -2))
@@ -49,7 +49,7 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     point = vectors @ ((vectors.T @ (n * design @ target.reshape(-1))) / values)
     noise = np.random.default_rng(random_state).normal(size=(DRAWS, len(rows)))
     draws = point + (noise / np.sqrt(values)) @ vectors.T
-    t_draws = _project(np.tensordot(np.vstack([point, draws]), basis, 1))
+    t_draws = project(np.tensordot(np.vstack([point, draws]), basis, 1))
     return Identified(
         canonical, r, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
         0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,

@@ -1,0 +1,216 @@
+"""Learners refuse, or say, what cannot be right: a wrong A, columns that are no spins, outcomes without information."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+from richcomponents.components import Component
+from richcomponents.datasets import make_contrastive
+from richcomponents.learning.sgd import sgd
+
+pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+
+
+# ---- a known A is tested
+
+
+def known(data, A, **options):
+    return rc.ContrastiveRCA(views=data.U.shape[1], A=A, **options).fit(data.X)
+
+
+@pytest.mark.parametrize("method", ["efficient", "paper"])
+@pytest.mark.parametrize("S2", ["paper", "skewed", "labs(3)"])
+def test_an_a_that_explains_nothing_is_refused(method, S2):
+    data = make_contrastive(1000, 5, S2=S2, A="good", random_state=0)
+    options = {"method": method} | ({"rank": 2} if S2 == "labs(3)" else {})
+    assert known(data, data.A, **options).diagnostics_.known_mixing.p_value > 0.01
+    for wrong in (-data.A, 1e10 * data.A):
+        with pytest.raises(rc.DataError, match=r"known A contradicts the data.*sign.*units"):
+            known(data, wrong, **options)
+
+
+@pytest.mark.parametrize("S2", ["skewed", "labs(2)"])
+def test_an_a_that_is_partly_wrong_is_said(S2):
+    data = make_contrastive(1000, 5, S2=S2, A="good", random_state=1)
+    wrong = data.A * np.array([1.0, 1.0, 1.0, 1.0, -1.0])
+    with pytest.warns(rc.SpecificationWarning, match="known A does not fit"):
+        model = known(data, wrong)
+    assert model.diagnostics_.known_mixing.p_value < 1e-3
+    assert "known A does not fit" in model.summary()
+    assert known(data, None).diagnostics_.known_mixing is None
+
+
+@pytest.mark.parametrize(
+    ("d", "d_v", "S2", "A", "scale_S3"),
+    [
+        (4, 4, "heavy", "good", 1.0),
+        (6, 6, "labs(3)", "unif", 0.1),
+        (3, 7, "skewed", "good", 1.0),
+        (6, 3, "labs(2)", "unif", 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::richcomponents.SpecificationWarning")
+def test_the_right_a_is_rarely_doubted(d, d_v, S2, A, scale_S3):
+    """Low rank, tails, a nearly noiseless V, views of different widths: about 5% at the 5% level, none at 1e-4."""
+    p_values = []
+    for seed in range(40):
+        data = make_contrastive(400, d, d_v=d_v, S2=S2, A=A, scale_S3=scale_S3, random_state=seed)
+        rank = int(S2[5]) - 1 if S2.startswith("labs") else min(d, d_v)
+        p_values.append(known(data, data.A, rank=rank).diagnostics_.known_mixing.p_value)
+    assert np.mean(np.array(p_values) < 0.05) <= 0.15  # binomial: 40 draws at 5% exceed 6 once in 70 times
+    assert min(p_values) > 1e-4
+
+
+def test_missing_values_in_what_is_known():
+    data = make_contrastive(200, 3, random_state=0)
+    A = data.A.copy()
+    A[0, 0] = np.nan
+    with pytest.raises(rc.DataError, match="known A holds missing"):
+        known(data, A)
+    with pytest.raises(rc.DataError, match="known mean of S1 holds missing"):
+        known(data, None, mean={"S1": [0.0, np.nan, 0.0]})
+
+
+# ---- spins
+
+
+def spins(scale=1.0, n=2000, shift=0.0):
+    data = make_contrastive(n, 9, S1="ising", S2="skewed", A="good", random_state=0)
+    return np.hstack([scale * data.U + shift, data.V]), data
+
+
+@pytest.mark.parametrize("scale", [10.0, 0.1, 2.0])
+def test_columns_in_other_units_are_no_spins(scale):
+    X, data = spins(scale)
+    learner = rc.ComponentIsing(edges=data.edges, rca=rc.ContrastiveRCA(views=9))
+    with pytest.raises(rc.DataError, match=r"does not consist of spins.*x0 .*units of spins"):
+        learner.fit(X)
+    component = rc.ContrastiveRCA(views=9).fit(X).components_["S1"]
+    with pytest.raises(rc.DataError, match="does not consist of spins"):
+        rc.ComponentIsing(edges=data.edges).fit_component(component)
+
+
+def test_spins_pass_and_doubtful_ones_are_said():
+    X, data = spins()
+    learner = rc.ComponentIsing(edges=data.edges, rca=rc.ContrastiveRCA(views=9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SpecificationWarning)
+        learner.fit(X)
+        learner.fit(spins(shift=5.0)[0])  # a mean that the rule takes for S1's, and fields=False does not use
+    with pytest.warns(rc.SpecificationWarning, match="may not consist of spins"):
+        learner.fit(spins(1.3)[0])
+    rc.baselines.naive(learner, X)  # samples that stand in for spins need not be spins
+
+
+# ---- outcomes
+
+
+@pytest.fixture(scope="module")
+def table():
+    data = make_contrastive(1000, 3, S2="skewed", A="good", random_state=0)
+    return data.X, data.y
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: np.full_like(y, 7.0), "y is constant"),
+        (lambda y: np.full_like(y, 0.1), "y is constant"),
+        (lambda y: y * 1e200, "range of floating point"),
+        (lambda y: y * 1e-200, "range of floating point"),
+        (lambda y: np.where(np.arange(len(y)) == 3, np.nan, y), "missing or infinite"),
+        (lambda y: np.where(np.arange(len(y)) == 3, np.inf, y), "missing or infinite"),
+    ],
+)
+def test_outcomes_that_say_nothing(table, change, message):
+    X, y = table
+    model = rc.ContrastiveRCA(views=3).fit(X)
+    doors = [
+        lambda bad: rc.ComponentRegression(rca=rc.ContrastiveRCA(views=3)).fit(X, bad),
+        lambda bad: rc.ComponentRegression(alpha=0.1, rca=rc.ContrastiveRCA(views=3)).fit(X, bad),
+        lambda bad: model.coefficients(X, bad),
+        lambda bad: model.outcome_test(X, bad),
+        lambda bad: rc.RCA(views={"a": [0, 1, 2], "b": [3, 4, 5]}).fit(X).outcome_test(X, bad, ("a",)),
+    ]
+    for door in doors:
+        with pytest.raises(rc.DataError, match=message):
+            door(change(y))
+
+
+def test_an_outcome_among_its_covariates(table):
+    X, y = table
+    for outcome, learner in ((y, rc.ComponentRegression), ((y > 0).astype(float), rc.ComponentLogisticRegression)):
+        both = np.column_stack([X, outcome])
+        rca = rc.ContrastiveRCA(views={"U": [0, 1, 2], "V": [3, 4, 5]}, covariates=[6])
+        with pytest.raises(rc.DataError, match=r"exact function of the covariates \(x6\).*Is y one of them"):
+            learner(rca=rca).fit(both, outcome)
+
+
+def test_one_case_in_a_thousand_is_counted(table):
+    X, y = table
+    rare = np.where(np.arange(len(y)) == 17, "ill", "well")
+    learner = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=3))
+    with pytest.warns(rc.SampleSizeWarning, match="only 1 of 1000 rows are of the class ill"):
+        learner.fit(X, rare)
+    with pytest.warns(rc.SampleSizeWarning, match="only 1 of 1000"):
+        rc.ComponentLogisticRegression().fit_clean(X[:, :3], rare)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SampleSizeWarning)
+        learner.fit(X, y > 0)
+
+
+# ---- options
+
+
+@pytest.mark.parametrize("alpha", [np.inf, -np.inf, np.nan, -1.0])
+def test_a_penalty_is_finite(table, alpha):
+    X, y = table
+    rca = rc.ContrastiveRCA(views=3)
+    for learner in (rc.ComponentRegression(alpha=alpha, rca=rca), rc.ComponentLogisticRegression(alpha=alpha, rca=rca)):
+        with pytest.raises(ValueError, match="alpha must be"):
+            learner.fit(X, y > 0)
+    with pytest.raises(ValueError, match="alpha must be"):
+        rc.ComponentIsing(alpha=alpha, rca=rca).fit(X)
+
+
+class Shift:
+    """log-likelihood y - |theta - m|^2 / 2: its gradient is known."""
+
+    def __init__(self, m):
+        self.m = np.asarray(m, dtype=float)
+
+    def known(self, theta):
+        return self.m - theta
+
+    def ridges(self, theta):
+        return []
+
+    def value(self, theta, points):
+        return np.full(len(points), -float(np.sum((theta - self.m) ** 2)) / 2)
+
+
+def test_steps_and_known_parts_of_a_gradient():
+    component = Component.of_samples(np.random.default_rng(0).normal(size=(100, 2)))
+    assert np.allclose(rc.fit_likelihood(component, Shift([1.0, 2.0]), check=False).theta, [1, 2], atol=1e-4)
+    for step in (-0.1, 0.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="step_size must be a positive finite number"):
+            rc.fit_likelihood(component, Shift([1.0, 2.0]), step_size=step, check=False)
+        with pytest.raises(ValueError, match="step_size must be a positive finite number"):
+            sgd(lambda theta, rows: theta, np.ones(2), 10, step_size=step)
+    with pytest.raises(ValueError, match="ridge must be a finite number"):
+        rc.fit_likelihood(component, Shift([1.0, 2.0]), ridge=np.inf, check=False)
+    with pytest.raises(ValueError, match=r"known\(theta\) holds 1 missing"):
+        rc.fit_likelihood(component, Shift([1.0, np.nan]), check=False)
+
+
+def test_missing_values_among_moments_and_covariates(table):
+    component = Component.of_samples(table[0][:, :3])
+    for cross, mean in (([0.0, np.nan, 0.0], 0.0), ([0.0, 1.0, 0.0], np.inf)):
+        with pytest.raises(rc.DataError, match="must be finite"):
+            rc.ComponentRegression().fit_component(component, cross, mean=mean)
+    with pytest.raises(rc.DataError, match="covariates hold missing"):
+        rc.ComponentLogisticRegression().fit_clean(table[0][:, :3], table[1] > 0, covariates=np.full((1000, 1), np.nan))
