@@ -82,7 +82,13 @@ def test_fit_prints_tables_and_writes_the_report(capsys, table, folder):
 
 
 @pytest.mark.parametrize("model", ["none", "pca", "mixture", "ising"])
-def test_models_without_an_outcome(capsys, table, model):
+def test_models_without_an_outcome(capsys, folder, table, model):
+    if model == "ising":
+        code, _, err = run(capsys, "fit", table, *VIEWS, "--model", model, "--json")
+        assert code == 1
+        assert "does not consist of spins" in err
+        table = folder / "spins.csv"
+        assert run(capsys, "simulate", "--out", table, "--s1", "ising", "--s2", "skewed", "-d", 4, "-n", 2000)[0] == 0
     code, out, _ = run(capsys, "fit", table, *VIEWS, "--model", model, "--json")
     assert code == 0
     assert (json.loads(out)["model"] is None) == (model == "none")

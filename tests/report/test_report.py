@@ -152,6 +152,7 @@ def test_every_kind_of_fit_has_a_page(tmp_path, data, kind):
         model = rc.ComponentGaussianMixture(2, rca=rca, n_init=1)
     if kind == "ising":
         model = rc.ComponentIsing(rca=rca)
+        X = rc.datasets.make_contrastive(2000, d=4, S1="ising", S2="skewed").X
     if kind == "logistic":
         model, y = rc.ComponentLogisticRegression(rca=rca), np.where(data.y > 0, "sick", "well")
     if kind == "covariates":
