@@ -303,7 +303,7 @@ def check_range(centred: Array, views: Views) -> None:
 
 
 def check_outcome(y: object, rows: int) -> Array:
-    """An outcome as (rows,) finite numbers that vary within the range of floating point; what is wrong is said."""
+    """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse."""
     target = as_matrix(y, column=True)
     if target.shape != (rows, 1):
         raise DataError(f"y must be one column of {rows} values, got shape {target.shape}")
@@ -315,9 +315,9 @@ def check_outcome(y: object, rows: int) -> Array:
     if size > _LARGEST:
         raise DataError(f"y reaches {size:.1e}, and its square leaves the range of floating point: rescale it")
     reach = float(np.abs(target - target.mean()).max(initial=0.0))
-    if reach <= 1e-14 * size:
+    if rows > 1 and reach <= 1e-14 * size:
         raise DataError(f"y is constant ({target.flat[0]:g} in every row): there is nothing to explain")
-    if reach < _SMALLEST:
+    if rows > 1 and reach < _SMALLEST:
         raise DataError(f"y varies by {reach:.1e}, and its square leaves the range of floating point: rescale it")
     return np.asarray(target[:, 0])
 

@@ -273,8 +273,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             )
         if (count := int(counts.min())) < _FEW_CASES:
             warn_user(
-                f"only {count} of {len(codes)} rows are of the class {classes[counts.argmin()]}: coefficients and standard errors "
-                f"mean little below about {_FEW_CASES}. Collect more of this class",
+                f"only {count} of {len(codes)} rows are of the class {classes[counts.argmin()]}: coefficients and their "
+                f"errors mean little below about {_FEW_CASES}. Collect more of it",
                 SampleSizeWarning,
             )
         return np.asarray(codes == self._set_classes(classes, counts), dtype=np.float64)
