@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 
 import numpy as np
 import pandas as pd
@@ -259,3 +260,10 @@ def test_an_empty_block_has_no_groups(rng):
     X, groups = rng.normal(size=(300, 2)), np.arange(300) // 10
     pieces = [X[:100], X[:0], X[100:]]
     assert Moments.of(pieces, 3, np.zeros(2), groups=groups) == Moments.of(X, 3, np.zeros(2), groups=groups)
+
+
+def test_a_pipe_is_refused_before_anybody_waits_for_it(tmp_path):
+    for name in ("t.csv", "t.npy", "t.parquet", "t.h5ad"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(rc.DataError, match="not a regular file"):
+            rc.open_source(tmp_path / name)

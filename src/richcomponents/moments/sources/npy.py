@@ -25,7 +25,9 @@ class NpySource(Source):
         self.path, self.title = path, path.name
         try:
             rows = np.lib.format.open_memmap(path, mode="r")
-        except Exception as error:  # a damaged header fails in many ways; numpy's own words advise to unpickle some files
+        except (
+            Exception
+        ) as error:  # a damaged header fails in many ways; numpy's own words advise to unpickle some files
             if zipfile.is_zipfile(path):
                 raise DataError(
                     f"{path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
