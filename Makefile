@@ -35,7 +35,7 @@ accuracy: $(STAMP)
 paper: $(STAMP)
 	$(BIN)/rca paper --quick --out paper
 
-# Awkward tables, mutated files, kill -9, threads, memory caps: about a quarter of an hour on two idle cores.
+# Awkward tables, mutated files, kill -9, threads, memory caps: about half an hour on two idle cores.
 torture: $(STAMP)
 	$(BIN)/python -m torture
 
@@ -50,7 +50,7 @@ $(STAMP): pyproject.toml
 		{ echo "richcomponents needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once; a few minutes on a slow connection)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,dask,parquet,zarr,h5ad,test,check]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,dask,zarr,h5ad,test,check]'
 	@touch $(STAMP)
 
 clean:

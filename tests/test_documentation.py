@@ -60,7 +60,7 @@ WORDS = {
     "rows.csv",
     ".venv",
 }  # a reader's columns and cells; files that are made
-ENDINGS = set(".csv .tsv .txt .gz .npy .npz .parquet .zarr .h5ad .h5mu".split())  # noqa: SIM905
+ENDINGS = set(".csv .tsv .tab .txt .gz .npy .npz .parquet .zarr .h5ad .h5mu".split())  # noqa: SIM905
 MODEL_NAMES = {"pca", "mixture", "ising", "logistic", "regression"}
 
 # ---- the documents
@@ -260,6 +260,7 @@ def names(data):
 STANDS_FOR = [  # where a name means something else, or a span is part of a longer one: (what it holds, names)
     ("rc.grid_edges(", lambda n: {"X": spins(), "rca": rc.ContrastiveRCA(views=9)}),
     ('array="X"', lambda n: {"path": "cells.zarr"}),
+    ("header=True", lambda n: {"path": "table.csv"}),
     ('layer="counts"', lambda n: {"path": "cells.h5ad"}),
     ("model.system_", lambda n: {"model": n["general"]}),
     ('.components_["S1"], cross', lambda n: {"learner": rc.ComponentRegression()}),

@@ -22,8 +22,10 @@ from torture.harness import Tally, run_workers
 TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
     "mutated files": ("files", 100_000, 3000, {}, {}, False),
     "aliased outputs": ("paths", 2000, 60, {}, {}, False),
+    "mutated tables of others": ("foreign", 100_000, 2000, {}, {}, False),
     "awkward tables": ("inputs", 6000, 300, {}, {}, False),
     "kill -9": ("kills", 12, 2, {}, {"rows": 300_000}, False),
+    "two processes, one checkpoint": ("twins", 40, 4, {}, {"rows": 100_000}, False),
     "threads": ("hammer", 24, 4, {}, {}, True),
     "memory cap": ("memory", 160, 24, {}, {}, False),
     "ten million rows": ("large", 1, 1, {}, {"n": 300_000}, False),
@@ -32,7 +34,7 @@ TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a minute instead of a quarter of an hour")
+    parser.add_argument("--quick", action="store_true", help="minutes instead of half an hour")
     parser.add_argument("--only", nargs="*", choices=list(TESTS), default=list(TESTS), metavar="NAME")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=0)

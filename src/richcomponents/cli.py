@@ -52,6 +52,14 @@ Groups = Annotated[
 Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; two files are matched by it.")]
 Rank = Annotated[str, typer.Option(help="Shared directions: auto, full, or a number.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a text table that holds only numbers names the columns, or is a row.",
+        show_default=False,
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -90,6 +98,7 @@ def fit(
     rank: Rank = "auto",
     components: Annotated[int | None, typer.Option(help="How many, for pca and mixture.", min=1)] = None,
     drop_missing: DropMissing = False,
+    header: Header = None,
     seed: Seed = 0,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
@@ -104,7 +113,7 @@ def fit(
     check_outputs([report, save], data)
     result = _fitted(
         data, views, target=target, positive=positive, model=model, covariates=covariates, groups=groups, key=key,
-        rank=rank, components=components, drop_missing=drop_missing, seed=seed,
+        rank=rank, components=components, drop_missing=drop_missing, header=header, seed=seed,
     )  # fmt: skip
     if save is not None:
         result.model.save(save)
@@ -134,13 +143,14 @@ def diagnose(
     key: Key = None,
     rank: Rank = "auto",
     drop_missing: DropMissing = False,
+    header: Header = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Say whether the data can tell U's own part from the shared part, before anything is learned."""
     result = _fitted(
         data, views, target=target, positive=positive, covariates=covariates, groups=groups, key=key, rank=rank,
-        drop_missing=drop_missing, seed=seed,
+        drop_missing=drop_missing, header=header, seed=seed,
     )  # fmt: skip
     if as_json:
         _print_json(result)

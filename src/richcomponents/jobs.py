@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ class Request:
     rank: str = "auto"
     components: int | None = None
     drop_missing: bool = False
+    header: bool | None = None
     seed: int = 0
     command: str = ""
 
@@ -74,7 +74,7 @@ def run_fit(request: Request, *, progress: bool = False) -> Result:
         groups,
         groups.partition(":")[2],
     }  # of two files, groups may have a file's name in front
-    table, notes = join_files([read_table(path, labels) for path in request.data], request.key)
+    table, notes = join_files([read_table(path, labels, request.header) for path in request.data], request.key)
     chosen = select(
         table,
         request.views,
@@ -183,8 +183,6 @@ def simulate(out: Path, truth: Path | None = None, **design: Any) -> Contrastive
     kind = out.suffix.lower()
     if kind not in (".csv", ".tsv", ".npz", ".parquet"):
         raise DataError(f"cannot write {out.name}: its name must end in .csv, .tsv, .npz or .parquet")
-    if kind == ".parquet" and find_spec("pyarrow") is None:
-        raise DataError("writing Parquet needs optional libraries: pip install 'richcomponents[parquet]'")
     check_outputs([out, truth])
     data = make_contrastive(**design)
     outcome: dict[str, Any] = {} if data.y is None else {"y": data.y}

@@ -28,7 +28,9 @@ __all__ = [
     "as_table",
     "check_finite",
     "check_range",
+    "check_sparse",
     "column_names",
+    "dense",
     "join_views",
     "refuse_dask",
     "resolve_views",
@@ -94,7 +96,7 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     """
     refuse_dask(X)
     if sparse.issparse(X):
-        X = X.toarray()  # type: ignore[attr-defined]
+        X = dense(X)
     frame = _as_frame(X)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         _numeric_columns(frame)
@@ -120,6 +122,42 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
             + ("; use X.reshape(-1, 1) for a single column" if raw.ndim == 1 else "")
         )
     return matrix
+
+
+def dense(X: Any) -> Any:
+    """The array of a scipy sparse matrix; scipy writes wherever its indices point, so they are checked before."""
+    return check_sparse(X).toarray()
+
+
+def check_sparse(X: Any) -> Any:
+    """A sparse matrix whose indices stay inside it, or an error."""
+    if X.ndim != 2:
+        raise DataError(f"a table must be two-dimensional (samples x columns), got shape {X.shape}")
+    if X.format not in ("csr", "csc", "bsr", "coo"):
+        X = X.tocsr() if X.format == "lil" else X.tocoo()
+    if X.format == "coo":
+        whole = X.row.shape == X.col.shape == X.data.shape and all(map(_all_below, (X.row, X.col), X.shape))
+    else:
+        ends, sizes = X.indptr, np.floor_divide(X.shape, getattr(X, "blocksize", (1, 1))).tolist()
+        many, length = sizes[::-1] if X.format == "csc" else sizes
+        whole = (
+            _all_below(ends, np.iinfo(np.int64).max)
+            and ends.shape == (many + 1,)
+            and ends[0] == 0
+            and bool((ends[1:] >= ends[:-1]).all())
+            and ends[-1] <= min(len(X.indices), len(X.data))
+            and _all_below(X.indices, length)
+        )
+    if not whole:
+        raise DataError(f"the sparse matrix is damaged: its indices do not fit its shape {X.shape}")
+    return X
+
+
+def _all_below(indices: Any, limit: int) -> bool:
+    """Whether these are whole numbers from 0 to limit - 1."""
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        return False
+    return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < limit)
 
 
 def _as_frame(X: object) -> Any:

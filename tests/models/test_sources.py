@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -57,6 +60,65 @@ def test_groups_and_wide_tables_too(tmp_path, rng):
     groups = rng.integers(0, 100, size=3000)
     one, two = (rc.ContrastiveRCA().fit(X, groups=groups) for X in (data.X, str(tmp_path / "g.npy")))
     same(one, two)
+
+
+def followed(patched, owner, name, change):
+    """The method, and then the change."""
+    real = getattr(owner, name)
+
+    def both(self, *arguments):
+        result = real(self, *arguments)
+        change()
+        return result
+
+    patched.setattr(owner, name, both)
+
+
+def rewritten(path, write, table):
+    """Other content in place of a file, of the same size and time of change where the format allows."""
+    before = path.stat()
+    write(table, path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("t.npy", lambda table, path: np.save(path, table.to_numpy())),
+        ("t.csv", lambda table, path: table.to_csv(path, index=False, float_format="%+.17e")),
+        ("t.parquet", lambda table, path: table.to_parquet(path, compression=None)),
+    ],
+)
+def test_a_file_that_changes_between_two_passes_is_noticed(frame, tmp_path, monkeypatch, name, write):
+    table, path = frame.drop(columns="age"), tmp_path / name
+    other = table.copy()
+    other["v1"] *= -1.0
+    one = table.copy()
+    one.loc[5999, "v2"] = 0.125  # a single value, in the last row
+    write(table, path)
+    model = rc.ContrastiveRCA(views=3).fit(path)
+    for changed in (other, one):
+        for owner, step, reading in (
+            (Passes, "second", rc.ContrastiveRCA(views=3).fit),
+            (Rows, "means", rc.Moments.from_source),
+        ):
+            write(table, path)
+            with monkeypatch.context() as patched:
+                followed(patched, owner, step, partial(rewritten, path, write, changed))
+                with pytest.raises(rc.DataError, match=f"{name} is not what was read before"):
+                    reading(path)
+    write(table, path)
+    same(rc.ContrastiveRCA(views=3).fit(path), model)
+
+
+def test_a_file_that_grows_or_shrinks_while_it_is_read_is_noticed(frame, tmp_path, monkeypatch):
+    table, path = frame.drop(columns="age"), tmp_path / "t.npy"
+    for rows in (5000, 5999):
+        np.save(path, table)
+        with monkeypatch.context() as patched:
+            followed(patched, Passes, "second", partial(np.save, path, table[:rows]))
+            with pytest.raises(rc.DataError, match=r"t.npy (is not what was read before|is cut off)"):
+                rc.ContrastiveRCA(views=3).fit(path)
 
 
 def test_an_iterator_is_fitted_from_its_moments(frame):

@@ -20,9 +20,9 @@ class Stops(BlockSource):
         super().__init__(blocks)
         self.at, self.error, self.free = at, error, free
 
-    def blocks(self, start, columns):
+    def blocks(self, columns):
         self.free -= 1
-        for i, block in enumerate(super().blocks(start, columns)):
+        for i, block in enumerate(super().blocks(columns)):
             if i == self.at and self.free < 0:
                 raise self.error
             yield block
@@ -42,7 +42,7 @@ def cut(X, size=3333):
 def test_an_interrupted_pass_goes_on_to_the_same_bits(X, tmp_path, options, order):
     path = tmp_path / "c.npz"
     reference = Moments.of(X, order, **options)
-    for stop in (1, 7, 3):  # of the blocks that are left
+    for stop in (1, 7, 10):
         source = Stops(cut(X), stop, free=int(not path.exists() and "shift" not in options))
         with pytest.raises(KeyboardInterrupt):
             Moments.from_source(source, order, checkpoint=path, **options)
@@ -67,11 +67,12 @@ def test_an_interrupt_waits_for_the_block(X, tmp_path, monkeypatch):
             Moments.from_source(cut(X), 3, checkpoint=path)
     assert len(calls) == 4
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    source, read = BlockSource(cut(X)), []
-    whole = source.blocks
-    monkeypatch.setattr(source, "blocks", lambda start, columns: read.append(start) or whole(start, columns))
-    assert Moments.from_source(source, 3, checkpoint=path) == Moments.of(X, 3)
-    assert read == [4 * 3333]  # nothing that was read is read again
+    reference, taken, whole = Moments.of(X, 3), [], Accumulator.update
+    monkeypatch.setattr(
+        Accumulator, "update", lambda self, rows, start: taken.append(start) or whole(self, rows, start)
+    )
+    assert Moments.from_source(cut(X), 3, checkpoint=path) == reference
+    assert min(taken) == 4 * 3333  # what was read is compared, not summed again
 
 
 def test_groups_go_on_too(X, tmp_path, rng):
@@ -95,7 +96,7 @@ def test_other_sources_columns_and_options_are_refused(X, tmp_path):
         (cut(X), {"n_blocks": 10}),
         (cut(X), {"groups": np.zeros(len(X))}),
     ):
-        with pytest.raises(rc.DataError, match="belongs to another source, other columns or other options"):
+        with pytest.raises(rc.DataError, match="belongs to another source"):
             Moments.from_source(source, 3, checkpoint=path, **options)
     with pytest.raises(rc.DataError, match="another shift"):
         Moments.from_source(cut(X), 3, checkpoint=path, shift=np.zeros(3))
@@ -153,8 +154,8 @@ def stopped(source):
     rows = Rows.of(source)
     real = rows.source.blocks
 
-    def blocks(start, columns):
-        for at, block in enumerate(np.array_split(np.concatenate(list(real(start, columns))), 4)):
+    def blocks(columns):
+        for at, block in enumerate(np.array_split(np.concatenate(list(real(columns))), 4)):
             if at == 3:
                 raise KeyboardInterrupt
             yield block
@@ -185,8 +186,8 @@ def test_an_interrupt_behind_the_last_block_is_heard(X, tmp_path):
     path = tmp_path / "c.npz"
 
     class Late(BlockSource):
-        def blocks(self, start, columns):
-            yield from super().blocks(start, columns)
+        def blocks(self, columns):
+            yield from super().blocks(columns)
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
@@ -207,3 +208,68 @@ def test_a_checkpoint_is_private_and_a_state_is_not(X, tmp_path, monkeypatch):
         monkeypatch.undo()
         os.umask(mask)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("c.npz", "s.npz")] == [0o600, 0o644]
+
+
+@pytest.mark.parametrize("shift", [None, np.zeros(3)])
+def test_a_checkpoint_of_a_file_of_equal_size_and_time_but_other_content_is_refused(X, tmp_path, monkeypatch, shift):
+    monkeypatch.setattr("richcomponents.moments.sources.base._MOST_ROWS", 9000)
+    path, kept = tmp_path / "x.npy", tmp_path / "c.npz"
+    np.save(path, X)
+    before = path.stat()
+    real, calls = Accumulator.update, []
+
+    def interrupted(self, rows, start=None):
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append(start)
+        real(self, rows, start)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Accumulator, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Moments.from_source(path, 2, shift=shift, checkpoint=kept)
+    for row in (0, 12_345, 26_999):  # of 27 000 that were read
+        other = X.copy()
+        other[row, 1] += 1.0
+        np.save(path, other)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        with pytest.raises(rc.DataError, match=r"x.npy is not what was read before.*belongs to another source"):
+            Moments.from_source(path, 2, shift=shift, checkpoint=kept)
+    np.save(path, X)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Moments.from_source(path, 2, shift=shift, checkpoint=kept) == Moments.of(X, 2, shift)
+
+
+def test_an_iterator_that_is_taken_up_again_is_compared_too(X, tmp_path):
+    path, other = tmp_path / "c.npz", X.copy()
+    other[9000, 0] = 7.0  # the first row is the same
+    with pytest.raises(KeyboardInterrupt):
+        Moments.from_source(iter(Stops(cut(X), 5, free=0).blocks(None)), 2, checkpoint=path)
+    with pytest.raises(rc.DataError, match="belongs to another source"):
+        Moments.from_source(iter(cut(other)), 2, checkpoint=path)
+    found = Moments.from_source(iter(cut(X)), 2, checkpoint=path)
+    assert found == Moments.of(X, 2, found.shift)
+
+
+def test_one_pass_at_a_time_has_a_checkpoint(X, tmp_path):
+    path = tmp_path / "c.npz"
+    tried = []
+
+    class Meanwhile(BlockSource):
+        """Another pass is tried while this one reads."""
+
+        def blocks(self, columns):
+            for block in super().blocks(columns):
+                yield block
+                if path.exists() and not tried:
+                    tried.append(path.read_bytes())
+                    with pytest.raises(rc.DataError, match="another pass is using the checkpoint"):
+                        Moments.from_source(cut(X), 2, checkpoint=path)
+                    assert path.read_bytes() == tried[0]
+
+    assert Moments.from_source(Meanwhile(cut(X)), 2, checkpoint=path, checkpoint_every=0) == Moments.of(X, 2)
+    assert tried
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "c.npz.lock").touch()  # of a process that was killed: its lock went with it
+    assert Moments.from_source(cut(X), 2, checkpoint=path) == Moments.of(X, 2)
+    assert list(tmp_path.iterdir()) == []

@@ -112,8 +112,8 @@ def test_a_checkpoint_goes_on_when_no_row_has_counted_so_far(X, tmp_path):
     path = tmp_path / "c.npz"
 
     class Stops(BlockSource):
-        def blocks(self, start, columns):
-            yield from super().blocks(start, columns)
+        def blocks(self, columns):
+            yield from super().blocks(columns)
             raise OSError("disk")
 
     pieces = [np.column_stack([X, w])[i : i + 1000] for i in range(0, 5000, 1000)]

@@ -44,7 +44,7 @@ def test_compressed_text(tmp_path):
         ("a,a\n1,2\n", "names two columns 'a'"),
         ("1,2\n3,4\n", "put column names there"),
         ("1,,3\n4,5,6\n", "put column names there"),
-        ("a,b\n1,2\n3\n", "line 3 has 1 cells, the first line names 2"),
+        ("a,b\n1,2\n3\n", "line 3: 1 cells, the first line has 2"),
     ],
 )
 def test_unusable_text(tmp_path, text, message):
@@ -183,7 +183,7 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     for name, content in (
         ("a.csv.gz", bytes(middle)),
         ("b.csv.gz", b"u,v\n1,2\n"),
-        ("c.csv", b'u,v\n1,"' + b"x" * 140_000 + b'"\n'),
+        ("c.csv", b'u,v\n1,"' + b"x" * 140_000 + b"\n"),
         ("d.npz", b"PK\3\4" + bytes(50)),
         ("e.npy", b""),
     ):

@@ -42,12 +42,13 @@ def build_moments(
     # A pass that is taken up again has its shift in the checkpoint, and its means need not be read once more.
     kind = sorted((name, value) for name, value in options.items() if name not in ("threads", "memory_limit"))
     task = [rows.mark(), f"order {order}", f"start {start}", repr(kind), _digest(groups)]
-    saved = Checkpoint(checkpoint, "; ".join(task), checkpoint_every)
-    found = saved.load(accumulator(shift), keep_shift=shift is not None)
-    if not saved.path.exists() and shift is None:
-        found = accumulator(rows.means(_label(progress, "means")))
-    result = rows.reduce(found, start=start, groups=groups, checkpoint=saved, progress=progress)
-    saved.done()
+    saved = Checkpoint(checkpoint, "; ".join(task), checkpoint_every, rows.fingerprint())
+    with saved.alone():
+        found = saved.load(accumulator(shift), keep_shift=shift is not None)
+        if not saved.path.exists() and shift is None:
+            found = accumulator(rows.means(_label(progress, "means")))
+        result = rows.reduce(found, start=start, groups=groups, checkpoint=saved, progress=progress)
+        saved.done()
     return result
 
 

@@ -1,7 +1,10 @@
 """Checkpoints: an accumulator on disk, from which a pass over rows goes on to the same bits.
 
-A checkpoint holds sums, the rows of leaves that are not complete yet, and what tells the source. It is
-written next to its place and moved there: whatever happens, and whenever, the file is the last whole one.
+A checkpoint holds sums, the rows of leaves that are not complete yet, and what tells the source: hashes of the rows that were
+read. A pass that goes on reads them once more, without summing them, and compares: a sample of them would not tell a file
+in which one value was changed, and reading costs little beside sums of order four. It is written next to its place and moved
+there: whatever happens, and whenever, the file is the last whole one. One pass at a time has it, told by a lock that ends
+with the process.
 It holds ROWS (up to n_blocks * 2048 of them), unlike a saved state: keep it where the data may be.
 """
 
@@ -18,20 +21,21 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.errors import DataError, StateFileError
+from richcomponents.errors import DataError, StateFileError, warn_user
 from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.files import check_state, read_archive, read_forest, write_archive
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import Layout
+from richcomponents.moments.sources.base import Fingerprint
 
 __all__ = ["Checkpoint", "held_interrupts"]
 
-FORMAT, VERSION = "richcomponents.Checkpoint", 2
+FORMAT, VERSION = "richcomponents.Checkpoint", 3
 _SHARE = 20.0  # a write may take one part in so many of the time
 
 
@@ -67,13 +71,37 @@ class Checkpoint:
     path : where. The file is removed when the pass is complete.
     task : what tells this pass from any other: source, columns, maps, options.
     every : seconds between writes; more when a write takes long.
+    fingerprint : of the rows, as they are read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], task: str, every: float = 20.0) -> None:
-        self.path, self.every = Path(path).resolve(), every  # a link is written through, and stays
+    def __init__(
+        self, path: str | os.PathLike[str], task: str, every: float = 20.0, fingerprint: Fingerprint | None = None
+    ) -> None:
+        # a link is written through, and stays
+        self.path, self.every, self._fingerprint = Path(path).resolve(), every, fingerprint or Fingerprint()
         self.task = hashlib.sha256(task.encode()).hexdigest()
         self._about = task[:200]
         self._next = time.monotonic() + every
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, no other pass, of this process or another one, can have the same checkpoint."""
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"there is no folder {self.path.parent} for the checkpoint {self.path.name}: make it first"
+            )
+        with locked(self.path.with_name(f"{self.path.name}.lock")) as free:
+            if not free:
+                raise DataError(
+                    f"another pass is using the checkpoint {self.path}: wait for it, or give this one a path of its own"
+                )
+            yield
+
+    def of_another(self, error: Exception) -> DataError:
+        """Rows that do not belong to what was read before, here or before an interruption."""
+        return DataError(
+            f"{error}. Where it is meant to be another one, the checkpoint {self.path} belongs to another source: delete it"
+        )
 
     def load(self, accumulator: Accumulator, *, keep_shift: bool) -> Accumulator:
         """The accumulator with the state on disk, if there is one.
@@ -84,7 +112,8 @@ class Checkpoint:
         if not self.path.exists():
             return accumulator
         header, arrays, sums = self._read()
-        if header["task"] != self.task:
+        known = None if header["rows"] < 0 else header["rows"]
+        if header["task"] != self.task or not self._fingerprint.restored(arrays["prints"], known):
             raise DataError(
                 f"the checkpoint {self.path} belongs to another source, other columns or other options "
                 f"({header['about']!r}, not {self._about!r}): delete it to start again, or give another path"
@@ -112,7 +141,7 @@ class Checkpoint:
         def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
             layout = Layout(**header["layout"])
             width = layout.n_columns
-            sizes = {name: int(header["sizes"][name]) for name in ("seen", "nodes", "fragments", "rows")}
+            sizes = {name: int(header["sizes"][name]) for name in ("seen", "nodes", "fragments", "rows", "prints")}
             if min(sizes.values()) < 0 or header["weighted"] not in (0, 1):
                 raise ValueError("a negative size")
             return {
@@ -123,6 +152,7 @@ class Checkpoint:
                 "sums": ((sizes["nodes"], layout.size), "<f8"),
                 "fragments": ((sizes["fragments"], 4), "<i8"),
                 "rows": ((sizes["rows"], width + header["weighted"]), "<f8"),
+                "prints": ((sizes["prints"], 2), "<i8"),
             }
 
         try:
@@ -171,8 +201,9 @@ class Checkpoint:
             "rows": np.concatenate(rows) if rows else np.zeros((0, width)),
             "nodes": nodes,
             "sums": sums,
+            "prints": self._fingerprint.saved(),
         }
-        sizes = {name: len(arrays[name]) for name in ("seen", "nodes", "fragments", "rows")}
+        sizes = {name: len(arrays[name]) for name in ("seen", "nodes", "fragments", "rows", "prints")}
         header: dict[str, object] = {
             "format": FORMAT,
             "version": VERSION,
@@ -182,6 +213,7 @@ class Checkpoint:
             "grouped": accumulator._grouped,
             "weighted": int(accumulator._weighted),
             "sizes": sizes,
+            "rows": -1 if self._fingerprint.n_rows is None else self._fingerprint.n_rows,
         }
         write_archive(self.path, header, arrays, mode=0o600)  # it holds rows
 
@@ -197,12 +229,55 @@ class Checkpoint:
                 other.unlink(missing_ok=True)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Whether the lock was free; inside, it is held. It goes with the process, however that ends; its file goes at the end."""
+    while True:
+        file = path.open("ab")
+        if not _take(file):
+            file.close()
+            yield False
+            return
+        try:
+            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                break
+        except FileNotFoundError:
+            pass
+        file.close()  # the one before us has removed it: what we hold is a lock that nobody else will see
+    try:
+        yield True
+    finally:
+        with file:
+            if os.name == "posix":
+                path.unlink(missing_ok=True)
+
+
+def _take(file: IO[bytes]) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        warn_user(f"{file.name} cannot be locked ({error}): see that no other pass uses the checkpoint", UserWarning)
+    return True
+
+
 def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> Forest:
     """The sums of a checkpoint; refuses parts that do not fit together."""
     layout = Layout(**header["layout"])
     sums = read_forest(arrays["nodes"], arrays["sums"])
     check_state(layout, arrays["shift"], sums)
-    for name, kind in (("task", str), ("about", str), ("grouped", bool)):
+    for name, kind in (("task", str), ("about", str), ("grouped", bool), ("rows", int)):
         if not isinstance(header.get(name), kind):
             raise StateFileError(f"the header of the checkpoint lacks {name!r}")
     low, high = arrays["low"], arrays["high"]
@@ -213,6 +288,7 @@ def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> Forest:
         and int(fragments[:, 3].astype(object).sum()) == len(rows)
         and (np.diff(seen) > 0).all()
         and (seen[:1] >= 0).all()
+        and (np.diff(arrays["prints"][:, 0], prepend=-1) > 0).all()
         and np.isfinite(rows).all()
         and np.isfinite(arrays["shift"]).all()
         and ((low <= high) | ((low == np.inf) & (high == -np.inf))).all()  # no row that counts so far: an empty range

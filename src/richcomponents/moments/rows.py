@@ -30,6 +30,8 @@ from richcomponents.moments.progress import row_bar
 from richcomponents.moments.sources import (
     ArraySource,
     BlockSource,
+    ChangedError,
+    Fingerprint,
     Source,
     WithColumn,
     block_rows,
@@ -131,8 +133,12 @@ class Rows:
     def _read_columns(self) -> IntArray:
         return np.arange(self.source.width) if self.columns is None else self.columns
 
+    def fingerprint(self) -> Fingerprint:
+        """What the rows were when they were first read."""
+        return self.source.fingerprint(self.columns)
+
     def mark(self) -> str:
-        """What tells these rows from others."""
+        """What tells these rows from others, without reading them."""
         columns = "all" if self.columns is None else self.columns.tolist()
         return f"{self.source.mark()}; columns {columns}; {_mark(self.transform)}"
 
@@ -206,26 +212,43 @@ class Rows:
 
     # ---- reading
 
-    def chunks(self, skip: int = 0) -> Iterator[Array]:
-        """Blocks of rows in order, without the first `skip`."""
+    def _read(self, skip: int, compare: bool = False) -> Iterator[Array]:
+        """Blocks of rows as the source has them, without the first `skip`; those are read, too, to be compared.
+
+        Rows of a source that others can write to are compared with what they were when they were first read; compare :
+        those of any source.
+        """
+        source = self.source
+        blocks: Iterator[Array] = map(as_matrix, source.blocks(self.columns))
+        if compare or (source.shared and source.again):
+            blocks = source.fingerprint(self.columns).compared(blocks, source)
+        count = 0
+        for block in blocks:
+            count += len(block)
+            if count > skip:
+                yield block[max(len(block) - (count - skip), 0) :]
+        if source.n_rows is not None and count != source.n_rows:
+            raise DataError(f"{source.title} says that it has {source.n_rows} rows and has {count}: it is damaged")
+
+    def chunks(self, skip: int = 0, compare: bool = False) -> Iterator[Array]:
+        """Blocks of rows in order, mapped, without the first `skip`."""
         if self.transform is None:
-            yield from map(as_matrix, self.source.blocks(skip, self.columns))
+            yield from self._read(skip, compare)
             return
         again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
-        blocks = map(as_matrix, self.source.blocks(skip - again, self.columns))
-        for block in _aligned(blocks, LEAF * _PIECES):
+        for block in _aligned(self._read(skip - again, compare), LEAF * _PIECES):
             done = in_pieces(self.transform, block)
             if len(done) > again:
                 yield done[again:]
             again = 0
 
-    def _steps(self, skip: int) -> Iterator[Array]:
+    def _steps(self, skip: int, compare: bool) -> Iterator[Array]:
         """As :meth:`chunks`, no block longer than the time between two looks at the clock.
 
         But for the first block of rows that are read only once: its mean becomes the shift, and watching changes no bit.
         """
         whole = not self.again and skip == 0
-        for block in self.chunks(skip):
+        for block in self.chunks(skip, compare):
             size = max(len(block), 1) if whole else block_rows(block.shape[1])
             whole = False
             for at in range(0, len(block), size):
@@ -247,8 +270,7 @@ class Rows:
         if self.source.n_rows is not None and not self.weighted:
             return self.source.n_rows > n
         seen = 0.0
-        for block in self.source.blocks(0, self.columns):
-            rows = as_matrix(block)
+        for rows in self._read(0):
             seen += rows[:, -1].sum() if self.weighted else len(rows)
             if seen > n:
                 return True
@@ -302,7 +324,7 @@ class Rows:
         watched = checkpoint is not None or progress is not None
         with row_bar(progress, self.source.n_rows, done) as advance, hold as interrupted:
             try:
-                for block in self._steps(done) if watched else self.chunks(done):
+                for block in self._steps(done, checkpoint is not None) if watched else self.chunks(done):
                     take(block, start + done)
                     done += len(block)
                     advance(len(block))
@@ -312,6 +334,8 @@ class Rows:
                         checkpoint.tick(statistic)
                 if interrupted():  # behind the last block
                     raise KeyboardInterrupt
+            except ChangedError as error:  # the sums may hold rows of both: nothing is kept
+                raise error if checkpoint is None else checkpoint.of_another(error) from error
             except BaseException:
                 if checkpoint is not None:
                     checkpoint.keep(statistic)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
-import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +15,46 @@ import numpy as np
 
 from richcomponents.errors import DataError
 from richcomponents.moments.files import read_arrays
-from richcomponents.moments.sources.delimited import is_number
+from richcomponents.moments.sources.delimited import DelimitedSource, is_missing, numbers, words
+from richcomponents.moments.sources.parquet import ParquetSource
+from richcomponents.moments.sources.stored import H5adSource, modalities, sample_frame
+from richcomponents.views import as_matrix
 
-__all__ = ["Column", "FileTable", "digest", "join_files", "listed", "read_table"]
+__all__ = ["Column", "Columns", "FileTable", "digest", "join_files", "listed", "read_table"]
 
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "."}
 Column = np.ndarray[Any, Any]
+
+
+class Columns(Mapping[str, Column]):
+    """Named columns of n_rows values, each made when it is first asked for: what nobody uses is never converted."""
+
+    def __init__(self, n_rows: int, makers: Mapping[str, Callable[[], Column]]) -> None:
+        self.n_rows, self._makers, self._made = n_rows, dict(makers), dict[str, Column]()
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+
+def _later(
+    columns: Mapping[str, Column], names: Iterable[str], rows: Column | None = None, front: str = ""
+) -> dict[str, Callable[[], Column]]:
+    """How to make some of the columns, or some of their rows, with something in front of their names."""
+
+    def make(name: str) -> Column:
+        return columns[name] if rows is None else columns[name][rows]
+
+    return {f"{front}{name}": partial(make, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -36,11 +67,13 @@ class FileTable:
     """
 
     source: str
-    columns: dict[str, Column]
+    columns: Mapping[str, Column]
     views: dict[str, tuple[str, ...]] = field(default_factory=dict)
     labels: dict[str, Column] = field(default_factory=dict)
 
     def __len__(self) -> int:
+        if isinstance(self.columns, Columns):
+            return self.columns.n_rows
         return len(next(iter(self.columns.values()), ()))
 
     def named(self, name: str, role: str) -> Column:
@@ -74,19 +107,20 @@ def digest(path: str | Path) -> str:
 # ---- one file
 
 
-def read_table(path: str | Path, labels: Collection[str] = ()) -> FileTable:
+def read_table(path: str | Path, labels: Collection[str] = (), header: bool | None = None) -> FileTable:
     """A file as columns, by its ending: .csv, .tsv, .txt (also .gz), .npy, .npz, .parquet, .h5ad, .h5mu.
 
-    labels : columns that name samples or groups, wherever there are such; they are kept as they are written, too.
+    labels : columns that name samples or groups, wherever there are such; they are kept as they are written, too. header :
+    whether the first line of a text table holds column names, where it holds only numbers.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"there is no file {path}")
-    kind = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
+    kind = path.suffixes[-2] if path.suffix.lower() == ".gz" and len(path.suffixes) > 1 else path.suffix
     reader = _READERS.get(kind.lower())
     if reader is None:
         raise DataError(f"cannot tell what {path.name} is: its name must end in one of {', '.join(_READERS)}")
-    table = reader(path, labels)
+    table = _read_text(path, labels, header) if reader is _read_text else reader(path, labels)
     if not table.columns:
         raise DataError(f"{path.name} holds no columns")
     if not len(table):
@@ -94,44 +128,27 @@ def read_table(path: str | Path, labels: Collection[str] = ()) -> FileTable:
     return table
 
 
-def _read_text(path: Path, labels: Collection[str]) -> FileTable:
-    """Comma-, semicolon- or tab-separated values under a line of column names; empty cells and NA are missing."""
-    try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path.name} is not text in UTF-8 (byte {error.start}): save it as CSV in UTF-8") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path.name} is damaged, or not what its name says: {error}") from error
-    head = text.partition("\n")[0]
-    reader = csv.reader(io.StringIO(text), delimiter=max("\t,;", key=head.count), skipinitialspace=True)
-    lines, rows = [], []
-    try:
-        for row in reader:
-            if row:
-                lines.append(reader.line_num)
-                rows.append(row)
-    except csv.Error as error:
-        raise DataError(f"{path.name}, line {reader.line_num} cannot be read: {error}") from error
-    if not rows:
-        raise DataError(f"{path.name} is empty")
-    names = [name.strip() for name in rows[0]]
-    _check_names(path, names)
-    for number, row in zip(lines, rows, strict=True):
-        if len(row) != len(names):
-            raise DataError(
-                f"{path.name}, line {number} has {len(row)} cells, the first line names {len(names)} columns"
-            )
-    cells = list(zip(*rows[1:], strict=True)) if len(rows) > 1 else [()] * len(names)
-    columns = dict(zip(names, cells, strict=True))
-    written = {name: _as_labels([cell.strip() for cell in columns[name]]) for name in labels if name in columns}
-    return FileTable(path.name, {name: _as_column(column) for name, column in columns.items()}, labels=written)
+def _read_text(path: Path, labels: Collection[str], header: bool | None = None) -> FileTable:
+    """A text table, by the one reader of such; its cells stay bytes until a column is asked for."""
+    import pyarrow
 
+    source = DelimitedSource(path, header)
+    names = source.names or tuple(f"x{i}" for i in range(source.width))
+    pieces = [cells for _, cells in source.cells(range(source.width))]
+    cells = {
+        name: pyarrow.chunked_array([piece[i] for piece in pieces], pyarrow.binary()) for i, name in enumerate(names)
+    }
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
-    _check_unique(path, names)
-    if names and all(is_number(name) or name.lower() in _MISSING for name in names):
-        raise DataError(f"the first line of {path.name} holds numbers, or nothing: put column names there")
+    def made(name: str) -> Column:
+        try:
+            found = numbers(cells[name])
+            return np.array(words(cells[name]), dtype=object) if found is None else found
+        except UnicodeDecodeError as error:
+            raise DataError(f"column {name!r} of {path.name} is not text in UTF-8: save it as CSV in UTF-8") from error
+
+    written = {name: np.array(words(cells[name]), dtype=object) for name in labels if name in cells}
+    n_rows = sum(len(piece[0]) for piece in pieces)
+    return FileTable(path.name, Columns(n_rows, {name: partial(made, name) for name in names}), labels=written)
 
 
 def _check_unique(path: Path, names: Sequence[str]) -> None:
@@ -143,27 +160,8 @@ def _check_unique(path: Path, names: Sequence[str]) -> None:
 def _as_labels(values: Sequence[Any]) -> Column:
     """Texts, None where missing; whole numbers are written as such, whatever the file keeps them in."""
     whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-    texts = [None if v is None or v != v or str(v).lower() in _MISSING else str(v) for v in whole]
+    texts = [None if v is None or v != v or is_missing(str(v)) else str(v) for v in whole]
     return np.array(texts, dtype=object)
-
-
-def _as_column(cells: Sequence[str]) -> Column:
-    """Numbers where all cells are numbers or missing (nan), else the cells themselves; 1_000 is Python, not a number."""
-    if any("_" in cell for cell in cells):
-        return _as_words(cells)
-    try:
-        return np.array(cells, dtype=np.str_).astype(np.float64)
-    except ValueError:
-        pass
-    missing = [cell.strip().lower() in _MISSING for cell in cells]
-    try:
-        return np.array([np.nan if gone else float(cell) for cell, gone in zip(cells, missing, strict=True)])
-    except ValueError:
-        return _as_words(cells)
-
-
-def _as_words(cells: Sequence[str]) -> Column:
-    return np.array([None if (word := cell.strip()).lower() in _MISSING else word for cell in cells], dtype=object)
 
 
 def _read_numpy(path: Path, labels: Collection[str]) -> FileTable:
@@ -222,56 +220,60 @@ def _frame_labels(frame: Any, labels: Collection[str]) -> dict[str, Column]:
 
 
 def _read_parquet(path: Path, labels: Collection[str]) -> FileTable:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import read_table as read
-    except ImportError as error:
-        raise _extra(path, "parquet") from error
-    try:
-        frame = read(path)
-    except (ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path.name}: {error}") from error
-    _check_unique(path, frame.column_names)
-    return FileTable(path.name, _frame_columns(frame), labels=_frame_labels(frame, labels))
+    from pyarrow.parquet import ParquetFile
+
+    source = ParquetSource(path)
+    mark, n_rows = source.mark(), source.n_rows or 0
+
+    def read(names: Sequence[str]) -> Any:
+        try:
+            with ParquetFile(path, page_checksum_verification=True) as file:
+                frame = file.read(columns=names)
+        except Exception as error:  # damaged pages can fail in many ways
+            raise DataError(f"cannot read {path.name}: {error}") from error
+        if frame.num_rows != n_rows or source.mark() != mark:
+            raise DataError(f"{path.name} has other rows than it says ({n_rows}): it is damaged, or was written to")
+        return frame
+
+    def made(name: str) -> Column:
+        return _frame_columns(read([name]))[name]
+
+    names = source.names or ()
+    written = _frame_labels(read([name for name in names if name in labels]), labels) if labels else {}
+    return FileTable(path.name, Columns(n_rows, {name: partial(made, name) for name in names}), labels=written)
 
 
 def _read_h5ad(path: Path, labels: Collection[str]) -> FileTable:
-    try:
-        from anndata import read_h5ad
-    except ImportError as error:
-        raise _extra(path, "h5ad") from error
-    data = read_h5ad(path)
-    return FileTable(path.name, _annotated(path, data), labels=_frame_labels(data.obs.reset_index(drop=True), labels))
+    source = H5adSource(path)
+    obs = sample_frame(path).reset_index(drop=True)
+    columns = _variables(path, source)
+    columns |= {name: values for name, values in _frame_columns(obs).items() if name not in columns}
+    return FileTable(path.name, columns, labels=_frame_labels(obs, labels))
 
 
 def _read_h5mu(path: Path, labels: Collection[str]) -> FileTable:
-    try:
-        from mudata import read_h5mu
-    except ImportError as error:
-        raise _extra(path, "h5ad") from error
-    data = read_h5mu(path)
-    common = [sample for sample in data.obs_names if all(sample in part.obs_names for part in data.mod.values())]
-    if not common:
-        raise DataError(f"the modalities of {path.name} ({', '.join(data.mod)}) have no sample in common")
-    parts = {name: FileTable(name, _annotated(path, part[common], obs=False)) for name, part in data.mod.items()}
-    obs = data.obs.loc[common].reset_index(drop=True)
+    sources, obs = modalities(path), sample_frame(path)
+    where = {name: {s: i for i, s in enumerate(source.samples or ())} for name, source in sources.items()}
+    samples = list(map(str, obs.index))
+    kept = [i for i, sample in enumerate(samples) if all(sample in rows for rows in where.values())]
+    if not kept:
+        raise DataError(f"the modalities of {path.name} ({', '.join(sources)}) have no sample in common")
+    parts = {}
+    for name, source in sources.items():
+        rows = np.array([where[name][samples[i]] for i in kept])
+        own = {column: values[rows] for column, values in _variables(path, source).items()}
+        parts[name] = FileTable(name, own)
+    obs = obs.iloc[kept].reset_index(drop=True)
     others = FileTable(path.name, _frame_columns(obs), labels=_frame_labels(obs, labels))
     return _side_by_side(path.name, parts, others)
 
 
-def _annotated(path: Path, data: Any, *, obs: bool = True) -> dict[str, Column]:
-    """Columns of an AnnData: its variables and, if wanted, the annotations of its samples."""
-    _check_unique(path, [str(name) for name in data.var_names])
-    matrix = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
-    columns = {str(name): np.array(matrix[:, i], dtype=np.float64) for i, name in enumerate(data.var_names)}
-    if obs:
-        annotations = _frame_columns(data.obs.reset_index(drop=True))
-        columns |= {name: values for name, values in annotations.items() if name not in columns}
-    return columns
-
-
-def _extra(path: Path, extra: str) -> DataError:
-    return DataError(f"reading {path.name} needs optional libraries: pip install 'richcomponents[{extra}]'")
+def _variables(path: Path, source: H5adSource) -> dict[str, Column]:
+    """The columns of X of an annotated matrix."""
+    names = source.names or tuple(f"x{i}" for i in range(source.width))
+    _check_unique(path, names)
+    matrix = np.concatenate([np.empty((0, source.width)), *map(as_matrix, source.blocks(None))])
+    return {name: np.ascontiguousarray(matrix[:, i]) for i, name in enumerate(names)}
 
 
 _READERS: dict[str, Callable[[Path, Collection[str]], FileTable]] = {
@@ -328,7 +330,7 @@ def _only(table: FileTable, wanted: Callable[[str], bool]) -> FileTable:
     """Some of the columns of a table."""
     return FileTable(
         table.source,
-        {name: values for name, values in table.columns.items() if wanted(name)},
+        Columns(len(table), _later(table.columns, filter(wanted, table.columns))),
         labels={name: values for name, values in table.labels.items() if wanted(name)},
     )
 
@@ -337,15 +339,15 @@ def _side_by_side(source: str, parts: Mapping[str, FileTable], others: FileTable
     """One view per part; where two parts use a name, all get the part's name in front."""
     every = [*others.columns, *(column for part in parts.values() for column in part.columns)]
     clash = len(set(every)) < len(every)
-    columns, labels = dict(others.columns), dict(others.labels)
+    columns, labels = _later(others.columns, others.columns), dict(others.labels)
     views = {}
     for name, part in parts.items():
         front = f"{name}:" if clash else ""
-        own = {f"{front}{column}": values for column, values in part.columns.items()}
+        own = _later(part.columns, part.columns, front=front)
         columns |= own
         labels |= {f"{front}{column}": values for column, values in part.labels.items()}
         views[name] = tuple(own)
-    return FileTable(source, columns, views, labels)
+    return FileTable(source, Columns(len(next(iter(parts.values()))), columns), views, labels)
 
 
 def _matched(tables: Sequence[FileTable], key: str) -> tuple[list[FileTable], int]:
@@ -366,8 +368,7 @@ def _matched(tables: Sequence[FileTable], key: str) -> tuple[list[FileTable], in
     out = []
     for table, rows in zip(tables, where, strict=True):
         order = np.array([rows[label] for label in kept])
-        columns, written = (
-            {name: values[order] for name, values in held.items()} for held in (table.columns, table.labels)
-        )
+        written = {name: values[order] for name, values in table.labels.items()}
+        columns = Columns(len(kept), _later(table.columns, table.columns, order))
         out.append(FileTable(table.source, columns, labels=written))
     return out, len(set().union(*where)) - len(kept)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.views import dense
 
 __all__ = ["as_edges", "coupling_matrix", "grid_edges", "neighbours", "with_ghost"]
 
@@ -68,7 +70,7 @@ def as_edges(edges: Any, names: Sequence[str]) -> IntArray:
         return np.column_stack(np.triu_indices(d, 1)).astype(np.int64)
     square = getattr(edges, "shape", None)
     if square is not None and len(square) == 2 and (square[1] != 2 or tuple(square) == (d, d)):
-        return _from_adjacency(np.asarray(edges.toarray() if hasattr(edges, "toarray") else edges), d)
+        return _from_adjacency(np.asarray(dense(edges) if sparse.issparse(edges) else edges), d)
     if isinstance(edges, (str, bytes)) or not hasattr(edges, "__iter__"):
         raise ValueError(
             f"edges must be None, pairs of nodes, or an adjacency matrix of shape ({d}, {d}), got {edges!r}"

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from richcomponents.errors import DataError
-from richcomponents.moments.sources.base import ArraySource, BlockSource, JoinedSource, Source, WithColumn, block_rows
+from richcomponents.moments.sources.base import (
+    ArraySource,
+    BlockSource,
+    ChangedError,
+    Fingerprint,
+    JoinedSource,
+    Source,
+    WithColumn,
+    block_rows,
+)
 from richcomponents.moments.sources.delimited import DelimitedSource
 from richcomponents.moments.sources.npy import NpySource
 from richcomponents.moments.sources.parquet import ParquetSource
 from richcomponents.moments.sources.stored import H5adSource, ZarrSource
 
-__all__ = ["ArraySource", "BlockSource", "JoinedSource", "Source", "WithColumn", "block_rows", "is_path", "open_source"]
+__all__ = [
+    "ArraySource",
+    "BlockSource",
+    "ChangedError",
+    "Fingerprint",
+    "JoinedSource",
+    "Source",
+    "WithColumn",
+    "block_rows",
+    "is_path",
+    "open_source",
+]
 
 _READERS: dict[str, Callable[..., Source]] = {
     ".npy": NpySource,
@@ -22,8 +41,7 @@ _READERS: dict[str, Callable[..., Source]] = {
     ".pq": ParquetSource,
     ".zarr": ZarrSource,
     ".h5ad": H5adSource,
-    ".csv": partial(DelimitedSource, separator=","),
-    ".tsv": partial(DelimitedSource, separator="\t"),
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), DelimitedSource),
 }
 
 
@@ -37,17 +55,20 @@ def is_path(X: object) -> bool:
 def open_source(path: object, **options: object) -> Source:
     """A table in a file, or in several files with the same columns, to be read in blocks of rows.
 
-    path : .npy, .parquet, .zarr, .h5ad, .csv or .tsv (also .csv.gz); a directory of Parquet files; or a list of paths, whose
-    rows follow each other. options : `layer=` of an h5ad file; `array=` of a Zarr group.
+    path : .npy, .parquet, .zarr, .h5ad, .csv, .tsv, .tab or .txt (also .csv.gz); a directory of Parquet files; or a list of
+    paths, whose rows follow each other. options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text
+    table whose first line holds only numbers: True when they name the columns, False when they are the first row.
     """
     if isinstance(path, (list, tuple)):
         return JoinedSource([open_source(one, **options) for one in _checked(path)])
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"a path or a list of paths is needed, got {type(path).__name__}")
     place = Path(path)
-    kind = place.with_suffix("").suffix if place.suffix == ".gz" else place.suffix
+    kind = (place.with_suffix("").suffix if place.suffix.lower() == ".gz" else place.suffix).lower()
     if not place.exists():
         raise DataError(f"there is no file {place}")
+    if not place.is_file() and not place.is_dir():
+        raise DataError(f"{place} is not a regular file: give the name of one")
     if place.is_dir() and kind not in _READERS:
         inside = sorted(p for p in place.rglob("*") if p.suffix in (".parquet", ".pq"))
         if not inside:

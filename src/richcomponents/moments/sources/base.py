@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from richcomponents.views import as_matrix
 __all__ = [
     "ArraySource",
     "BlockSource",
+    "ChangedError",
+    "Fingerprint",
     "JoinedSource",
     "Source",
     "WithColumn",
@@ -26,6 +29,7 @@ __all__ = [
 ]
 
 _MOST_ROWS, _MOST_VALUES = 2**16, 2**23
+_PIECE = 2**14  # rows that are hashed together
 
 
 def block_rows(width: int) -> int:
@@ -33,16 +37,88 @@ def block_rows(width: int) -> int:
     return int(np.clip(_MOST_VALUES // max(width, 1), 256, _MOST_ROWS))
 
 
+class ChangedError(DataError):
+    """Rows are not those that were read before."""
+
+
+class Fingerprint:
+    """What the rows of a source were when they were first read: hashes of pieces of them, and how many there are.
+
+    Whoever reads them again, in the next pass or behind a checkpoint, must find the same: equal size and time of change of a
+    file do not tell that nobody wrote to it. Values are hashed, so that no chunking changes it, and compared before they are
+    handed on. 64 bits of SHA-256, which runs faster than most files are unpacked.
+    """
+
+    def __init__(self) -> None:
+        self.n_rows: int | None = None
+        self._ends: dict[int, int] = {}  # row number -> hash of the rows up to there, from the last whole piece on
+        self._at: tuple[int, int] | None = None  # as _ends, of the last block that was handed on
+        self._mark: str | None = None
+
+    def compared(self, blocks: Iterable[Array], source: Source) -> Iterator[Array]:
+        """The same blocks; an error names the source when they are not the rows that were read before."""
+        if self._mark is None:
+            self._mark = source.mark()
+        inside = [end for end in self._ends if end % _PIECE]  # where a checkpoint was written, or the table ends
+        row, found = 0, hashlib.sha256()
+        for block in blocks:
+            at = 0
+            while at < len(block):
+                stop = min((row // _PIECE + 1) * _PIECE, *(end for end in inside if end > row), row + len(block) - at)
+                found.update(np.ascontiguousarray(block[at : at + stop - row]).data)
+                at, row = at + stop - row, stop
+                if row % _PIECE == 0 or row in inside:
+                    self._compare(row, found, source)
+                if row % _PIECE == 0:
+                    found = hashlib.sha256()
+            self._at = row, _short(found)
+            yield block
+        if self.n_rows not in (None, row):
+            raise _changed(source, f"it had {self.n_rows} rows and has {row}")
+        if source.mark() != self._mark:
+            raise _changed(source, "its size or its time of change is another one")
+        self._compare(row, found, source)
+        self.n_rows = row
+
+    def _compare(self, row: int, found: Any, source: Source) -> None:
+        if self._ends.setdefault(row, _short(found)) != _short(found):
+            raise _changed(source, f"rows {(row - 1) // _PIECE * _PIECE} to {row - 1} are not what they were")
+
+    def saved(self) -> IntArray:
+        """(k, 2): row numbers and hashes, up to the last block that was handed on."""
+        last = [] if self._at is None or self._at[0] in self._ends else [self._at]
+        return np.array(sorted([*self._ends.items(), *last]), dtype=np.int64).reshape(-1, 2)
+
+    def restored(self, saved: IntArray, n_rows: int | None) -> bool:
+        """Whether these can be rows of the same source; from here on rows are compared with them, too."""
+        found = dict(saved.tolist())
+        if any(found.get(row, value) != value for row, value in self._ends.items()):
+            return False
+        self._ends |= found
+        self.n_rows = n_rows if self.n_rows is None else self.n_rows
+        return True
+
+
+def _short(found: Any) -> int:
+    return int.from_bytes(found.digest()[:8], "little", signed=True)
+
+
+def _changed(source: Source, how: str) -> ChangedError:
+    return ChangedError(f"{source.title} is not what was read before ({how}): read it again while nobody writes to it")
+
+
 class Source(ABC):
     """A table that is read in blocks of rows, in order, and need not fit in memory.
 
     names : column names, None when there are none; n_rows : None when only reading tells; again : whether it can be read
-    more than once.
+    more than once; shared : whether others could write to it between two readings; title : what messages call it.
     """
 
     names: tuple[str, ...] | None = None
     n_rows: int | None = None
     again: bool = True
+    shared: bool = True
+    title: str = "the table"
 
     @property
     @abstractmethod
@@ -56,19 +132,23 @@ class Source(ABC):
         return [] if path is None else [path]
 
     @abstractmethod
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
-        """Blocks of the rows from number `start` on; only these columns, in this order (None: all)."""
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        """Blocks of rows; only these columns, in this order (None: all)."""
 
     @abstractmethod
     def mark(self) -> str:
-        """What tells this source from others, for checkpoints: equal marks, equal rows.
+        """What tells this source from others without reading its rows; those are compared as they are read."""
 
-        An iterator cannot be looked into: its mark tells the first row, and that the others are the same is the user's word.
-        """
+    def fingerprint(self, columns: IntArray | None) -> Fingerprint:
+        """Of these columns, as they were first read."""
+        known: dict[object, Fingerprint] = self.__dict__.setdefault("_fingerprints", {})
+        return known.setdefault(None if columns is None else tuple(columns.tolist()), Fingerprint())
 
 
 class ArraySource(Source):
     """A table in memory."""
+
+    shared = False
 
     def __init__(self, values: Array, names: Sequence[str] | None = None) -> None:
         self.values, self.names, self.n_rows = values, None if names is None else tuple(names), len(values)
@@ -77,17 +157,16 @@ class ArraySource(Source):
     def width(self) -> int:
         return int(self.values.shape[1])
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
-        if columns is None and start == 0:
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        if columns is None:
             yield self.values  # whole: most work for threads at once
             return
-        size = block_rows(self.width if columns is None else len(columns))
-        for at in range(start, len(self.values), size):
-            part = self.values[at : at + size]
-            yield part if columns is None else np.ascontiguousarray(part[:, columns])
+        size = block_rows(len(columns))
+        for at in range(0, len(self.values), size):
+            yield np.ascontiguousarray(self.values[at : at + size, columns])
 
     def mark(self) -> str:
-        return f"array {self.values.shape} {_digest([self.values])}"
+        return f"array {self.values.shape}"
 
 
 class BlockSource(Source):
@@ -114,18 +193,13 @@ class BlockSource(Source):
     def width(self) -> int:
         return int(self._peek().shape[1])
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
-        at = 0
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
         for block in self._blocks:
             rows = as_matrix(block)
-            at += len(rows)
-            if at <= start:
-                continue
-            rows = rows[max(start - (at - len(rows)), 0) :]
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
     def mark(self) -> str:
-        return f"blocks of {self.width} columns {_digest(self._blocks if self.again else [self._peek()[:1]])}"
+        return f"blocks of {self.width} columns"
 
 
 class WithColumn(Source):
@@ -134,7 +208,7 @@ class WithColumn(Source):
     def __init__(self, source: Source, values: Array, name: str) -> None:
         self.source, self.values = source, values
         self.names = None if source.names is None else (*source.names, name)
-        self.n_rows, self.again = source.n_rows, source.again
+        self.n_rows, self.again, self.shared, self.title = source.n_rows, source.again, source.shared, source.title
 
     @property
     def width(self) -> int:
@@ -144,9 +218,9 @@ class WithColumn(Source):
     def files(self) -> list[Path]:
         return self.source.files
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
-        inner = None if columns is None else columns[:-1]
-        for block in self.source.blocks(start, inner):
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        inner, start = None if columns is None else columns[:-1], 0
+        for block in self.source.blocks(inner):
             rows = as_matrix(block)
             if start + len(rows) > len(self.values):
                 raise self._uneven("more")
@@ -167,6 +241,7 @@ class JoinedSource(Source):
 
     def __init__(self, parts: Sequence[Source]) -> None:
         self.parts, self.names = list(parts), parts[0].names
+        self.title = ", ".join(part.title for part in parts[:3]) + ", ..." * (len(parts) > 3)
         lengths = [part.n_rows for part in parts]
         self.n_rows = None if None in lengths else sum(n for n in lengths if n is not None)
         for part in self.parts:
@@ -181,37 +256,12 @@ class JoinedSource(Source):
     def files(self) -> list[Path]:
         return [file for part in self.parts for file in part.files]
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
         for part in self.parts:
-            if part.n_rows is not None and part.n_rows <= start:
-                start -= part.n_rows
-                continue
-            if part.n_rows is not None:
-                yield from part.blocks(start, columns)
-                start = 0
-                continue
-            skip = start  # the part's length is not known: count what comes
-            for block in part.blocks(0, columns):
-                rows = as_matrix(block)
-                used = min(skip, len(rows))
-                skip -= used
-                if used < len(rows):
-                    yield rows[used:]
-            start = skip
+            yield from part.blocks(columns)
 
     def mark(self) -> str:
         return " + ".join(part.mark() for part in self.parts)
-
-
-def _digest(blocks: Iterable[object]) -> str:
-    """Of all values, row by row, whatever the blocks."""
-    found = hashlib.sha256()
-    for block in blocks:
-        rows = as_matrix(block)
-        size = block_rows(rows.shape[1])
-        for at in range(0, len(rows), size):
-            found.update(np.ascontiguousarray(rows[at : at + size]).tobytes())
-    return found.hexdigest()
 
 
 def _brief(source: Source) -> str:

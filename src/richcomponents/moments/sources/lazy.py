@@ -22,6 +22,8 @@ def is_dask(X: object) -> bool:
 class DaskSource(Source):
     """A dask array of two dimensions, or a dask data frame (whose lengths are computed first)."""
 
+    shared = False  # not compared: its rows are read elsewhere
+
     def __init__(self, collection: Any) -> None:
         kind = type(collection)  # a Delayed has every attribute one asks for, its type has not
         self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
@@ -64,10 +66,10 @@ class DaskSource(Source):
         joined.names = None if self.names is None else (*self.names, name)
         return joined
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)
         size = block_rows(self.width if columns is None else len(columns))
-        for at in range(start, self.n_rows or 0, size):
+        for at in range(0, self.n_rows or 0, size):
             yield rows[at : at + size].compute()
 
     def mark(self) -> str:

@@ -1,4 +1,4 @@
-"""Memory-mapped .npy files."""
+"""Single arrays, .npy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments.sources.base import Source, block_rows, file_mark
 
@@ -16,36 +16,52 @@ __all__ = ["NpySource"]
 
 
 class NpySource(Source):
-    """A two-dimensional .npy file."""
+    """A two-dimensional .npy file.
+
+    It is read, not mapped: a mapped file that somebody cuts off takes the process with it.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.n_rows, self._width = self._open().shape
-
-    def _open(self) -> Array:
+        self.path, self.title = path, path.name
         try:
-            rows: Array = np.lib.format.open_memmap(self.path, mode="r")
-        except (OSError, ValueError, EOFError) as error:  # numpy's own words advise to unpickle some files
-            if zipfile.is_zipfile(self.path):
+            rows = np.lib.format.open_memmap(path, mode="r")
+        except (
+            Exception
+        ) as error:  # a damaged header fails in many ways; numpy's own words advise to unpickle some files
+            if zipfile.is_zipfile(path):
                 raise DataError(
-                    f"{self.path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
+                    f"{path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
                 ) from error
             raise DataError(
-                f"cannot read {self.path.name}: it is damaged, or not an array of numbers in numpy's format (numpy.save)"
+                f"cannot read {path.name}: it is damaged, or not an array of numbers in numpy's format (numpy.save)"
             ) from error
         if rows.ndim != 2:
-            raise DataError(f"{self.path.name} must hold a two-dimensional table, its shape is {rows.shape}")
-        return rows
+            raise DataError(f"{path.name} must hold a two-dimensional table, its shape is {rows.shape}")
+        (self.n_rows, self._width), self._dtype, self._offset = rows.shape, rows.dtype, rows.offset
+        self._by_rows = bool(rows.flags.c_contiguous)
 
     @property
     def width(self) -> int:
         return int(self._width)
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
-        size = block_rows(self.width)
-        for at in range(start, self.n_rows or 0, size):
-            part = self._open()[at : at + size]  # mapped anew each time: pages that were read are let go
-            yield np.array(part if columns is None else part[:, columns])
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        n, size, chosen = self.n_rows or 0, block_rows(self.width), slice(None) if columns is None else columns
+        with self.path.open("rb") as file:
+
+            def read(first: int, count: int) -> np.ndarray:
+                file.seek(self._offset + first * self._dtype.itemsize)
+                found = np.fromfile(file, self._dtype, count)
+                if len(found) < count:
+                    raise DataError(f"{self.path.name} is cut off, or was written to while it was read")
+                return found
+
+            for at in range(0, n, size):
+                rows = min(size, n - at)
+                if self._by_rows:
+                    yield read(at * self.width, rows * self.width).reshape(rows, self.width)[:, chosen]
+                else:
+                    numbers = range(self.width) if columns is None else columns.tolist()
+                    yield np.column_stack([read(c * n + at, rows) for c in numbers])
 
     def mark(self) -> str:
         return file_mark(self.path)

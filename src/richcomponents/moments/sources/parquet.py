@@ -11,7 +11,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
-from richcomponents.moments.sources.base import Source, block_rows, file_mark, missing_extra
+from richcomponents.moments.sources.base import Source, block_rows, file_mark
 from richcomponents.views import as_matrix
 
 __all__ = ["ParquetSource"]
@@ -23,19 +23,15 @@ class ParquetSource(Source):
     """One Parquet file."""
 
     def __init__(self, path: Path) -> None:
+        from pyarrow.parquet import ParquetFile
+
+        self.path, self.title = path, path.name
         try:
-            import pyarrow as arrow
-            import pyarrow.parquet
-        except ImportError:
-            raise missing_extra("pyarrow", "parquet", path.name) from None
-        self.path = path
-        try:
-            with arrow.parquet.ParquetFile(path) as file:
+            with ParquetFile(path) as file:
                 self.names = tuple(map(str, file.schema_arrow.names))
                 self.n_rows = int(file.metadata.num_rows)
-                self._groups = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
                 self._kinds = dict(zip(self.names, file.schema_arrow.types, strict=True))
-        except (arrow.ArrowException, OSError) as error:
+        except Exception as error:  # damaged metadata can fail in many ways
             raise DataError(f"cannot read {path.name}: {error}") from error
         twice = next((name for name, count in Counter(self.names).items() if count > 1), None)
         if twice is not None:
@@ -46,26 +42,18 @@ class ParquetSource(Source):
         assert self.names is not None
         return len(self.names)
 
-    def blocks(self, start: int, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
         import pyarrow.parquet
 
         assert self.names is not None
         names = [self.names[c] for c in (range(self.width) if columns is None else columns)]
         for name in names:
             self._check(name)
-        group = 0
-        while group < len(self._groups) and self._groups[group] <= start:
-            start -= self._groups[group]
-            group += 1
+        options = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
         try:
-            with pyarrow.parquet.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
-                batches = file.iter_batches(block_rows(len(names)), range(group, len(self._groups)), columns=names)
-                for batch in batches:
-                    if batch.num_rows <= start:
-                        start -= batch.num_rows
-                        continue
-                    yield _matrix(batch.slice(start), names)
-                    start = 0
+            with pyarrow.parquet.ParquetFile(self.path, **options) as file:
+                for batch in file.iter_batches(block_rows(len(names)), columns=names):
+                    yield _matrix(batch, names)
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"cannot read {self.path.name}: {error}") from error
 
