@@ -23,6 +23,8 @@ TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
     "mutated files": ("files", 100_000, 3000, {}, {}, False),
     "aliased outputs": ("paths", 2000, 60, {}, {}, False),
     "awkward tables": ("inputs", 6000, 300, {}, {}, False),
+    "doors": ("doors", 1040, 104, {}, {}, False),
+    "state after failure": ("state", 600, 40, {}, {}, False),
     "kill -9": ("kills", 12, 2, {}, {"rows": 300_000}, False),
     "threads": ("hammer", 24, 4, {}, {}, True),
     "memory cap": ("memory", 160, 24, {}, {}, False),

@@ -19,6 +19,7 @@ import numpy as np
 from richcomponents.errors import DataError
 from richcomponents.moments.files import read_arrays
 from richcomponents.moments.sources.delimited import is_number
+from richcomponents.views import is_exact
 
 __all__ = ["Column", "FileTable", "digest", "join_files", "listed", "read_table"]
 
@@ -192,6 +193,9 @@ def _read_numpy(path: Path, labels: Collection[str]) -> FileTable:
 
 
 def _number_column(values: Column) -> Column:
+    """Floating-point numbers where they can be, whole numbers as they are beyond 2**53, and what is no number."""
+    if values.dtype.kind in "iu" and len(values) and not is_exact(int(values.min()), int(values.max())):
+        return values
     return values.astype(np.float64) if values.dtype.kind in "biuf" else values.astype(object)
 
 
@@ -201,11 +205,11 @@ def _frame_columns(frame: Any) -> dict[str, Column]:
 
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
-        if series.dtype.is_numeric() or series.dtype == nw.Boolean:
-            try:
-                columns[str(series.name)] = series.cast(nw.Float64).to_numpy().astype(np.float64)
-            except ValueError:  # whole numbers beyond 2**53, which are labels: pyarrow rounds none of them
-                columns[str(series.name)] = np.array(series.to_list(), dtype=np.float64)
+        whole = series.dtype.is_integer() and series.null_count() < len(series)
+        if whole and not is_exact(int(series.min()), int(series.max())):  # labels; refused where they are to be data
+            columns[str(series.name)] = series.to_numpy()
+        elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
+            columns[str(series.name)] = series.cast(nw.Float64).to_numpy().astype(np.float64)
         else:
             columns[str(series.name)] = np.array(
                 [None if value is None or value != value else str(value) for value in series.to_list()], dtype=object
@@ -241,7 +245,10 @@ def _read_h5ad(path: Path, labels: Collection[str]) -> FileTable:
     except ImportError as error:
         raise _extra(path, "h5ad") from error
     data = read_h5ad(path)
-    return FileTable(path.name, _annotated(path, data), labels=_frame_labels(data.obs.reset_index(drop=True), labels))
+    matrix = {"X": tuple(map(str, data.var_names))}
+    return FileTable(
+        path.name, _annotated(path, data), matrix, labels=_frame_labels(data.obs.reset_index(drop=True), labels)
+    )
 
 
 def _read_h5mu(path: Path, labels: Collection[str]) -> FileTable:
@@ -329,6 +336,7 @@ def _only(table: FileTable, wanted: Callable[[str], bool]) -> FileTable:
     return FileTable(
         table.source,
         {name: values for name, values in table.columns.items() if wanted(name)},
+        {view: tuple(filter(wanted, columns)) for view, columns in table.views.items()},
         labels={name: values for name, values in table.labels.items() if wanted(name)},
     )
 
@@ -344,7 +352,8 @@ def _side_by_side(source: str, parts: Mapping[str, FileTable], others: FileTable
         own = {f"{front}{column}": values for column, values in part.columns.items()}
         columns |= own
         labels |= {f"{front}{column}": values for column, values in part.labels.items()}
-        views[name] = tuple(own)
+        grouped = {column for inside in part.views.values() for column in inside} or set(part.columns)
+        views[name] = tuple(f"{front}{column}" for column in part.columns if column in grouped)
     return FileTable(source, columns, views, labels)
 
 
@@ -369,5 +378,5 @@ def _matched(tables: Sequence[FileTable], key: str) -> tuple[list[FileTable], in
         columns, written = (
             {name: values[order] for name, values in held.items()} for held in (table.columns, table.labels)
         )
-        out.append(FileTable(table.source, columns, labels=written))
+        out.append(FileTable(table.source, columns, table.views, written))
     return out, len(set().union(*where)) - len(kept)
