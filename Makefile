@@ -35,7 +35,7 @@ accuracy: $(STAMP)
 paper: $(STAMP)
 	$(BIN)/rca paper --quick --out paper
 
-# Awkward tables, mutated files, kill -9, threads, memory caps: about half an hour on two idle cores.
+# Awkward tables, mutated files, every door, refits that fail, kill -9, threads, memory caps: about half an hour on two idle cores.
 torture: $(STAMP)
 	$(BIN)/python -m torture
 

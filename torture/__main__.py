@@ -24,6 +24,8 @@ TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
     "aliased outputs": ("paths", 2000, 60, {}, {}, False),
     "mutated tables of others": ("foreign", 100_000, 2000, {}, {}, False),
     "awkward tables": ("inputs", 6000, 300, {}, {}, False),
+    "doors": ("doors", 1040, 104, {}, {}, False),
+    "state after failure": ("state", 600, 40, {}, {}, False),
     "kill -9": ("kills", 12, 2, {}, {"rows": 300_000}, False),
     "two processes, one checkpoint": ("twins", 40, 4, {}, {"rows": 100_000}, False),
     "threads": ("hammer", 24, 4, {}, {}, True),

@@ -81,7 +81,7 @@ class _Parts:
 
 
 def _parts(learner: Any, X: object) -> _Parts:
-    model = ContrastiveRCA() if learner.rca is None else clone(learner.rca)
+    model = learner._unfitted_rca()
     if not isinstance(model, ContrastiveRCA):
         raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
     if learner.component not in ("S1", "S3"):
@@ -89,7 +89,7 @@ def _parts(learner: Any, X: object) -> _Parts:
             f"the simple methods learn what is specific to one view, 'S1' or 'S3', not {learner.component!r}"
         )
     values = as_matrix(X)
-    model._resolve(values.shape[1], column_names(X), None)
+    model._resolve(values.shape[1], column_names(X))
     check_finite(values, model.views_)
     known = values[:, model._covariate_columns]
     known = known - known.mean(axis=0)

@@ -7,6 +7,8 @@ through :func:`join_views`, which checks that the samples line up.
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +21,13 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.errors import DataError, warn_user
+from richcomponents.errors import CapacityError, DataError, warn_user
+from richcomponents.text import in_line
 
 __all__ = [
     "Table",
     "Views",
+    "as_column",
     "as_matrix",
     "as_table",
     "check_finite",
@@ -31,13 +35,32 @@ __all__ = [
     "check_sparse",
     "column_names",
     "dense",
+    "is_exact",
     "join_views",
-    "refuse_dask",
+    "not_data",
+    "refuse_foreign",
     "resolve_views",
+    "same_columns",
 ]
 
 
 _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
+_DENSE = 4 * 2**30  # bytes that a sparse matrix may grow to
+_EXACT = 2**53  # whole numbers up to here are exact in floating point
+_WAYS = (
+    "views= says which columns are which: a number k (the first k columns and the rest), a dict such as "
+    '{"tests": [...], "controls": [...]} (names, numbers or slices), or separate tables, fit_views([U, V])'
+)
+# What columns are often called that belong to no view; a number never takes them (see not_data).
+_OUTCOME = re.compile(
+    r"(.*:)?(y|targets?|outcomes?|labels?|class(es)?|response|disease|diagnosis|status|case|survival|event)",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"(.*:)?(|(.*[_ .-])?(id|ids|idx|index|uid|uuid)|unnamed: .*|__index_level_.*|level_\d+|(row)?names|"
+    r"(row|sample|subject|patient|barcode)s?)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +90,13 @@ class Views:
             raise KeyError(f"there is no view {name!r}; the views are {', '.join(map(repr, self.names))}")
         return self.columns[name]
 
+    def listed(self, view: int, most: int = 12) -> str:
+        """'tests (30 columns): tp53, brca1, ...', for summaries."""
+        names = [in_line(self.feature_names[column]) for column in self[view]]
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}" + ", ..." * (
+            len(names) > most
+        )
+
     def describe(self, column: int) -> str:
         """'column 'tp53' of view 'tests'', for messages."""
         name = self.feature_names[column]
@@ -88,45 +118,115 @@ class Table:
 
 
 def as_matrix(X: object, *, column: bool = False) -> Array:
-    """A C-ordered float64 matrix of whatever looks like a table.
+    """A C-ordered float64 matrix of whatever looks like a table; every door of the library reads tables here.
+
+    So every door accepts and refuses the same: arrays, nested lists, data frames and sparse matrices of real numbers and
+    truth values are tables; text, dates, complex numbers, hidden (masked) values, whole numbers that floating point would
+    round, and containers of several tables are not. Missing and infinite values pass: only who knows the views can
+    name their column (:func:`check_finite`).
 
     pandas hands out Fortran-ordered arrays, whose sums differ in the last bits: C order for all.
 
     column : a one-dimensional input is one column (targets); otherwise it is an error.
     """
-    refuse_dask(X)
+    refuse_foreign(X)
     if sparse.issparse(X):
         X = dense(X)
     frame = _as_frame(X)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         _numeric_columns(frame)
         X = frame.to_numpy()
-    raw = np.asarray(X)
-    if raw.dtype.kind in "iu" and raw.size and max(abs(int(raw.max())), abs(int(raw.min()))) > 2**53:
+    raw = _real(X)
+    if raw.ndim == 1 and column:
+        raw = raw[:, None]
+    if raw.ndim != 2:
+        hint = {
+            1: ". Reshape your data: X.reshape(-1, 1) for a single column, X.reshape(1, -1) for a single sample",
+            3: "; several tables of the same samples are views: fit_views([U, V])",
+        }
         raise DataError(
-            "the table holds integers beyond 2**53, which floating point cannot represent: subtract an offset first"
+            f"a table must be two-dimensional (samples x columns), got shape {raw.shape}{hint.get(raw.ndim, '')}"
         )
-    if raw.dtype.kind not in "biuf":
+    if not raw.shape[1]:
+        raise DataError(
+            f"a table needs columns: Found 0 feature(s) (shape={raw.shape}) while a minimum of 1 is required."
+        )
+    return np.ascontiguousarray(raw, dtype=np.float64)
+
+
+def as_column(y: object) -> Array:
+    """An outcome (n,): one finite number per row."""
+    values = as_matrix(y, column=True)
+    if values.shape[1] != 1:
+        raise DataError(f"y must be one column, one value per row, got shape {values.shape}")
+    missing = int(np.sum(~np.isfinite(values)))
+    if missing:
+        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+    return values[:, 0]
+
+
+def _real(X: object) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:
+    """An array of real numbers or truth values, refused where floating point would change them."""
+    try:
+        raw = np.asarray(X)
+        if isinstance(X, (list, tuple)) and raw.dtype.kind == "f":
+            _exact(np.asarray(X, dtype=object))  # one 0.5 in a list makes floating point of all its whole numbers
+    except ValueError as error:
+        raise DataError(f"the rows of a table must have the same length ({error})") from error
+    if raw.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: a table must hold real numbers, got dtype {raw.dtype}")
+    if raw.dtype.kind == "O":
+        text = next((value for value in raw.flat if isinstance(value, (str, bytes))), None)
+        if text is not None:
+            raise DataError(f"a table must hold real numbers, not text ({text!r}): encode it as numbers first")
+        _exact(raw)
         try:
-            if raw.dtype.kind == "c":
-                raise ValueError("complex numbers")
-            raw = raw.astype(np.float64)
+            return raw.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"the table must hold real numbers, got dtype {raw.dtype} ({error})") from error
-    matrix = np.ascontiguousarray(raw, dtype=np.float64)
-    if matrix.ndim == 1 and column:
-        matrix = matrix[:, None]
-    if matrix.ndim != 2:
+            raise _NotNumbersError(f"a table must hold real numbers ({error})") from error
+    if raw.dtype.kind not in "biuf":
         raise DataError(
-            f"a table must be two-dimensional (samples x columns), got shape {raw.shape}"
-            + ("; use X.reshape(-1, 1) for a single column" if raw.ndim == 1 else "")
+            f"a table must hold real numbers, got dtype {raw.dtype}: drop text and dates, or encode them as numbers first"
         )
-    return matrix
+    if raw.dtype.kind in "iu" and raw.size:
+        _whole(int(raw.min()), int(raw.max()))
+    return raw
 
 
-def dense(X: Any) -> Any:
-    """The array of a scipy sparse matrix; scipy writes wherever its indices point, so they are checked before."""
-    return check_sparse(X).toarray()
+class _NotNumbersError(DataError, TypeError):
+    """Objects that are no numbers: the wrong type of value, and in Python a TypeError too."""
+
+
+def _exact(objects: np.ndarray[tuple[int, ...], np.dtype[Any]]) -> None:
+    whole = [int(value) for value in objects.flat if isinstance(value, Integral)]
+    if whole:
+        _whole(min(whole), max(whole))
+
+
+def is_exact(low: int, high: int) -> bool:
+    """Whether floating point represents all whole numbers from low to high."""
+    return max(abs(low), abs(high)) <= _EXACT
+
+
+def _whole(low: int, high: int, where: str = "the table") -> None:
+    if not is_exact(low, high):
+        raise DataError(
+            f"{where} holds integers beyond 2**53, which floating point cannot represent: subtract an offset first"
+        )
+
+
+def dense(X: Any) -> Array:
+    """The array of a scipy sparse matrix; scipy writes wherever its indices point, so they are checked before.
+
+    Moments are dense, and so are the rows they are summed from.
+    """
+    need = 8 * float(np.prod(X.shape, dtype=np.float64))
+    if need > _DENSE:
+        raise CapacityError(
+            f"this sparse matrix of shape {X.shape} needs {need / 2**30:.0f} GiB as a table: select columns first"
+        )
+    array: Array = check_sparse(X).toarray()
+    return array
 
 
 def check_sparse(X: Any) -> Any:
@@ -170,21 +270,65 @@ def _as_frame(X: object) -> Any:
     return frame
 
 
-def refuse_dask(X: object) -> None:
-    """Dask collections would be materialised silently by whatever touches them next."""
-    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+def refuse_foreign(X: object) -> None:
+    """What numpy would read, but not as it is meant: hidden values laid bare, containers iterated, files taken for text."""
+    if isinstance(X, (str, bytes, os.PathLike)):
+        raise DataError("this is a path or a text: files are read by ContrastiveRCA.fit and Moments.from_source only")
+    kind = type(X).__module__.partition(".")[0]
+    if kind in ("dask", "dask_expr"):
         raise DataError(
             "dask collections are read by ContrastiveRCA.fit and Moments.from_source only: compute() this one"
+        )
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        raise DataError(
+            f"a {type(X).__name__} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
+            "needed, pass richcomponents.join_views(mdata).values"
+        )
+    if hasattr(X, "obs_names"):
+        raise DataError(
+            f"a {type(X).__name__} holds more than one table: pass adata.to_df() (columns by name) or adata.X; several of them "
+            "are views, fit_views([one, two])"
+        )
+    rows = X if isinstance(X, (list, tuple)) else (X,)
+    hidden = sum([int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)])
+    if hidden:
+        raise DataError(
+            f"the array hides {hidden} value(s) behind a mask, and sums would lay them bare: drop those rows, or fill the "
+            "values in with .filled(...)"
         )
 
 
 def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
+    """Refuses a column that is not numeric, or holds whole numbers that floating point cannot represent."""
     parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
     for part in parts:
         if not (part.dtype.is_numeric() or part.dtype == nw.Boolean):
             raise DataError(
                 f"column {part.name!r} is not numeric ({part.dtype}): drop it, or encode it as numbers first"
             )
+        if part.dtype.is_integer() and len(part) and (low := part.min()) is not None:
+            _whole(int(low), int(part.max()), f"column {part.name!r}")
+
+
+def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = False) -> Sequence[Any] | None:
+    """The column names that blocks of rows share: those known so far, or those of this block, if it is the first to have any.
+
+    A data frame is added by position, so that one with other columns, or in another order, must not be. weights : the last
+    column holds them, and is not among the names.
+    """
+    names = column_names(block)
+    names = names[:-1] if names is not None and weights else names
+    if known is None or names is None or not all(isinstance(name, str) for name in known):
+        return names if known is None else known
+    if names != tuple(known):
+        at = next((i for i, pair in enumerate(zip(known, names, strict=False)) if pair[0] != pair[1]), None)
+        what = f"{len(names)} columns" if at is None else f"{names[at]!r} as column {at}"
+        before = f"{len(known)}" if at is None else f"{known[at]!r}"
+        raise DataError(
+            f"this block of rows has {what}, the first block had {before}: select the same columns, in the same order, from "
+            "every block"
+        )
+    return known
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
@@ -217,11 +361,15 @@ def _only_numbered(index: tuple[object, ...]) -> bool:
 # ---- column groups
 
 
-def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | None = None) -> Views:
+def resolve_views(
+    views: object, n_columns: int, feature_names: Sequence[str] | None = None, rows: Array | None = None
+) -> Views:
     """Turn the `views=` argument into column numbers.
 
-    views : None: two halves. int k: the first k columns and the rest. dict {name: columns}, where
-        columns are names, numbers (negative ones from the end), a slice, or one of them alone.
+    views : int k: the first k columns and the rest. dict {name: columns}, where columns are names, numbers (negative ones
+        from the end), a slice, or one of them alone.
+    rows : some rows of the table, the first ones. A number takes all columns, and of a table with names some may be
+        no data at all; what can be told from names and rows is refused (:func:`not_data`).
 
     >>> resolve_views(2, 5).columns["V"].tolist()
     [2, 3, 4]
@@ -231,7 +379,7 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise DataError(f"column name {twice!r} appears twice: rename the columns")
     if views is None:
-        views = (n_columns + 1) // 2
+        raise DataError(f"views= is needed for a table of {n_columns} columns. {_WAYS}")
     if isinstance(views, Integral) and not isinstance(views, bool):
         k = int(views)
         if not 0 < k < n_columns:
@@ -239,9 +387,14 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
                 f"views={k} would leave a view empty: the table has {n_columns} column(s); "
                 f"use a number between 1 and {max(n_columns - 1, 1)}"
             )
+        for name, reason in not_data(feature_names, rows).items():
+            raise DataError(
+                f"views={k} would take column {name!r} as data: it looks like {reason}. Drop it, or name the columns: "
+                f"views={{'U': [{names[0]!r}, ...], 'V': [...]}}"
+            )
         views = {"U": slice(0, k), "V": slice(k, n_columns)}
     if not isinstance(views, Mapping):
-        raise TypeError(f"views must be None, an int or a dict of columns, got {type(views).__name__}")
+        raise TypeError(f"views must be an int or a dict of columns, got {type(views).__name__}. {_WAYS}")
     if len(views) == 0:
         raise DataError("views is empty: name at least one group of columns")
     columns: dict[str, IntArray] = {}
@@ -262,6 +415,23 @@ def resolve_views(views: object, n_columns: int, feature_names: Sequence[str] | 
             owner[column] = str(view)
         columns[str(view)] = chosen
     return Views(columns, names)
+
+
+def not_data(names: Sequence[str] | None, rows: Array | None = None) -> dict[str, str]:
+    """Columns that no number should take for data, and what they look like: {name: "an outcome, by its name"}.
+
+    names : of the columns; without names nothing is known. rows (n, columns) : the first rows; one that counts them is an
+    index.
+    """
+    found = {}
+    for i, name in enumerate(names or ()):
+        if _OUTCOME.fullmatch(name.strip()):
+            found[name] = "an outcome, by its name"
+        elif _LABEL.fullmatch(name.strip()):
+            found[name] = "sample labels or an index, by its name"
+        elif rows is not None and len(rows) > 2 and (np.diff(rows[:, i]) == 1).all():
+            found[name] = "an index: it counts the rows"
+    return found
 
 
 def _resolve_columns(view: str, wanted: Any, n_columns: int, places: Mapping[str, int]) -> IntArray:
@@ -308,13 +478,15 @@ def _one_column(view: str, column: object, n_columns: int, places: Mapping[str, 
 def as_table(X: object, views: object = None) -> Table:
     """A table and its column groups, checked."""
     values, names = as_matrix(X), column_names(X)
-    resolved = resolve_views(views, values.shape[1], names)
+    resolved = resolve_views(views, values.shape[1], names, values)
     check_finite(values, resolved)
     return Table(values, resolved, _sample_index(X), names is not None)
 
 
 def check_finite(values: Array, views: Views) -> None:
-    """Raise with the view, the column and the remedy when a value is missing or infinite."""
+    """Raise with the view, the column and the remedy when a value is missing or infinite, or there is none."""
+    if not len(values):
+        raise DataError("there are no rows")
     used = np.sort(np.concatenate(list(views.columns.values())))
     if np.isfinite(values.sum()):
         return
@@ -342,22 +514,18 @@ def check_range(centred: Array, views: Views) -> None:
 
 def check_outcome(y: object, rows: int) -> Array:
     """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse."""
-    target = as_matrix(y, column=True)
-    if target.shape != (rows, 1):
-        raise DataError(f"y must be one column of {rows} values, got shape {target.shape}")
-    if not np.isfinite(target).all():
-        raise DataError(
-            f"y holds {int(np.sum(~np.isfinite(target)))} missing or infinite values (NaN): drop those rows"
-        )
+    target = as_column(y)
+    if len(target) != rows:
+        raise DataError(f"y must be one column of {rows} values, got {len(target)}")
     size = float(np.abs(target).max(initial=0.0))
     if size > _LARGEST:
         raise DataError(f"y reaches {size:.1e}, and its square leaves the range of floating point: rescale it")
     reach = float(np.abs(target - target.mean()).max(initial=0.0))
     if rows > 1 and reach <= 1e-14 * size:
-        raise DataError(f"y is constant ({target.flat[0]:g} in every row): there is nothing to explain")
+        raise DataError(f"y is constant ({target[0]:g} in every row): there is nothing to explain")
     if rows > 1 and reach < _SMALLEST:
         raise DataError(f"y varies by {reach:.1e}, and its square leaves the range of floating point: rescale it")
-    return np.asarray(target[:, 0])
+    return target
 
 
 def join_views(views: object) -> Table:

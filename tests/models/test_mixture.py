@@ -313,4 +313,4 @@ def test_bad_samples(fitted):
     with pytest.raises(TypeError, match="fit_component takes a Component"):
         ComponentGaussianMixture(2).fit_component(X)
     with pytest.raises(ValueError, match="component must be one of"):
-        ComponentGaussianMixture(2, component="S9").fit(X[:200])
+        ComponentGaussianMixture(2, rca=rc.ContrastiveRCA(views=4), component="S9").fit(X[:200])

@@ -11,7 +11,7 @@ from richcomponents.tables import FileTable, select
 TABLE = FileTable(
     "t.csv",
     {
-        **{name: np.arange(4.0) + i for i, name in enumerate(["T_1", "T_2", "C_1", "C_2", "age"])},
+        **{name: np.array([3.0, 1.0, 4.0, 1.5]) + i for i, name in enumerate(["T_1", "T_2", "C_1", "C_2", "age"])},
         "y": np.array([0.0, 1.0, 0.0, 1.0]),
         "who": np.array(["a", "a", "b", "b"], dtype=object),
     },
@@ -30,6 +30,29 @@ def test_number_divides_what_is_free():
     assert chosen.views == {"U": ("T_1", "T_2"), "V": ("C_1", "C_2")}
     assert chosen.names == ("T_1", "T_2", "C_1", "C_2", "age")
     assert chosen.groups.tolist() == ["a", "a", "b", "b"]
+    assert chosen.notes == ("--views 2: U is T_1, T_2; V is C_1, C_2.",)
+
+
+def test_a_number_takes_no_outcome_labels_index_or_text():
+    odd = {"sample_id": np.array([7.0, 9.0, 2.0, 1.0]), "n": np.arange(1.0, 5.0)}
+    table = FileTable("t.csv", {**odd, **TABLE.columns})
+    chosen = select(table, ["2"], covariates=["age"])
+    assert chosen.views == {"U": ("T_1", "T_2"), "V": ("C_1", "C_2")}
+    (note,) = chosen.notes
+    for said in ("'who' (text)", "'sample_id' (sample labels", "'y' (an outcome", "'n' (an index: it counts the rows)"):
+        assert said in note
+    assert "V is C_1, C_2" in note
+    named = select(table, ["U=T_1,n", "V=C_*,y,sample_id"])  # named is named
+    assert named.views == {"U": ("T_1", "n"), "V": ("C_1", "C_2", "y", "sample_id")}
+    with pytest.raises(DataError, match=r"4 columns to divide. Left out: .*'y' .an outcome"):
+        select(table, ["4"], covariates=["age"])
+
+
+def test_annotations_of_samples_are_no_columns_of_a_view():
+    table = FileTable("cells.h5ad", TABLE.columns, {"X": ("T_1", "T_2", "C_1")})
+    chosen = select(table, ["2"])
+    assert chosen.views == {"U": ("T_1", "T_2"), "V": ("C_1",)}
+    assert "'age' (an annotation of the samples)" in chosen.notes[0]
 
 
 def test_views_of_the_file_need_no_option():

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.errors import SpecificationWarning, warn_user
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.estimator import Estimator, as_fitted
 from richcomponents.plots import interval_plot
-from richcomponents.storage import Storable, storable
+from richcomponents.storage import storable
 from richcomponents.text import in_line, page
+from richcomponents.views import as_matrix
 
 __all__ = ["ODDS", "CoefficientTable", "ComponentLearner", "odds_ratios"]
 
@@ -31,7 +33,7 @@ def odds_ratios(estimate: Array, low: Array, high: Array) -> dict[str, Array]:
         return dict(zip(ODDS, map(np.exp, (estimate, low, high)), strict=True))
 
 
-class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
+class ComponentLearner(Estimator):
     """An estimator of a model of one component; subclasses take `rca=` and `component=`.
 
     After fit: `rca_` (a fitted clone; None after fit_component) and `component_` (what was learned from).
@@ -40,17 +42,21 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
     rca: Any
     component: str
 
-    def _fit_rca(self, X: object, groups: object = None) -> Component:
-        """Fit a clone of the RCA to X and return the component to learn."""
-        model = ContrastiveRCA() if self.rca is None else clone(self.rca)
-        self.rca_ = model.fit(X, groups=groups)
+    def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Component:
+        """Fit a clone of the RCA to X and return the component to learn; y : of learners that ignore it."""
+        model = self._unfitted_rca()
+        self.rca_ = model.fit(X, y, groups=groups)
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
         self.component_: Component = self._component_of(model)
         return self.component_
+
+    def _unfitted_rca(self) -> Any:
+        """A clone of the RCA that was given."""
+        if self.rca is None:
+            raise DataError("rca= says which columns are which view: give rca=ContrastiveRCA(views=...), or an RCA")
+        return clone(self.rca)
 
     def _component_of(self, model: Any) -> Component:
         """The component to learn, of a fitted RCA; a subset of views may be a list."""
@@ -70,6 +76,15 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
             )
         self.rca_, self.component_ = None, component
         return component
+
+    def _samples(self, S: object) -> Array:
+        """Samples of the component itself (n, d), checked."""
+        samples, d = as_matrix(S), len(self.component_.mean)
+        if samples.shape[1] != d:
+            raise DataError(f"samples of {self.component_.name} have {d} columns, got {samples.shape[1]}")
+        if not np.isfinite(samples).all():
+            raise DataError(f"samples of {self.component_.name} hold missing or infinite values: drop those rows")
+        return samples
 
     def _warn_of_v(self, X: object, target: Array) -> None:
         """y depends on S1 only, so it must not go with V."""
@@ -118,7 +133,7 @@ class ComponentLearner(Storable, BaseEstimator):  # type: ignore[misc]
     def _need_rca(self) -> ContrastiveRCA:
         if self.rca_ is None:
             raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
-        model: ContrastiveRCA = self.rca_
+        model: ContrastiveRCA = as_fitted(self.rca_)
         return model
 
 

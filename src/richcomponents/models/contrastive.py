@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
@@ -40,9 +40,9 @@ from richcomponents.errors import (
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
+from richcomponents.moments.accumulator import frequencies
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
-from richcomponents.storage import Storable
 from richcomponents.views import as_matrix, check_finite, check_outcome
 
 __all__ = ["ContrastiveRCA"]
@@ -51,7 +51,7 @@ _MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 _STATE_LIMIT = MEMORY_LIMIT // 2
 
 
-class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
     """What is specific to U once the part shared with V is removed.
 
     Two views of the same samples, U = S1 + S2 and V = A S2 + S3, with independent parts of any distribution.
@@ -59,9 +59,11 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    views : None, int or dict
-        Which columns are U and which are V: two halves, the first k columns and the rest, or
-        ``{"tests": [...], "controls": [...]}`` (names, numbers or slices; the first view is U).
+    views : int or dict
+        Which columns are U and which are V: the first k columns and the rest, or ``{"tests": [...], "controls": [...]}``
+        (names, numbers or slices; the first view is U). Needed for one table; :meth:`fit_views` takes two. A number takes
+        all columns that are no covariates: of a table with names, columns that look like an outcome, sample labels or an
+        index are refused, and :meth:`summary` lists what was taken.
     method : {"efficient", "paper", "polarised"}
         "efficient": canonical coordinates, cross-block Gram matrices, shrinkage chosen from the data; never far from
         residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference; its covariances need
@@ -308,7 +310,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             raise DataError(
                 "only fit reads files and streams: pass a table in memory here, one block of rows at a time"
             )
-        values = validate_data(self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite=False)
+        values = self._values(X, reset=False)
         check_finite(values, self.views_)
         rows = self._residuals(values) - self._centre
         return rows[:, : len(self._u)], rows[:, len(self._u) :]
@@ -341,17 +343,20 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
 
     # ---- learning from the fit
 
-    def coefficients(self, X: object, y: object) -> Coefficients:
+    def coefficients(self, X: object, y: object, sample_weight: object = None) -> Coefficients:
         """Least-squares coefficients of y on S1, from samples of (U, V, y).
+
+        sample_weight : (n,) how often each row counts, as in :meth:`fit`; a model that was fitted with weights asks for them.
 
         y depends on S1 only, so Cov(V, y) = 0 and the residual of U on V may stand in for U: same expectation, far less
         variance. The result is never far from residualising (V as covariates) when the data say little about A.
         """
         check_is_fitted(self)
         u, v = self._centred(X)
-        target = self._centred_target(X, y, len(v))
-        n = len(target)
-        with_u, with_v, variance = u.T @ target / n, v.T @ target / n, float(target @ target) / n
+        weight = self._frequencies(sample_weight, len(v))
+        target, n = self._centred_target(X, y, len(v), weight), weight.sum()
+        counted = weight * target
+        with_u, with_v, variance = u.T @ counted / n, v.T @ counted / n, float(counted @ target) / n
         if self._shared is None or self._canonical is None:
             beta = np.linalg.pinv(self._solution.covariance("S1"), hermitian=True) @ with_u
             return Coefficients(beta, beta, 1.0, np.eye(0))
@@ -376,13 +381,26 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         own = ((x - y * d) / h) @ (np.eye(r) - fit.t_effective).T * h
         return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
 
-    def _centred_target(self, X: object, y: object, rows: int) -> Array:
+    def _frequencies(self, sample_weight: object, rows: int) -> Array:
+        """How often each row counts, (rows,)."""
+        if sample_weight is not None:
+            return frequencies(sample_weight, rows)
+        if getattr(self, "_weighted", False):
+            raise DataError(
+                "this model was fitted with sample_weight: say here, too, how often each row counts (sample_weight=np.ones(n) "
+                "for rows that count once)"
+            )
+        return np.ones(rows)
+
+    def _centred_target(self, X: object, y: object, rows: int, weight: Array | None = None) -> Array:
+        """y about its mean, known covariates removed (rows,); weight : how often each row counts, once by default."""
         target = check_outcome(y, rows)
-        column: Array = target - target.mean()
+        column: Array = target - np.average(target, weights=weight)
         if self._partial is not None:
-            values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-            known = values[:, self._covariate_columns] - values[:, self._covariate_columns].mean(axis=0)
-            left = column - known @ np.linalg.lstsq(known, column, rcond=None)[0]
+            known = self._values(X, reset=False)[:, self._covariate_columns]
+            known = known - np.average(known, axis=0, weights=weight)
+            root = np.ones(rows) if weight is None else np.sqrt(weight)
+            left = column - known @ np.linalg.lstsq(known * root[:, None], column * root, rcond=None)[0]
             if np.abs(left).max() <= 1e-9 * np.abs(column).max():
                 names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])
                 raise DataError(
@@ -391,14 +409,19 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             column = left
         return column
 
-    def outcome_test(self, X: object, y: object) -> TestResult:
-        """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is."""
+    def outcome_test(self, X: object, y: object, sample_weight: object = None) -> TestResult:
+        """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is.
+
+        sample_weight : (n,) how often each row counts, as in :meth:`fit`. Copies of a row say nothing new: the test counts
+        (sum w)^2 / sum w^2 rows.
+        """
         check_is_fitted(self)
         _, v = self._centred(X)
-        target = self._centred_target(X, y, len(v))
-        n = len(target)
-        free = n - len(self._covariate_columns)
-        return outcome_test(v.T @ v / n, v.T @ target / n, float(target @ target) / n, free)
+        weight = self._frequencies(sample_weight, len(v))
+        target, n = self._centred_target(X, y, len(v), weight), weight.sum()
+        counted, units = weight * target, n**2 / float(weight @ weight)
+        free = round(units) - len(self._covariate_columns)
+        return outcome_test((v.T * weight) @ v / n, v.T @ counted / n, float(counted @ target) / n, free)
 
     def score(self, X: object, y: object = None) -> float:
         """Held-out fit: Gaussian log-likelihood per sample of the views under the fitted second moments, plus the energy of
@@ -617,12 +640,10 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
     def summary(self) -> str:
         """A page of text: what was found, how sure it is, what to do."""
         check_is_fitted(self)
-        return self.diagnostics_.summary()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
+        first, *rest = self.diagnostics_.summary().split("\n")
+        if hasattr(self, "feature_names_in_"):
+            rest = [f"  {letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")] + rest
+        return "\n".join([first, *rest])
 
 
 def _fits(columns: int, n_blocks: int) -> bool:

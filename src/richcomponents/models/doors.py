@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
-from sklearn.utils.validation import validate_data
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
@@ -17,20 +16,22 @@ from richcomponents.components.contrastive.fit import Frame, SharedPart
 from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.components.contrastive.solution import Solution
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
+from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Partial
 from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
-from richcomponents.views import Views, check_finite, check_range, column_names, join_views, refuse_dask, resolve_views
+from richcomponents.views import Views, check_finite, check_range, column_names, join_views, resolve_views
 
 __all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+_FIRST = 1000  # rows that tell an index from data
 _MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
-class ContrastiveDoors:
+class ContrastiveDoors(Estimator):
     """How samples come in. The parameters and the solver are those of :class:`ContrastiveRCA`."""
 
     views: Any
@@ -73,8 +74,9 @@ class ContrastiveDoors:
         progress : show bars.
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
-        self._forget()
+        refuse_second_table(y)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        self._weighted = sample_weight is not None
         if is_source(X):
             rows = Rows.of(X)
             self.n_features_in_ = rows.width
@@ -86,15 +88,13 @@ class ContrastiveDoors:
                 return self._fit_rows(rows, names, reading)
             self._check_state_fit(rows.width, names)  # before the rows are gone
             return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
-        names = column_names(X)
-        values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
+        values, names = self._values(X, reset=True, at_least=2), column_names(X)
         rows = Rows(values, names=names)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         return self._fit_rows(rows, names, reading, values=values)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
         """Fit to separate tables: a list [U, V], a dict of two, or a MuData-like object; samples must line up."""
-        self._forget()
         table = join_views(views)
         if len(table.views) != 2:
             raise DataError(
@@ -116,10 +116,9 @@ class ContrastiveDoors:
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
 
-        The state's columns are the table's; `views=` is None, an int, or a dict of column numbers. Canonical coordinates
+        The state's columns are the table's; `views=` is an int, or a dict of column numbers. Canonical coordinates
         are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks.
         """
-        self._forget()
         self.n_features_in_ = moments.layout.n_columns
         return self._fit_state(moments, None)
 
@@ -129,24 +128,15 @@ class ContrastiveDoors:
         For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper. A call that
         fails leaves the rows seen so far as they were.
         """
-        refuse_dask(X)
+        refuse_second_table(y)
         stream = getattr(self, "_stream", None)
-        if stream is None:
-            self._forget()
-        names = column_names(X)
-        values = validate_data(self, X, dtype=np.float64, order="C", reset=stream is None, ensure_all_finite=False)
-        check_finite(values, resolve_views(self.views, values.shape[1], names))
+        values, names = self._values(X, reset=stream is None), column_names(X)
+        check_finite(values, resolve_views(self.views, values.shape[1], names, values))
         stream = Accumulator(4, n_blocks=self.n_blocks, names=names) if stream is None else stream.copy()
         stream.update(values)
         self._fit_state(stream.moments(), names)
         self._stream = stream
         return self
-
-    def _forget(self) -> None:
-        """A new fit starts from nothing."""
-        for name in ("_stream", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
 
     def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
         lay = moments.layout
@@ -207,7 +197,7 @@ class ContrastiveDoors:
     ) -> Self:
         """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
         self._check_parameters()
-        self._resolve(rows.width, names, views)
+        self._resolve(rows.width, names, views, rows)
         if values is not None:  # the view and the row are named; files are checked while they are read
             check_finite(values, self.views_)
         d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
@@ -260,14 +250,18 @@ class ContrastiveDoors:
                 ConstantColumnWarning,
             )
 
-    def _resolve(self, width: int, names: Sequence[str] | None, views: Views | None) -> None:
-        """Which columns are U, V and covariates."""
+    def _resolve(
+        self, width: int, names: Sequence[str] | None, views: Views | None = None, rows: Rows | None = None
+    ) -> None:
+        """Which columns are U, V and covariates; rows : where a number needs to be told data from an index."""
         if width < 2:
             raise DataError(f"two views need at least two columns; X has n_features = {width}")
         self._covariate_columns = self._resolve_covariates(width, names)
         rest = np.setdiff1d(np.arange(width), self._covariate_columns)
-        if views is None and (self.views is None or isinstance(self.views, (int, np.integer))):
-            inner = resolve_views(self.views, len(rest))
+        if views is None and isinstance(self.views, (int, np.integer)):
+            named = None if names is None else [names[c] for c in rest]
+            first = None if names is None or rows is None else rows.head(_FIRST)[:, rest]
+            inner = resolve_views(self.views, len(rest), named, first)
             columns = {name: rest[inner[name]] for name in inner}
             views = resolve_views(columns, width, names)
         elif views is None:

@@ -8,8 +8,8 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
@@ -29,20 +29,12 @@ from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
-from richcomponents.storage import Storable
-from richcomponents.views import (
-    Views,
-    check_finite,
-    check_outcome,
-    column_names,
-    join_views,
-    refuse_dask,
-    resolve_views,
-)
+from richcomponents.views import Views, check_finite, check_outcome, column_names, join_views, resolve_views
 
 __all__ = ["RCA"]
 
@@ -51,7 +43,7 @@ _MIN_BLOCKS = 10
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
-class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
     """Hidden components shared by any subsets of several views.
 
     U_i = sum over the subsets Q that contain view i of A(i, Q) S_Q, with independent components S_Q of any distribution
@@ -59,8 +51,9 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    views : None, int or dict
-        Which columns belong to which view: two halves, the first k columns and the rest, or {name: columns}.
+    views : int or dict
+        Which columns belong to which view: {name: columns}, or the first k columns and the rest (as in
+        :class:`ContrastiveRCA`). Needed for one table; :meth:`fit_views` takes several.
     sets : list of subsets of view names, optional
         Where components live, e.g. ``[("a",), ("b",), ("a", "b")]``; all non-empty subsets by default.
     method : {"efficient", "paper"}
@@ -140,17 +133,14 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
         """
-        self._forget()
-        refuse_dask(X)
-        names = column_names(X)
-        values = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2, ensure_all_finite=False)
+        refuse_second_table(y)
+        values = self._values(X, reset=True, at_least=2)
         if values.shape[1] < 2:
             raise DataError(f"several views need at least two columns; X has n_features = {values.shape[1]}")
-        return self._fit_table(values, resolve_views(self.views, values.shape[1], names), groups)
+        return self._fit_table(values, resolve_views(self.views, values.shape[1], column_names(X), values), groups)
 
     def fit_views(self, views: object, y: object = None, groups: object = None) -> Self:
         """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples must line up."""
-        self._forget()
         table = join_views(views)
         self.n_features_in_ = table.values.shape[1]
         if table.named:
@@ -163,7 +153,6 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The state's columns are the table's; views are given by column numbers. Without rows, the covariance of the cumulants
         themselves is unknown, and weights come from the blocks: a slightly different, slightly less precise estimate.
         """
-        self._forget()
         self.n_features_in_ = moments.layout.n_columns
         lay = moments.layout
         if lay.order != 4:
@@ -184,11 +173,6 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self._is_contrastive(system):
             return self._delegate(lambda model: model.fit_moments(moments))
         return self._solve(state, system, None, None)
-
-    def _forget(self) -> None:
-        for name in ("feature_names_in_", "evidence_", "relative_errors_"):
-            if hasattr(self, name):
-                delattr(self, name)
 
     # ---- fitting
 
@@ -420,7 +404,7 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """As :meth:`transform`, always as plain arrays."""
         check_is_fitted(self)
         subset = self._chosen(component)
-        values = validate_data(self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite=False)
+        values = self._values(X, reset=False)
         if self._contrastive is not None:
             return self._contrastive.blup(values, contrastive_names(self.views_)[subset], return_std=return_std)
         check_finite(values, self.views_)
@@ -442,7 +426,8 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         them. Without such views (a component of all) there is nothing to test: p = 1."""
         check_is_fitted(self)
         subset = self._chosen(component)
-        values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        values = self._values(X, reset=False)
+        check_finite(values, self.views_)
         target = check_outcome(y, len(values))
         outside = [column for view in self.views_ if view not in subset for column in self.views_[view]]
         rows, target = values[:, outside] - values[:, outside].mean(axis=0), target - target.mean()
@@ -529,8 +514,3 @@ class RCA(Storable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
         check_is_fitted(self)
         return general_report.plot(self, figure)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags

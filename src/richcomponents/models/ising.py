@@ -148,7 +148,7 @@ class ComponentIsing(ComponentLearner):
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:
         """Fit the RCA to X, then the couplings of its component. y is ignored."""
         self._check_options()
-        component = self._fit_rca(X, groups)
+        component = self._fit_rca(X, groups, y)
         edges = as_edges(self.edges, component.feature_names)
         self._check_spins(component, self.rca_)
         self._warn_of_means(component)

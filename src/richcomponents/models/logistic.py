@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -34,7 +34,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix
+from richcomponents.views import as_matrix, refuse_foreign
 
 __all__ = ["ComponentLogisticRegression"]
 
@@ -293,7 +293,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         """Known covariates, centred: further columns of the logistic regressions; intercept_ is at their mean."""
         if not len(model._covariate_columns):
             return None
-        values = validate_data(model, X, dtype=np.float64, order="C", reset=False)[:, model._covariate_columns]
+        values = model._values(X, reset=False)[:, model._covariate_columns]
         return np.asarray(values - values.mean(axis=0))
 
     def _origin(self) -> Array:
@@ -411,12 +411,12 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
     def predict_proba_clean(self, S: object) -> Array:
         """Probabilities (n, 2) of classes_ for samples S (n, d) of the component itself."""
         check_is_fitted(self)
-        return _two_columns(self._of_second(self._log_odds(as_matrix(S))))
+        return _two_columns(self._of_second(self._log_odds(self._samples(S))))
 
     def predict_clean(self, S: object) -> Array:
         """Classes (n,) for samples S (n, d) of the component itself."""
         check_is_fitted(self)
-        second = self._of_second(self._log_odds(as_matrix(S))) > 0
+        second = self._of_second(self._log_odds(self._samples(S))) > 0
         return np.asarray(self.classes_[second.astype(np.intp)])
 
     def _of_second(self, log_odds: Array) -> Array:
@@ -425,8 +425,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
 
     def _log_odds(self, values: Array) -> Array:
         """Of the positive class."""
-        if values.shape[1] != self.coef_.shape[1]:
-            raise DataError(f"samples of the component have {self.coef_.shape[1]} columns, got {values.shape[1]}")
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
@@ -463,7 +461,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # of two halves of any table only what V does not share is used
+        tags.classifier_tags.poor_score = True  # of any table only what V does not share is used
         return tags
 
 
@@ -471,6 +469,7 @@ def _labels(y: object) -> Any:
     """One label per row, none missing."""
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
+    refuse_foreign(y)
     labels = column_or_1d(
         check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"), warn=True
     )

@@ -24,7 +24,6 @@ from richcomponents.learning.mixture import (
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix
 
 __all__ = ["ComponentGaussianMixture"]
 
@@ -42,7 +41,7 @@ class ComponentGaussianMixture(ComponentLearner):
         k, at most the number d of columns of the component. "auto": the smallest k whose cross-validated distance to the
         cumulants of held-out blocks of samples is within one standard error of the best (`criterion_`).
     rca : ContrastiveRCA or RCA, optional
-        Cloned and fitted to X; ContrastiveRCA() by default.
+        Cloned and fitted to X.
     component : "S1", "S2" or "S3", or a subset of views of an RCA
     method : {"auto", "alternating"}
         "auto": decomposition of the lifted third-order tensor, then matching of the cumulants of orders two to four.
@@ -108,7 +107,7 @@ class ComponentGaussianMixture(ComponentLearner):
         y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
-        component = self._fit_rca(X, groups)
+        component = self._fit_rca(X, groups, y)
         self._learn(component)
         scores = self.rca_.blup(X, self.component)
         self._score_covariance: Array | None = np.atleast_2d(np.cov(scores.T)) if len(scores) > 1 else None
@@ -209,13 +208,7 @@ class ComponentGaussianMixture(ComponentLearner):
 
     def _clean(self, S: object) -> tuple[Array, Array]:
         check_is_fitted(self)
-        samples = as_matrix(S)
-        d = self.means_.shape[1]
-        if samples.shape[1] != d:
-            raise DataError(f"samples of {self.component_.name} have {d} columns, got {samples.shape[1]}")
-        if not np.isfinite(samples).all():
-            raise DataError(f"samples of {self.component_.name} hold missing or infinite values: drop those rows")
-        return log_posterior(samples, self.means_, self.weights_, self.sigma2_ * np.eye(d))
+        return log_posterior(self._samples(S), self.means_, self.weights_, self.sigma2_ * np.eye(self.means_.shape[1]))
 
     # ---- rows of the views
 

@@ -79,7 +79,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
 
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:
         """Fit the RCA to X, then the directions of its component. y is ignored."""
-        return self._learn(self._fit_rca(X, groups))
+        return self._learn(self._fit_rca(X, groups, y))
 
     def fit_component(self, component: Component) -> Self:
         """Fit to an extracted component, whose covariance is taken as it is."""

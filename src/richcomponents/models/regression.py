@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
@@ -21,7 +21,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix, check_outcome
+from richcomponents.views import as_column, check_outcome
 
 __all__ = ["ComponentRegression"]
 
@@ -192,10 +192,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     def predict_clean(self, S: object) -> Array:
         """Predictions for samples of the component itself, (n, d)."""
         check_is_fitted(self)
-        values = as_matrix(S)
-        if values.shape[1] != len(self.coef_):
-            raise DataError(f"samples of the component have {len(self.coef_)} columns, got {values.shape[1]}")
-        return np.asarray(self.intercept_ + values @ self.coef_)
+        return np.asarray(self.intercept_ + self._samples(S) @ self.coef_)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
@@ -226,10 +223,16 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             lines.append("V as covariates would give " + ", ".join(f"{b:.4f}" for b in self.residualised_))
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # of any table only what V does not share is used
+        return tags
+
 
 def _outcome(y: object) -> Array:
     """One finite number per row."""
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
-    checked = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
-    return check_outcome(column_or_1d(checked, warn=True), len(checked))
+    target = as_column(y)
+    column_or_1d(y, warn=True)  # a column of a table is taken, and scikit-learn's users are used to being told
+    return check_outcome(target, len(target))

@@ -17,9 +17,9 @@ from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor
 from richcomponents.moments.layout import MEMORY_LIMIT, MOST_ROWS, Layout, block_numbers, default_blocks
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
-from richcomponents.views import as_matrix
+from richcomponents.views import as_matrix, same_columns
 
-__all__ = ["Accumulator", "check_weights"]
+__all__ = ["Accumulator", "check_weights", "frequencies"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
@@ -46,7 +46,8 @@ class Accumulator:
     executor : {"numpy", "numba"}, optional
         numba when it is installed.
     names : sequence of str or int, optional
-        Column names (or their numbers in a wider table), for messages.
+        Column names (or their numbers in a wider table), for messages and to compare data frames with; those of the first
+        data frame by default.
     weighted : bool
         The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
         copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
@@ -115,7 +116,7 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block = as_matrix(rows)
+        block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
         start = self._next if start is None else int(start)
         if start < 0:
             raise ValueError(f"start must not be negative, got {start}")
@@ -132,7 +133,7 @@ class Accumulator:
             if chosen:
                 pieces.append((b, position, self._counted(block[selector])))
         self._commit(pieces, seen, reached)
-        self._next = start + count
+        self._next, self._names = start + count, names
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block."""
@@ -153,7 +154,7 @@ class Accumulator:
         chosen = block_numbers(len(np.asarray(groups)), self._n_blocks, groups)
 
         def take(rows: object, start: int) -> None:
-            block = as_matrix(rows)
+            block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
             count = int(block.shape[0])
             if start != (self._seen[-1][1] if self._seen else 0):
                 raise DataError("rows with groups come in order, without gaps")
@@ -170,6 +171,7 @@ class Accumulator:
             counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
             self._grouped = True
             self._commit(pieces, self._marked(start, start + count), reached, counts)
+            self._names = names
 
         return take
 
@@ -398,6 +400,17 @@ class Accumulator:
         if self._layout is None:
             raise DataError("no rows have been seen and no shift was given: the columns are unknown")
         return self._layout
+
+
+def frequencies(sample_weight: object, n_rows: int | None) -> Array:
+    """Frequency weights, one entry per row, (n_rows,); None: as many as there are."""
+    weights = as_matrix(sample_weight, column=True)
+    if weights.shape[1] != 1 or len(weights) != (n_rows or len(weights)):
+        raise DataError(f"sample_weight must have one entry per row ({n_rows}), its shape is {weights.shape}")
+    check_weights(weights[:, 0])
+    if not weights.any():
+        raise DataError("sample_weight counts no row: at least one weight must be above zero")
+    return weights[:, 0]
 
 
 def check_weights(weights: Array) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments.accumulator import check_weights
+from richcomponents.moments.accumulator import frequencies
 from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
 from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
 from richcomponents.moments.columns import column_range, column_sum
@@ -105,7 +105,7 @@ class Rows:
         elif (
             isinstance(X, Iterator)
             or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
-            or (isinstance(X, (list, tuple)) and len(X) and all(getattr(block, "ndim", 0) == 2 for block in X))
+            or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
         ):
             source = BlockSource(X)
         else:
@@ -174,16 +174,9 @@ class Rows:
                 columns=_unless_all(chosen, self.source),
                 weighted=True,
             )
-        weights = as_matrix(sample_weight, column=True)
-        if weights.shape[1] != 1 or len(weights) != (self.source.n_rows or len(weights)):
-            raise DataError(
-                f"sample_weight must have one entry per row ({self.source.n_rows}), its shape is {weights.shape}"
-            )
-        check_weights(weights[:, 0])
-        if not weights.any():
-            raise DataError("sample_weight counts no row: at least one weight must be above zero")
+        weights = frequencies(sample_weight, self.source.n_rows)
         add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
-        source = add(weights[:, 0], "sample_weight")
+        source = add(weights, "sample_weight")
         chosen = np.append(read, source.width - 1)
         columns = _unless_all(chosen, source)
         return Rows(source, names=self.names, columns=columns, weighted=True)

@@ -27,6 +27,7 @@ from richcomponents.models import (
 )
 from richcomponents.models.base import ComponentLearner, odds_ratios
 from richcomponents.models.classes import Contrast
+from richcomponents.models.estimator import as_fitted
 
 __all__ = ["Findings", "OutcomeTable", "Provenance", "gather"]
 
@@ -259,6 +260,7 @@ def gather(
     if not isinstance(model, (ContrastiveRCA, ComponentLearner)):
         raise TypeError(_NO_REPORT.format(type(model).__name__))
     check_is_fitted(model)
+    model = as_fitted(model)
     rca = model if isinstance(model, ContrastiveRCA) else model.rca_
     if rca is None:
         raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")

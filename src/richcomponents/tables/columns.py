@@ -13,8 +13,11 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.errors import DataError
 from richcomponents.tables.files import Column, FileTable, listed
+from richcomponents.views import as_matrix, not_data
 
 __all__ = ["Selection", "select"]
+
+_FIRST = 1000  # rows that tell an index from data
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def select(
     """The columns a model needs.
 
     views : "tests=a,b,c", "controls=C_*" (names and patterns), the name of a view of the file, or one number k: the
-    first k columns are U, the others V. target, covariates, groups, key : columns that belong to no view.
+    first k columns are U, the others V; text, annotations of the samples, and what looks like an outcome, labels or an
+    index is left out, and a note says what was taken. target, covariates, groups, key : columns that belong to no view.
     drop_missing : leave out rows with missing values instead of refusing them.
     """
     for role, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
@@ -71,7 +75,7 @@ def select(
         raise DataError(f"covariate {again!r} is named twice: name it once")
     taken = {name for name in (target, groups, key, *covariates) if name is not None}
     free = {name: None for name in table.columns if name not in taken}
-    chosen = _chosen_views(table, list(views), list(free))
+    chosen, told = _chosen_views(table, list(views), list(free))
     used = [name for columns in chosen.values() for name in columns]
     twice = next((name for name, count in Counter(used).items() if count > 1), None)
     if twice is not None:
@@ -90,8 +94,10 @@ def select(
             if first is None:
                 raise DataError(f"{owner[name]} holds no value at all: leave it out")
             raise DataError(f"{owner[name]} holds text ({str(first)!r}): leave it out, or encode it as numbers")
-    X = np.column_stack([table.columns[name] for name in names]).astype(np.float64)
+    X = np.column_stack([_numbers(table.columns[name], owner[name]) for name in names])
     y = None if target is None else table.named(target, "the target")
+    if y is not None and y.dtype.kind in "iu":
+        y = _numbers(y, f"the target {target!r}")[:, 0]
     labels = None if groups is None else table.labelled(groups, "the groups")
     extra = {f"the target {target!r}": y, f"the groups {groups!r}": labels}
     bad = {owner[name]: ~np.isfinite(X[:, i]) for i, name in enumerate(names)}
@@ -104,8 +110,16 @@ def select(
         X[keep],
         None if y is None else y[keep],
         None if labels is None else labels[keep],
-        notes,
+        (*told, *notes),
     )
+
+
+def _numbers(values: Column, role: str) -> Array:
+    """A column (n, 1) of floating-point numbers; whole ones that would be rounded are refused."""
+    try:
+        return as_matrix(values, column=True)
+    except DataError as error:
+        raise DataError(f"{role}: {error}") from error
 
 
 def _gone(values: Column) -> Column:
@@ -136,22 +150,46 @@ def _complete_rows(source: str, bad: Mapping[str, Column], drop: bool) -> tuple[
     return ~missing, (note,)
 
 
-def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> dict[str, tuple[str, ...]]:
+def _unnamed(table: FileTable, names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Those of the columns that are data though nobody named them, and a sentence about the others."""
+    grouped = {column for columns in table.views.values() for column in columns} or set(names)
+    left = {name: "an annotation of the samples" for name in names if name not in grouped}
+    left |= {name: "text" for name in names if table.columns[name].dtype.kind not in "biuf"}
+    numeric = [name for name in names if name not in left]
+    first = np.column_stack([table.columns[name][:_FIRST] for name in numeric]) if numeric else None
+    left |= not_data(numeric, first)
+    reasons = ", ".join(f"{name!r} ({why})" for name, why in left.items())
+    return tuple(name for name in numeric if name not in left), f" Left out: {reasons}." if left else ""
+
+
+def _divided(table: FileTable, k: int, free: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """The first k columns and the rest, of those that may be data; a sentence says what was taken."""
+    data, left_out = _unnamed(table, free)
+    if not 0 < k < len(data):
+        raise DataError(
+            f"--views {k} would leave a view empty: {table.source} has {len(data)} columns to divide.{left_out} Name columns "
+            "with --views NAME=column,column to take others"
+        )
+    chosen = {"U": data[:k], "V": data[k:]}
+    taken = "; ".join(f"{view} is {listed(columns)}" for view, columns in chosen.items())
+    return chosen, [f"--views {k}: {taken}.{left_out}"]
+
+
+def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """{view: columns}, and sentences about what was taken without being named."""
     if len(wanted) == 1 and wanted[0].isdecimal():
-        k = int(wanted[0])
-        if not 0 < k < len(free):
-            raise DataError(f"--views {k} would leave a view empty: {table.source} has {len(free)} columns to divide")
-        return {"U": tuple(free[:k]), "V": tuple(free[k:])}
+        return _divided(table, int(wanted[0]), free)
     if not wanted and len(table.views) == 2:
         wanted = list(table.views)
     if not wanted:
-        own = f"It holds the views {', '.join(table.views)}: name two of them. " if table.views else ""
+        own = f"It holds the views {', '.join(table.views)}: name two of them. " if len(table.views) > 1 else ""
         raise DataError(
             f"say which columns of {table.source} are the tests (U) and which the controls (V). {own}For example: "
             "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
             f"The columns are {listed(table.columns)}"
         )
     chosen: dict[str, tuple[str, ...]] = {}
+    told: list[str] = []
     unused = set(free)
     for spec in wanted:
         name, equals, columns = spec.partition("=")
@@ -160,19 +198,20 @@ def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> dict[
         if equals:
             chosen[name] = tuple(c for part in columns.split(",") for c in _matching(table, name, part.strip(), free))
         elif name in table.views:
-            chosen[name] = tuple(column for column in table.views[name] if column in unused)
+            chosen[name], left_out = _unnamed(table, [column for column in table.views[name] if column in unused])
+            told += [f"View {name!r} is {listed(chosen[name]) or 'empty'}.{left_out}"] if left_out else []
         else:
             raise DataError(
                 f"--views {spec} names no columns: write --views NAME=column,column or NAME='prefix*'"
                 + (f", or one of the file's own views ({', '.join(table.views)})" if table.views else "")
             )
         if not chosen[name]:
-            raise DataError(f"view {name!r} has no columns")
+            raise DataError(f"view {name!r} has no columns that may be data. {' '.join(told)}".rstrip())
     if len(chosen) != 2:
         raise DataError(
             f"two views are compared, --views names {len(chosen)} ({', '.join(chosen)}): name U first, then V"
         )
-    return chosen
+    return chosen, told
 
 
 def _matching(table: FileTable, view: str, pattern: str, free: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from richcomponents.moments.files import read_arrays
 from richcomponents.moments.sources.delimited import DelimitedSource, is_missing, numbers, words
 from richcomponents.moments.sources.parquet import ParquetSource
 from richcomponents.moments.sources.stored import H5adSource, modalities, sample_frame
-from richcomponents.views import as_matrix
+from richcomponents.views import as_matrix, is_exact
 
 __all__ = ["Column", "Columns", "FileTable", "digest", "join_files", "listed", "read_table"]
 
@@ -190,6 +190,9 @@ def _read_numpy(path: Path, labels: Collection[str]) -> FileTable:
 
 
 def _number_column(values: Column) -> Column:
+    """Floating-point numbers where they can be, whole numbers as they are beyond 2**53, and what is no number."""
+    if values.dtype.kind in "iu" and len(values) and not is_exact(int(values.min()), int(values.max())):
+        return values
     return values.astype(np.float64) if values.dtype.kind in "biuf" else values.astype(object)
 
 
@@ -199,11 +202,11 @@ def _frame_columns(frame: Any) -> dict[str, Column]:
 
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
-        if series.dtype.is_numeric() or series.dtype == nw.Boolean:
-            try:
-                columns[str(series.name)] = series.cast(nw.Float64).to_numpy().astype(np.float64)
-            except ValueError:  # whole numbers beyond 2**53, which are labels: pyarrow rounds none of them
-                columns[str(series.name)] = np.array(series.to_list(), dtype=np.float64)
+        whole = series.dtype.is_integer() and series.null_count() < len(series)
+        if whole and not is_exact(int(series.min()), int(series.max())):  # labels; refused where they are to be data
+            columns[str(series.name)] = series.to_numpy()
+        elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
+            columns[str(series.name)] = series.cast(nw.Float64).to_numpy().astype(np.float64)
         else:
             columns[str(series.name)] = np.array(
                 [None if value is None or value != value else str(value) for value in series.to_list()], dtype=object
@@ -247,8 +250,9 @@ def _read_h5ad(path: Path, labels: Collection[str]) -> FileTable:
     source = H5adSource(path)
     obs = sample_frame(path).reset_index(drop=True)
     columns = _variables(path, source)
+    matrix = {"X": tuple(columns)}
     columns |= {name: values for name, values in _frame_columns(obs).items() if name not in columns}
-    return FileTable(path.name, columns, labels=_frame_labels(obs, labels))
+    return FileTable(path.name, columns, matrix, labels=_frame_labels(obs, labels))
 
 
 def _read_h5mu(path: Path, labels: Collection[str]) -> FileTable:
@@ -331,6 +335,7 @@ def _only(table: FileTable, wanted: Callable[[str], bool]) -> FileTable:
     return FileTable(
         table.source,
         Columns(len(table), _later(table.columns, filter(wanted, table.columns))),
+        {view: tuple(filter(wanted, columns)) for view, columns in table.views.items()},
         labels={name: values for name, values in table.labels.items() if wanted(name)},
     )
 
@@ -346,7 +351,8 @@ def _side_by_side(source: str, parts: Mapping[str, FileTable], others: FileTable
         own = _later(part.columns, part.columns, front=front)
         columns |= own
         labels |= {f"{front}{column}": values for column, values in part.labels.items()}
-        views[name] = tuple(own)
+        grouped = {column for inside in part.views.values() for column in inside} or set(part.columns)
+        views[name] = tuple(f"{front}{column}" for column in part.columns if column in grouped)
     return FileTable(source, Columns(len(next(iter(parts.values()))), columns), views, labels)
 
 
@@ -370,5 +376,5 @@ def _matched(tables: Sequence[FileTable], key: str) -> tuple[list[FileTable], in
         order = np.array([rows[label] for label in kept])
         written = {name: values[order] for name, values in table.labels.items()}
         columns = Columns(len(kept), _later(table.columns, table.columns, order))
-        out.append(FileTable(table.source, columns, labels=written))
+        out.append(FileTable(table.source, columns, table.views, written))
     return out, len(set().union(*where)) - len(kept)

@@ -13,7 +13,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
-from richcomponents.views import as_matrix
+from richcomponents.views import as_matrix, column_names, same_columns
 
 __all__ = [
     "ArraySource",
@@ -170,31 +170,25 @@ class ArraySource(Source):
 
 
 class BlockSource(Source):
-    """Blocks of rows from an iterable; an iterator can be read only once."""
+    """Blocks of rows from an iterable; an iterator can be read only once. Data frames must have the first one's columns."""
 
     def __init__(self, blocks: Iterable[object]) -> None:
-        self._blocks = blocks
         self.again = not isinstance(blocks, Iterator)
-        self._first: Array | None = None
-
-    def _peek(self) -> Array:
-        """The first block, which stays in the source."""
-        if self._first is None:
-            reading = iter(self._blocks)
-            first = next(reading, None)
-            if first is None:
-                raise DataError("there are no rows")
-            self._first = as_matrix(first)
-            if not self.again:
-                self._blocks = chain([self._first], reading)
-        return self._first
+        reading = iter(blocks)
+        first = next(reading, None)
+        if first is None:
+            raise DataError("there are no rows")
+        self._blocks = blocks if self.again else chain([first], reading)
+        self._head, self.names = as_matrix(first)[:1].copy(), column_names(first)
 
     @property
     def width(self) -> int:
-        return int(self._peek().shape[1])
+        return int(self._head.shape[1])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        names: Sequence[str] | None = self.names
         for block in self._blocks:
+            names = same_columns(names, block)
             rows = as_matrix(block)
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 

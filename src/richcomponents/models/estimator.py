@@ -1,0 +1,115 @@
+"""What all estimators share: a fit is all or nothing, answers are those of the fit, and tables are read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import wraps
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from richcomponents.algebra import Array
+from richcomponents.errors import DataError
+from richcomponents.storage import Storable
+from richcomponents.views import as_matrix
+
+__all__ = ["Estimator", "as_fitted", "refuse_second_table"]
+
+_E = TypeVar("_E")
+_FITTING, _USED = "_fitting", "_fitted_with"
+_THEIRS = ("_sk", "_metadata", "_parent")  # private names that scikit-learn sets on an estimator, fitted or not
+
+
+class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators, those that users derive from ours included.
+
+    Methods called fit, fit_... and partial_fit work on a copy that has the parameters and (but for partial_fit) nothing
+    fitted; only when they return does the estimator become that copy. A fit that fails or is interrupted, also by a
+    warning that was made an error, leaves everything as it was. All other public methods see the parameters of the fit,
+    whatever was set since: set_params is for the next fit.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, member in list(vars(cls).items()):
+            if name.startswith(("_", "set_", "get_params")):
+                continue
+            if isinstance(member, property) and member.fget is not None:
+                setattr(cls, name, property(_answer(member.fget), doc=member.__doc__))
+            elif isinstance(member, FunctionType):
+                fits = name in ("fit", "partial_fit") or name.startswith("fit_")
+                setattr(cls, name, _transaction(member) if fits else _answer(member))
+
+    def _values(self, X: object, *, reset: bool, at_least: int = 1) -> Array:
+        """The values (n, p) of a table; its columns become those of the fit (reset), or are compared with them."""
+        values = as_matrix(X)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        checked: Array = check_array(
+            values, dtype=np.float64, order="C", ensure_min_samples=at_least, ensure_all_finite=False, estimator=self
+        )
+        return checked
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # made dense
+        return tags
+
+
+def as_fitted(model: _E) -> _E:
+    """The estimator with the parameters it was fitted with: itself, unless they were changed since."""
+    used = vars(model).get(_USED)
+    if not isinstance(used, dict) or all(_same(vars(model).get(name), value) for name, value in used.items()):
+        return model
+    other = copy(model)
+    parameters = model._get_param_names()  # type: ignore[attr-defined]
+    vars(other).update({name: value for name, value in used.items() if name in parameters})
+    return other
+
+
+def refuse_second_table(y: object) -> None:
+    """fit(U, V) is easily written, and V would be ignored as an outcome is."""
+    shape: tuple[int, ...] = getattr(y, "shape", ())
+    if len(shape) == 2 and shape[1] > 1:
+        raise DataError(
+            f"the second argument of fit is an outcome, which this fit ignores, not a table of {shape[1]} columns. Give "
+            "two tables of the same samples as ContrastiveRCA().fit_views([U, V]), one as ContrastiveRCA(views=...).fit(X)"
+        )
+
+
+def _same(one: object, two: object) -> bool:
+    return one is two or (type(one) is type(two) and isinstance(one, (bool, int, float, str)) and one == two)
+
+
+def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def answer(self: Any, *args: Any, **options: Any) -> Any:
+        return method(as_fitted(self), *args, **options)
+
+    return answer
+
+
+def _transaction(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fit)
+    def whole(self: Any, *args: Any, **options: Any) -> Any:
+        if _FITTING in vars(self):  # called by another fit, of a subclass for example
+            return fit(self, *args, **options)
+        copied = copy(self)
+        goes_on = fit.__name__ == "partial_fit"
+        kept = {name: value for name, value in vars(self).items() if goes_on or not _is_fitted(name)}
+        copied.__dict__ = {**kept, _FITTING: True}
+        copied.__dict__.pop(_USED, None)
+        found = fit(copied, *args, **options)
+        del copied.__dict__[_FITTING]
+        copied.__dict__[_USED] = {name: getattr(copied, name) for name in self._get_param_names()}
+        self.__dict__ = copied.__dict__
+        return self if found is copied else found
+
+    return whole
+
+
+def _is_fitted(name: str) -> bool:
+    return name.endswith("_") or (name.startswith("_") and not name.startswith(_THEIRS))
