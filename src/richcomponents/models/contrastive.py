@@ -14,13 +14,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
+from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends, ends_below
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
 from richcomponents.components.contrastive.decomposition import VarianceTable
+from richcomponents.components.contrastive.dependence import Dependence, RowUnits
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
-from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
+from richcomponents.components.contrastive.fit import Frame, SharedPart, find_shared, measured_canonical
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
+from richcomponents.components.contrastive.rank import largest_rank
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
 from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
@@ -139,6 +141,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         outside: tuple[Array, Array] | None = None,
         implicit: Callable[[Array, Array], Array] | None = None,
         second_order_only: bool | None = None,
+        dependence: Callable[[Canonical, Array], Dependence] | None = None,
     ) -> Self:
         """From moments to A_ and components_.
 
@@ -153,14 +156,19 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             self._canonical: Canonical | None = None
             self._state = second
             self._second_order_only = False
+            self._found: Canonical = measured_canonical(second, n_u, self._lost, dependence)[0]
             polarised = self.method == "polarised"
             self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A, polarised=polarised)
         else:
             k_u, k_v = len(u.inner), len(v.inner)
             wide = not _fits(k_u + k_v, self.n_blocks)
-            if second_order_only is None:
-                second_order_only = A is None and self._too_small(second)
-            self._second_order_only = second_order_only
+            self._second_order_only = bool(second_order_only)
+
+            def few(found: Canonical) -> bool:
+                if second_order_only is None:
+                    self._second_order_only = self._too_small(second, found.n)
+                return self._second_order_only
+
             inner_A = None if A is None else v.inner @ A @ u.outer
             self._shared = find_shared(
                 second,
@@ -171,10 +179,12 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 A=inner_A,
                 wide=wide,
                 implicit=implicit,
-                second_order_only=second_order_only,
+                second_order_only=few,
+                lost=self._lost,
+                dependence=dependence,
                 random_state=self.random_state,
             )
-            self._state = self._shared.state
+            self._state, self._found = self._shared.state, self._shared.canonical
             cov_u, cov_v = _view_covariances(second, n_u, u, v, rows)
             if outside is not None:
                 cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
@@ -188,12 +198,13 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         self._warn()
         return self
 
-    def _too_small(self, second: Moments) -> bool:
-        """Whether there are too few rows, or blocks of them, for cumulants of higher order; says so."""
+    def _too_small(self, second: Moments, n: float) -> bool:
+        """Whether there are too few independent rows, n, or blocks of them, for cumulants of higher order; says so."""
         blocks = int(np.sum(second.block_sizes > 0))
-        if second.n >= _MIN_ROWS and blocks >= MIN_BLOCKS:
+        if n >= _MIN_ROWS and blocks >= MIN_BLOCKS:
             return False
-        short = f"{second.n} samples are" if second.n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
+        kind = "samples" if n == second.n else "independent samples"
+        short = f"{n:.0f} {kind} are" if n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
         warn_user(
             f"{short} too few for cumulants of order three and four (at least {_MIN_ROWS} samples in {MIN_BLOCKS} blocks are "
             "needed): only second moments are used, and coefficients are those of residualising",
@@ -335,7 +346,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         check_is_fitted(self)
         u, v = self._centred(X)
         target = self._centred_target(X, y, len(v))
-        n = len(target)
+        n = self._free(len(target))
         with_u, with_v, variance = u.T @ target / n, v.T @ target / n, float(target @ target) / n
         if self._shared is None or self._canonical is None:
             beta = np.linalg.pinv(self._solution.covariance("S1"), hermitian=True) @ with_u
@@ -361,27 +372,47 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         own = ((x - y * d) / h) @ (np.eye(r) - fit.t_effective).T * h
         return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
 
-    def _centred_target(self, X: object, y: object, rows: int) -> Array:
+    def _centred_target(self, X: object, y: object, rows: int, weight: Array | None = None) -> Array:
         target = as_matrix(y, column=True)
         if target.shape != (rows, 1):
             raise DataError(f"y must be one column of {rows} values, got shape {target.shape}")
         if not np.isfinite(target).all():
             raise DataError(f"y holds {int(np.sum(~np.isfinite(target)))} missing or infinite values: drop those rows")
-        column: Array = target[:, 0] - target[:, 0].mean()
+        column: Array = target[:, 0] - np.average(target[:, 0], weights=weight)
         if self._partial is not None:
-            values = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-            known = values[:, self._covariate_columns] - values[:, self._covariate_columns].mean(axis=0)
-            column = column - known @ np.linalg.lstsq(known, column, rcond=None)[0]
+            values = validate_data(self, X, dtype=np.float64, order="C", reset=False)[:, self._covariate_columns]
+            known = values - np.average(values, axis=0, weights=weight)
+            root = np.ones(rows) if weight is None else np.sqrt(weight)
+            column = column - known @ np.linalg.lstsq(known * root[:, None], column * root, rcond=None)[0]
         return column
 
-    def outcome_test(self, X: object, y: object) -> TestResult:
-        """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is."""
+    def _free(self, n: int) -> float:
+        """n rows less those that covariates took."""
+        return max(n - self._lost, 1.0)
+
+    def outcome_test(self, X: object, y: object, groups: object = None, sample_weight: object = None) -> TestResult:
+        """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is.
+
+        groups, sample_weight : as in :meth:`fit`; by default those of the fit, when X has as many rows as it had.
+        """
         check_is_fitted(self)
         _, v = self._centred(X)
-        target = self._centred_target(X, y, len(v))
-        n = len(target)
-        free = n - len(self._covariate_columns)
-        return outcome_test(v.T @ v / n, v.T @ target / n, float(target @ target) / n, free)
+        if groups is None and sample_weight is None:
+            rows = self._rows_as_fitted(len(v))
+        else:
+            rows = RowUnits.of(len(v), groups, sample_weight)
+        return outcome_test(v, self._centred_target(X, y, len(v), rows.weight), rows, self._lost)
+
+    def _rows_as_fitted(self, n: int) -> RowUnits:
+        """The groups and weights of the fit, for the same n rows; refuses to guess those of others."""
+        if not (self._found.dependence is not None if self._units is None else self._units.depend):
+            return RowUnits()
+        if self._units is None or len(self._units) != n:
+            raise DataError(
+                "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
+                "(groups=range(len(X)) if its rows are independent)"
+            )
+        return self._units
 
     def score(self, X: object, y: object = None) -> float:
         """Held-out fit: Gaussian log-likelihood per sample of the views under the fitted second moments, plus the energy of
@@ -403,9 +434,16 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             evidence = None
             if self._shared is not None and self.rank_ and self._shared.identified.order_weights.any():
                 evidence = self._interval_evidence()
-            found = self._shared.canonical if self._shared is not None else canonical_of(self._second, self._n_u)
             identified = None if self._shared is None else self._shared.identified
-            self._known_diagnostics = diagnose(self._solution, found, identified, self._identified_set(), evidence)
+            self._known_diagnostics = diagnose(
+                self._solution,
+                self._found,
+                identified,
+                self._identified_set(),
+                evidence,
+                self._second.n,
+                self._largest_rank(),
+            )
         return self._known_diagnostics
 
     def _interval_evidence(self) -> tuple[Any, Array]:
@@ -413,15 +451,22 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         assert self._canonical is not None
         return interval_evidence(self._shared, self._canonical), plain_grams(self._shared)
 
+    def _largest_rank(self) -> int:
+        """The largest rank that is not excluded: by the test, or because the rank was given."""
+        if self._shared is None or self.A is not None or self.rank != "auto":
+            return self.rank_
+        return largest_rank(self._found, self.rank_)
+
     def _identified_set(self) -> tuple[Array, Array]:
-        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank."""
+        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank, and over all ranks not excluded."""
         if self._canonical is None or self._shared is None:
             nothing = np.full_like(self._solution.cov_u, np.nan)
             return nothing, nothing
         r = self.rank_
         d = self._canonical.correlations[:r]
         lift = self._canonical.u_from_x[:, :r]
-        return cov_s1_ends(lift * np.sqrt(1 - d**2), self._solution.cov_u - (lift * d**2) @ lift.T)
+        top = self._solution.cov_u - (lift * d**2) @ lift.T
+        return ends_below(top) if self._largest_rank() > r else cov_s1_ends(lift * np.sqrt(1 - d**2), top)
 
     def _in_users_units(self) -> Any:
         assert self._shared is not None
@@ -439,7 +484,9 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
-        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. Both
+        moved. Without evidence ("not identified"), or where the test cannot exclude more shared directions than were found
+        (``diagnostics_.largest_rank``): the identified set widened for noise, and no standard error. A is then without bounds
+        in the second case, and where nothing is shared: nothing is known about it. All of these
         leave out the noise of the variance outside the principal components that wide views are reduced to. For
         everything else: the block jackknife of :meth:`jackknife`, which refits.
         """
@@ -452,35 +499,59 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         point = self.A_ if what == "A" else self._solution.covariance(component)
         shared = self._shared
-        if shared is not None and self.A is None and self.rank_ > 0 and (what == "A" or component == "S1"):
-            target: Target = "mixing" if what == "A" else "cov_s1"
-            if shared.identified.gate == 0:
-                return self._identified_interval(shared, target, point, level)
-            if not shared.leading:
-                return self._fast_interval(shared, target, point, level)
+        if shared is not None and self.A is None:
+            more = self._largest_rank() > self.rank_
+            if what == "A" and (more or self.rank_ == 0):
+                unknown = np.full_like(point, np.nan)
+                return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+            inside = "mixing" if what == "A" else f"cov_{component.lower()}"
+            if more or (self.rank_ and shared.identified.gate == 0):
+                found = self._identified_interval(shared, inside, point, level, more)
+                if not more or shared.identified.gate == 0 or shared.leading or component != "S1":
+                    return found
+                seen = self._fast_interval(shared, "cov_s1", point, level)
+                return Interval(
+                    point, found.standard_error, np.minimum(found.low, seen.low), np.maximum(found.high, seen.high)
+                )
+            if self.rank_ and not shared.leading and (what == "A" or component == "S1"):
+                return self._fast_interval(shared, "mixing" if what == "A" else "cov_s1", point, level)
         chosen = (lambda m: m.A_) if what == "A" else (lambda m: m.components_[component].covariance)
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
 
-    def _identified_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
-        """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004)."""
+    def _identified_interval(self, shared: SharedPart, target: str, point: Array, level: float, more: bool) -> Interval:
+        """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004).
+
+        more : further directions than the rank may be shared.
+        """
         assert self._canonical is not None
         unknown = np.full_like(point, np.nan)
         if shared.leading:  # the part outside the leading directions has no block statistics: its noise is left out
             if target == "mixing":
-                return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
-            return Interval(point, unknown, *self._identified_set())
-        found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
+                return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+            low, high = self._identified_set()
+            if target == "cov_s2":
+                low, high = self._solution.cov_u - high, self._solution.cov_u - low
+            elif target == "cov_s3":
+                low, high = ends_below(self._solution.cov_v)
+            return Interval(point, unknown, low, high)
+        blocks = BlockCovariances.of(self._state)
+        found = bounds_with_noise(self._canonical, self.rank_, blocks, target, level, more)
         outside = self._outside(target)
         return Interval(point, unknown, found.lower + outside, found.upper + outside)
 
-    def _outside(self, target: Target) -> Any:
-        """What Cov(S1) has outside the principal components a wide view was reduced to; its own noise is left out."""
-        if target == "mixing" or self._canonical is None:
+    def _outside(self, target: str) -> Any:
+        """What Cov(S1) or Cov(S3) has outside the principal components a wide view was reduced to; its own noise is left
+        out."""
+        if target not in ("cov_s1", "cov_s3") or self._canonical is None:
             return 0.0
-        lift = self._canonical.u_from_x
-        return self._solution.cov_u - lift @ lift.T if lift.shape[1] < len(lift) else 0.0
+        own, total = (
+            (self._canonical.u_from_x, self._solution.cov_u)
+            if target == "cov_s1"
+            else (self._canonical.v_from_y, self._solution.cov_v)
+        )
+        return total - own @ own.T if own.shape[1] < len(own) else 0.0
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
@@ -531,6 +602,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 state.transformed,
                 outside=outside,
                 second_order_only=self._second_order_only,
+                dependence=None if found.dependence is None else lambda *_: found.dependence,
             )
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:

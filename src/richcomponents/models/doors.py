@@ -13,13 +13,15 @@ from sklearn.utils.validation import validate_data
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
+from richcomponents.components.contrastive.canonical import whitening
+from richcomponents.components.contrastive.dependence import RowUnits, UnitSums
 from richcomponents.components.contrastive.fit import Frame, SharedPart
 from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.components.contrastive.solution import Solution
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
-from richcomponents.moments.partial import Partial
+from richcomponents.moments.partial import Inflated, Partial
 from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
 from richcomponents.views import Views, check_finite, check_range, column_names, join_views, refuse_dask, resolve_views
@@ -45,6 +47,8 @@ class ContrastiveDoors:
     _residuals: Callable[[Array], Array]
     _name_components: Callable[[], None]
     _shared: SharedPart | None
+    _units: RowUnits | None
+    _lost: float
     _solution: Solution
 
     def fit(
@@ -156,6 +160,7 @@ class ContrastiveDoors:
                 f"a state of order 4 is needed, this one has order {lay.order}: make it with Moments.of(X, order=4)"
             )
         self._partial: Partial | None = None
+        self._lost, self._units = 0.0, None
         self._covariate_columns = np.zeros(0, dtype=np.int64)
         state = moments.select(np.concatenate([self._u, self._v]))
         self._centre = np.array(state.mean)
@@ -212,11 +217,22 @@ class ContrastiveDoors:
             check_finite(values, self.views_)
         d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
         table = rows.select(np.concatenate([self._u, self._v, known]))
-        self._partial = None
+        groups = reading.get("groups")
+        self._units = None
+        if values is not None:  # rows that are seen again, with an outcome, depend on each other as they did here
+            weight = rows.select([0]).array()[:, -1] if rows.weighted else None
+            self._units = RowUnits.of(len(values), groups, weight)
+        self._partial, self._lost = None, 0.0
         if len(known):
             self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(d_u + d_v, table.width))
+            n, self._lost = self._partial.moments.n, _lost_rows(self._partial, table, groups)
+            if n - self._lost < 2:
+                raise DataError(
+                    f"{self._partial.rank} covariates leave nothing of {n} rows (of as many as depend on each other, with groups "
+                    "or weights): use fewer covariates or more rows"
+                )
             kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
-            table = table.mapped(self._partial.residuals, names=kept)
+            table = table.mapped(Inflated(self._partial, (n / (n - self._lost)) ** 0.5), names=kept)
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
@@ -244,6 +260,7 @@ class ContrastiveDoors:
             passes.coordinates(second.mean),
             rows=centred if reduction else None,
             implicit=passes.implicit(second.mean) if by_rows else None,
+            dependence=passes.dependence(second.mean),
         )
         if self.order > 4:
             self._add_high_orders(passes, second)
@@ -300,6 +317,25 @@ class ContrastiveDoors:
         high = passes.high_orders(second.mean, matrix, self.order)
         self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
         self._name_components()
+
+
+def _lost_rows(partial: Partial, table: Rows, groups: object) -> float:
+    """How many rows' worth of freedom the covariates took: one each, times the design effect of their products with the
+    residuals where rows depend on each other (a covariate that is constant in a group took a whole group's)."""
+    if groups is None and not table.weighted:
+        return float(partial.rank)
+    white = [whitening(C)[0] for C in (partial.covariate_covariance(), partial.covariance())]
+    p, q = (len(w) for w in white)
+    if not p or not q:
+        return float(p)
+
+    def products(rows: Array) -> Array:
+        known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
+        left = (partial.residuals(rows) - partial.mean[partial.kept]) @ white[1].T
+        return np.hstack([known, left])
+
+    sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
+    return p * float(table.mapped(products).reduce(sums, groups=groups).effect[0])
 
 
 def is_source(X: object) -> bool:
