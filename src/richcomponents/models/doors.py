@@ -13,8 +13,8 @@ from sklearn.utils.validation import validate_data
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
-from richcomponents.components.contrastive.canonical import whitening
-from richcomponents.components.contrastive.dependence import RowUnits, UnitSums
+from richcomponents.components.contrastive.canonical import Canonical, whitening
+from richcomponents.components.contrastive.dependence import Dependence, RowUnits, UnitSums, dependence_of_blocks
 from richcomponents.components.contrastive.fit import Frame, SharedPart
 from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.components.contrastive.solution import Solution
@@ -166,7 +166,12 @@ class ContrastiveDoors:
         self._centre = np.array(state.mean)
         self._warn_of_constants(state.variances)
         d_u, d_v = len(self._u), len(self._v)
-        self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
+
+        def dependence(found: Canonical, matrix: Array) -> Dependence:
+            return dependence_of_blocks(state.transformed(matrix), found.correlations, found.rank_u, found.rank_v)
+
+        frames = Frame.identity(d_u), Frame.identity(d_v)
+        self._solve(state, d_u, *frames, state.transformed, dependence=dependence if state.dependent else None)
         return self
 
     def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
