@@ -8,12 +8,12 @@ import pytest
 from richcomponents.algebra import multilinear, unfold, unpack
 from richcomponents.components.contrastive.canonical import canonical, whitening
 from richcomponents.components.contrastive.coefficients import coefficients, residualise
+from richcomponents.components.contrastive.dependence import RowUnits
 from richcomponents.components.contrastive.energy import SharedEnergy
 from richcomponents.components.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.components.contrastive.fit import find_shared
 from richcomponents.components.contrastive.identify import sign_flip_z
 from richcomponents.components.contrastive.known import identify_known
-from richcomponents.components.contrastive.dependence import RowUnits
 from richcomponents.components.contrastive.rank import choose_rank
 from richcomponents.components.contrastive.replicates import Link, logit, near_basis, score
 from richcomponents.components.contrastive.specification import energy as energy_in

@@ -602,7 +602,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 state.transformed,
                 outside=outside,
                 second_order_only=self._second_order_only,
-                dependence=None if found.dependence is None else lambda *_: found.dependence,
+                dependence=None if (known := found.dependence) is None else lambda *_: known,
             )
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:

@@ -233,8 +233,8 @@ class ContrastiveDoors:
             n, self._lost = self._partial.moments.n, _lost_rows(self._partial, table, groups)
             if n - self._lost < 2:
                 raise DataError(
-                    f"{self._partial.rank} covariates leave nothing of {n} rows (of as many as depend on each other, with groups "
-                    "or weights): use fewer covariates or more rows"
+                    f"{self._partial.rank} covariates leave nothing of {n} rows (of fewer, where groups or weights make them "
+                    "depend on each other): use fewer covariates or more rows"
                 )
             kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
             table = table.mapped(Inflated(self._partial, (n / (n - self._lost)) ** 0.5), names=kept)

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.components.contrastive.dependence import RowUnits
+from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.general.discover import Verdict, discover_sets
 from richcomponents.components.general.evidence import Evidence

@@ -13,13 +13,14 @@ entries of A = v_from_y D S^-1 x_from_u follow the same formula (A on the range 
 
 Where the test cannot exclude more shared directions than the r that were found, those have correlations near zero, and their
 directions are unknown. With D = 0 there, S lies anywhere between D^2 on the r directions and I: Cov(S1) is any matrix C with
-0 <= C <= C0, whose entries fill [(C0_ab - s) / 2, (C0_ab + s) / 2], s^2 = C0_aa C0_bb (the same formula, with rows of C0^(1/2)).
+0 <= C <= C0, whose entries fill [(C0_ab - s) / 2, (C0_ab + s) / 2], s^2 = C0_aa C0_bb (the same formula, rows of C0^(1/2)).
 A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -120,6 +121,12 @@ def _imbens_manski(width: Array, df: int, level: float) -> Array:
     q depends on one number only: it is tabulated over s = width / (1 + width) and interpolated (error below 1e-5), since a
     thousand columns have a million entries.
     """
+    s, q = _imbens_manski_table(df, level)
+    return np.asarray(np.interp(width / (1 + width), s, q))
+
+
+@lru_cache(maxsize=8)
+def _imbens_manski_table(df: int, level: float) -> tuple[Array, Array]:
     s = np.linspace(0.0, 1.0, 4001)
     table = np.append(s[:-1] / (1 - s[:-1]), np.inf)
     low = np.full_like(s, float(stats.t.ppf(level, df)))
@@ -128,4 +135,4 @@ def _imbens_manski(width: Array, df: int, level: float) -> Array:
         mid = (low + high) / 2
         enough = stats.t.cdf(mid + table, df) - stats.t.cdf(-mid, df) >= level
         high, low = np.where(enough, mid, high), np.where(enough, low, mid)
-    return np.asarray(np.interp(width / (1 + width), s, high))
+    return s, high

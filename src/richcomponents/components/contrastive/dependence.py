@@ -14,9 +14,10 @@ say in between, whatever the dependence inside a unit. Two more numbers make a c
 
 * df: the noise of the effect itself (few units), Satterthwaite's 2 effect^2 / Var(effect); infinite in both exact cases.
 * spread: the effect is a mean over p q directions, some of which may repeat more than others. If x alone varied between units
-  in proportion to the matrix E_x = B_x - I, with B_x = sum_g (sum_{i in g} w_i x_i)(...)' / n, and y to E_y, the effects would be
-  1 + c a_j b_k over the eigenvalues a, b of E_x and E_y; spread = mean of their squares over the square of their mean
-  (Rao and Scott 1984, second order): p q / spread degrees of freedom.
+  in proportion to the matrix E_x = B_x - I, with B_x = sum_g (sum_{i in g} w_i x_i)(...)' / n, and y to E_y, the effects
+  would be 1 + c a_j b_k over the eigenvalues a, b of E_x and E_y; spread = mean of their squares over the square of their
+  mean (Rao and Scott 1984, second order): p q / spread degrees of freedom. Products of a unit with itself are left out of
+  tr(E_x^2) and of tr(E_x)^2: with few units they alone would make E_x look uneven.
 
 All three are wanted for the leftover coordinates x_{k+1..p}, y_{k+1..q} of every k: arrays over k = 0, 1, ..., min(p, q) - 1.
 """
@@ -38,7 +39,9 @@ from richcomponents.storage import storable
 
 __all__ = ["Dependence", "RowUnits", "UnitSums", "dependence_of_blocks"]
 
-_MOST_NUMBERS = 2**24  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
+_MOST_NUMBERS = (
+    2**24
+)  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
 _FEWEST_UNITS = 20
 
 
@@ -54,9 +57,9 @@ class Dependence:
 
     @classmethod
     def of(cls, sums: Array, between: Array, n: float, p: int, q: int) -> Self:
-        """sums : (5, min(p, q)), over units of a, b, a^2, a b, b^2 with a = |M_g|^2 and b = sum_{i in g} w_i |x_i y_i' - D|^2;
-        between : (p + q, p + q), sum over units of the outer squares of their sums of (x, y); n : sum of weights."""
-        a, b, aa, ab, bb = np.maximum(sums, 1e-300)
+        """sums : (7, min(p, q)), see _sums; between : (p + q, p + q), sum over units of the outer squares of their sums of
+        (x, y); n : sum of weights."""
+        a, b, aa, ab, bb, x_x, y_y = np.maximum(sums, 1e-300)
         effect = a / b
         noise = np.maximum(aa - 2 * effect * ab + effect**2 * bb, 0.0)  # of a - effect b
         noise = np.where(noise > 1e-12 * aa, noise, 0.0)  # what rounding leaves of nothing is nothing
@@ -66,7 +69,8 @@ class Dependence:
         above = effect - 1
         spread = np.ones(len(effect))
         for k in range(len(effect)):
-            uneven = _unevenness(excess[k:p, k:p]) * _unevenness(excess[p + k :, p + k :])
+            uneven = _unevenness(excess[k:p, k:p], x_x[k] / n**2)
+            uneven *= _unevenness(excess[p + k :, p + k :], y_y[k] / n**2)
             spread[k] = (1 + 2 * above[k] + above[k] ** 2 * uneven) / effect[k] ** 2
         return cls(effect, df, spread)
 
@@ -75,10 +79,13 @@ class Dependence:
         return float(self.effect[k]), float(self.df[k]), float(self.spread[k])
 
 
-def _unevenness(excess: Array) -> float:
-    """d tr(E^2) / tr(E)^2 of a symmetric E (d, d): 1 when all directions are alike, d when one has it all."""
-    d, size = len(excess), float(np.trace(excess))
-    return float(np.clip(d * np.sum(excess**2) / size**2, 1.0, d)) if size > 0 else 1.0
+def _unevenness(excess: Array, same: float) -> float:
+    """d tr(E^2) / tr(E)^2 of a symmetric E (d, d): 1 when all directions are alike, d when one has it all.
+
+    same : the part of either trace that compares units with themselves.
+    """
+    d, size = len(excess), float(np.trace(excess)) ** 2 - same
+    return float(np.clip(d * (np.sum(excess**2) - same) / size, 1.0, d)) if size > 0 else 1.0
 
 
 def _tails(values: Array) -> Array:
@@ -93,8 +100,12 @@ def _corner_tails(squares: Array) -> Array:
     return np.asarray(out[:, np.arange(full), np.arange(full)])
 
 
-def _five(a: Array, b: Array) -> Array:
-    return np.stack([a.sum(0), b.sum(0), (a * a).sum(0), (a * b).sum(0), (b * b).sum(0)])
+def _sums(a: Array, b: Array, totals: Array, p: int) -> Array:
+    """Over units, for every k: of a, b, a^2, a b, b^2, |x|^4, |y|^4 with a = |M_g|^2, b = sum_{i in g} w_i |x_i y_i' - D|^2 and
+    the units' totals (x, y) (units, p + q)."""
+    full = a.shape[1]
+    x, y = _tails(totals[:, :p] ** 2)[:, :full], _tails(totals[:, p:] ** 2)[:, :full]
+    return np.stack([np.sum(s, axis=0) for s in (a, b, a * a, a * b, b * b, x * x, y * y)])
 
 
 class UnitSums:
@@ -106,16 +117,16 @@ class UnitSums:
     def __init__(self, correlations: Array, p: int, q: int, weighted: bool = False) -> None:
         self.d, self.p, self.q, self.weighted = correlations, p, q, weighted
         self.n = 0.0
-        self.sums, self.between = np.zeros((5, len(correlations))), np.zeros((p + q, p + q))
+        self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
         self.products: Array | None = None  # (units, p, q), M_g + W_g D
 
     def update(self, rows: object, start: int | None = None) -> None:
         """Every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
         z, w = self._split(rows)
-        own = self._own(z)
+        own, total = self._own(z), z * w[:, None]
         with one_blas_thread():
-            self.between += (z * w[:, None] ** 2).T @ z
-        self.sums += _five(w[:, None] ** 2 * own, w[:, None] * own)
+            self.between += total.T @ total
+        self.sums += _sums(w[:, None] ** 2 * own, w[:, None] * own, total, self.p)
 
     def grouped(self, groups: object) -> Callable[[object, int], None]:
         """A function that takes rows in order; groups : the labels of all that will come."""
@@ -162,7 +173,7 @@ class UnitSums:
             full = np.arange(len(self.d))
             centred = self.products.copy()
             centred[:, full, full] -= self.sizes[:, None] * self.d
-            sums = sums + _five(_corner_tails(centred**2), self.inside)
+            sums = sums + _sums(_corner_tails(centred**2), self.inside, self.totals, self.p)
             with one_blas_thread():
                 between = between + self.totals.T @ self.totals
         return Dependence.of(sums, between, self.n, self.p, self.q)
@@ -181,9 +192,8 @@ def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) ->
     inside = inside + sizes[:, None] * _tails(correlations**2)
     products[:, full, full] -= sizes[:, None] * correlations
     totals = vectors[:, state.layout.orders[1]]
-    return Dependence.of(
-        _five(_corner_tails(products**2), inside), totals.T @ totals, float(sizes.sum()), p, q
-    )
+    sums = _sums(_corner_tails(products**2), inside, totals, p)
+    return Dependence.of(sums, totals.T @ totals, float(sizes.sum()), p, q)
 
 
 @storable

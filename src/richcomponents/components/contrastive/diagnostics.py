@@ -88,8 +88,8 @@ class Diagnostics:
         out = [ADVICE[self.verdict]] if self.verdict in ADVICE else []
         if self.largest_rank > self.rank:
             out.append(
-                f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}: intervals of "
-                "A and of the covariances allow for them. Use more samples or fewer columns, or give rank= if it is known."
+                f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}: intervals "
+                "of A and of the covariances allow for them. Use more samples or fewer columns, or give rank= if it is known."
             )
         if self.leftover_correlation > _MUCH_LEFT:
             out.append(
@@ -168,9 +168,7 @@ def diagnose(
         d_v=len(solution.cov_v),
         canonical_correlations=found.correlations,
         rank=rank,
-        rank_p_values=np.array(
-            [remaining_p_value(found, k) for k in tried]
-        ),
+        rank_p_values=np.array([remaining_p_value(found, k) for k in tried]),
         verdict="paper" if known is None else known.verdict,
         strength=nan if known is None else known.strength,
         gain=nan if known is None else known.gain,

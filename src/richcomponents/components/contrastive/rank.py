@@ -6,7 +6,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import chi2, f, ncx2
 
-from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
 
 __all__ = ["choose_rank", "largest_rank", "leftover_statistic", "remaining_p_value"]
