@@ -587,7 +587,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 other._centre = state.mean
                 d_u = len(self._u)
                 return other._solve(state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), state.transformed)
-            found, k = self._canonical, self._shared.rank
+            found, known, k = self._canonical, self._canonical.dependence, self._shared.rank
             k_u, k_v = (k, k) if self._shared.leading else (found.rank_u, found.rank_v)
             u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
             v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
@@ -602,7 +602,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 state.transformed,
                 outside=outside,
                 second_order_only=self._second_order_only,
-                dependence=None if (known := found.dependence) is None else lambda *_: known,
+                dependence=None if known is None else lambda found, matrix: known,
             )
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:

@@ -71,9 +71,9 @@ class ContrastiveDoors:
             cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
             as the table in memory; an iterator is read once (as :meth:`fit_moments`).
         y : ignored, as scikit-learn expects.
-        groups : (n,) labels; rows of a group stay in one block.
+        groups : (n,) labels; rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
         sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
-            in one block (as with groups).
+            in one block (as with groups): one independent row, however often it is counted.
         progress : show bars.
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
