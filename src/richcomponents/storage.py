@@ -489,14 +489,14 @@ def _make(cls: Any, parts: _Fields) -> Any:
 
 
 def _take_moments(what: Moments) -> _Fields:
-    return {"layout": what.layout, "shift": what.shift, "sums": what.sums}
+    return {"layout": what.layout, "shift": what.shift, "sums": what.sums, "dependent": what.dependent}
 
 
 def _make_moments(parts: _Fields) -> Moments:
     layout, shift = _checked(parts["layout"], Layout), _checked(parts["shift"], np.ndarray)
     sums = _checked(parts["sums"], Forest)
     check_state(layout, shift, sums)
-    return Moments(layout, shift, sums)
+    return Moments(layout, shift, sums, parts.get("dependent", False) is True)
 
 
 def _take_forest(what: Forest) -> _Fields:

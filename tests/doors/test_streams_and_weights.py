@@ -79,13 +79,14 @@ def test_coefficients_count_rows_as_the_fit_did(data, rng, covariates):
     repeated, y = np.repeat(data.X, weight, axis=0), np.repeat(data.y, weight)
     model = rc.ContrastiveRCA(views=3, covariates=covariates).fit(data.X, sample_weight=weight)
     for asks in (model.coefficients, model.outcome_test):
-        with pytest.raises(rc.DataError, match="fitted with sample_weight"):
-            asks(data.X, data.y)
+        with pytest.raises(rc.DataError, match="the fit knew groups or weights of its rows"):
+            asks(repeated, y)
         with pytest.raises(rc.DataError, match="one entry per row"):
             asks(data.X, data.y, sample_weight=weight[:-1])
         with pytest.raises(rc.DataError, match="whole numbers"):
             asks(data.X, data.y, sample_weight=weight + 0.5)
-    weighted = model.coefficients(data.X, data.y, sample_weight=weight)
+    weighted = model.coefficients(data.X, data.y)  # as they were counted in the fit
+    np.testing.assert_array_equal(weighted.beta, model.coefficients(data.X, data.y, sample_weight=weight).beta)
     once = model.coefficients(repeated, y, sample_weight=np.ones(len(y)))
     np.testing.assert_allclose(weighted.beta, once.beta, rtol=1e-10)
     np.testing.assert_allclose(weighted.residualised, once.residualised, rtol=1e-10)

@@ -14,15 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
+from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends, ends_below
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
 from richcomponents.components.contrastive.decomposition import VarianceTable
+from richcomponents.components.contrastive.dependence import Dependence, RowUnits
 from richcomponents.components.contrastive.diagnostics import ADVICE, SUSPICIOUS, Diagnostics, contradicted, diagnose
 from richcomponents.components.contrastive.directions import trust_in_directions
-from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
+from richcomponents.components.contrastive.fit import Frame, SharedPart, find_shared, measured_canonical
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
 from richcomponents.components.contrastive.known_mixing import check_known_mixing
+from richcomponents.components.contrastive.rank import largest_rank
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
 from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
@@ -40,7 +42,6 @@ from richcomponents.errors import (
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
-from richcomponents.moments.accumulator import frequencies
 from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 from richcomponents.views import as_matrix, check_finite, check_outcome
@@ -151,6 +152,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         outside: tuple[Array, Array] | None = None,
         implicit: Callable[[Array, Array], Array] | None = None,
         second_order_only: bool | None = None,
+        dependence: Callable[[Canonical, Array], Dependence] | None = None,
     ) -> Self:
         """From moments to A_ and components_.
 
@@ -165,13 +167,20 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             self._canonical: Canonical | None = None
             self._state = second
             self._second_order_only = False
+            self._found: Canonical = measured_canonical(second, n_u, self._lost, dependence)[0]
             polarised = self.method == "polarised"
             self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A, polarised=polarised)
         else:
             k_u, k_v = len(u.inner), len(v.inner)
             wide = not _fits(k_u + k_v, self.n_blocks)
             undecided = second_order_only is None
-            self._second_order_only = A is None and self._too_small(second) if undecided else bool(second_order_only)
+            self._second_order_only = bool(second_order_only)
+
+            def few(found: Canonical) -> bool:
+                if undecided:
+                    self._second_order_only = A is None and self._too_small(second, found.n)
+                return self._second_order_only
+
             inner_A = None if A is None else v.inner @ A @ u.outer
             self._shared = find_shared(
                 second,
@@ -182,10 +191,12 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 A=inner_A,
                 wide=wide,
                 implicit=implicit,
-                second_order_only=self._second_order_only,
+                second_order_only=few,
+                lost=self._lost,
+                dependence=dependence,
                 random_state=self.random_state,
             )
-            self._state = self._shared.state
+            self._state, self._found = self._shared.state, self._shared.canonical
             cov_u, cov_v = _view_covariances(second, n_u, u, v, rows)
             if outside is not None:
                 cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
@@ -203,12 +214,13 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         self._warn()
         return self
 
-    def _too_small(self, second: Moments) -> bool:
-        """Whether there are too few rows, or blocks of them, for cumulants of higher order; says so."""
+    def _too_small(self, second: Moments, n: float) -> bool:
+        """Whether there are too few independent rows, n, or blocks of them, for cumulants of higher order; says so."""
         blocks = int(np.sum(second.block_sizes > 0))
-        if second.n >= _MIN_ROWS and blocks >= MIN_BLOCKS:
+        if n >= _MIN_ROWS and blocks >= MIN_BLOCKS:
             return False
-        short = f"{second.n} samples are" if second.n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
+        kind = "samples" if n == second.n else "independent samples"
+        short = f"{n:.0f} {kind} are" if n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
         warn_user(
             f"{short} too few for cumulants of order three and four (at least {_MIN_ROWS} samples in {MIN_BLOCKS} blocks are "
             "needed): only second moments are used, and coefficients are those of residualising",
@@ -346,15 +358,15 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
     def coefficients(self, X: object, y: object, sample_weight: object = None) -> Coefficients:
         """Least-squares coefficients of y on S1, from samples of (U, V, y).
 
-        sample_weight : (n,) how often each row counts, as in :meth:`fit`; a model that was fitted with weights asks for them.
+        sample_weight : (n,) how often each row counts; by default as in :meth:`fit`, when X has as many rows as it had.
 
         y depends on S1 only, so Cov(V, y) = 0 and the residual of U on V may stand in for U: same expectation, far less
         variance. The result is never far from residualising (V as covariates) when the data say little about A.
         """
         check_is_fitted(self)
         u, v = self._centred(X)
-        weight = self._frequencies(sample_weight, len(v))
-        target, n = self._centred_target(X, y, len(v), weight), weight.sum()
+        weight = self._row_units(len(v), sample_weight=sample_weight, weights_only=True).weights(len(v))
+        target, n = self._centred_target(X, y, len(v), weight), self._free(weight.sum())
         counted = weight * target
         with_u, with_v, variance = u.T @ counted / n, v.T @ counted / n, float(counted @ target) / n
         if self._shared is None or self._canonical is None:
@@ -381,17 +393,6 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         own = ((x - y * d) / h) @ (np.eye(r) - fit.t_effective).T * h
         return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
 
-    def _frequencies(self, sample_weight: object, rows: int) -> Array:
-        """How often each row counts, (rows,)."""
-        if sample_weight is not None:
-            return frequencies(sample_weight, rows)
-        if getattr(self, "_weighted", False):
-            raise DataError(
-                "this model was fitted with sample_weight: say here, too, how often each row counts (sample_weight=np.ones(n) "
-                "for rows that count once)"
-            )
-        return np.ones(rows)
-
     def _centred_target(self, X: object, y: object, rows: int, weight: Array | None = None) -> Array:
         """y about its mean, known covariates removed (rows,); weight : how often each row counts, once by default."""
         target = check_outcome(y, rows)
@@ -409,19 +410,35 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             column = left
         return column
 
-    def outcome_test(self, X: object, y: object, sample_weight: object = None) -> TestResult:
+    def _free(self, n: float) -> float:
+        """n rows less those that covariates took."""
+        return max(n - self._lost, 1.0)
+
+    def outcome_test(self, X: object, y: object, groups: object = None, sample_weight: object = None) -> TestResult:
         """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is.
 
-        sample_weight : (n,) how often each row counts, as in :meth:`fit`. Copies of a row say nothing new: the test counts
-        (sum w)^2 / sum w^2 rows.
+        groups, sample_weight : as in :meth:`fit`; by default those of the fit, when X has as many rows as it had.
         """
         check_is_fitted(self)
         _, v = self._centred(X)
-        weight = self._frequencies(sample_weight, len(v))
-        target, n = self._centred_target(X, y, len(v), weight), weight.sum()
-        counted, units = weight * target, n**2 / float(weight @ weight)
-        free = round(units) - len(self._covariate_columns)
-        return outcome_test((v.T * weight) @ v / n, v.T @ counted / n, float(counted @ target) / n, free)
+        rows = self._row_units(len(v), groups, sample_weight)
+        return outcome_test(v, self._centred_target(X, y, len(v), rows.weight), rows, self._lost)
+
+    def _row_units(
+        self, n: int, groups: object = None, sample_weight: object = None, *, weights_only: bool = False
+    ) -> RowUnits:
+        """Groups and weights of n rows: those given, else those of the fit for as many rows; those of others are not guessed."""
+        if groups is not None or sample_weight is not None:
+            return RowUnits.of(n, groups, sample_weight)
+        depend = self._found.dependence is not None if self._units is None else self._units.depend
+        if not (self._weighted if weights_only else depend):
+            return RowUnits()
+        if self._units is None or len(self._units) != n:
+            raise DataError(
+                "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
+                "(sample_weight=np.ones(len(X)) if its rows are independent)"
+            )
+        return self._units
 
     def score(self, X: object, y: object = None) -> float:
         """Held-out fit: Gaussian log-likelihood per sample of the views under the fitted second moments, plus the energy of
@@ -443,10 +460,16 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             evidence = None
             if self._shared is not None and self.rank_ and self._shared.identified.order_weights.any():
                 evidence = self._interval_evidence()
-            found = self._shared.canonical if self._shared is not None else canonical_of(self._second, self._n_u)
             identified = None if self._shared is None else self._shared.identified
             self._known_diagnostics = diagnose(
-                self._solution, found, identified, self._identified_set(), evidence, self._mixing_test
+                self._solution,
+                self._found,
+                identified,
+                self._identified_set(),
+                evidence,
+                self._second.n,
+                self._largest_rank(),
+                self._mixing_test,
             )
         return self._known_diagnostics
 
@@ -455,15 +478,22 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         assert self._canonical is not None
         return interval_evidence(self._shared, self._canonical), plain_grams(self._shared)
 
+    def _largest_rank(self) -> int:
+        """The largest rank that is not excluded: by the test, or because the rank was given."""
+        if self._shared is None or self.A is not None or self.rank != "auto":
+            return self.rank_
+        return largest_rank(self._found, self.rank_)
+
     def _identified_set(self) -> tuple[Array, Array]:
-        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank."""
+        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank, and over all ranks not excluded."""
         if self._canonical is None or self._shared is None:
             nothing = np.full_like(self._solution.cov_u, np.nan)
             return nothing, nothing
         r = self.rank_
         d = self._canonical.correlations[:r]
         lift = self._canonical.u_from_x[:, :r]
-        return cov_s1_ends(lift * np.sqrt(1 - d**2), self._solution.cov_u - (lift * d**2) @ lift.T)
+        top = self._solution.cov_u - (lift * d**2) @ lift.T
+        return ends_below(top) if self._largest_rank() > r else cov_s1_ends(lift * np.sqrt(1 - d**2), top)
 
     def _covariance_for_directions(self, k: int) -> tuple[Array, float]:
         """Cov(S1) at as much of T as its k leading directions support, and that share of T."""
@@ -497,7 +527,9 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
-        moved. Without evidence ("not identified"): the identified set widened for noise, and no standard error. Both
+        moved. Without evidence ("not identified"), or where the test cannot exclude more shared directions than were found
+        (``diagnostics_.largest_rank``): the identified set widened for noise, and no standard error. A is then without bounds
+        in the second case, and where nothing is shared: nothing is known about it. All of these
         leave out the noise of the variance outside the principal components that wide views are reduced to. For
         everything else: the block jackknife of :meth:`jackknife`, which refits.
         """
@@ -510,35 +542,59 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         point = self.A_ if what == "A" else self._solution.covariance(component)
         shared = self._shared
-        if shared is not None and self.A is None and self.rank_ > 0 and (what == "A" or component == "S1"):
-            target: Target = "mixing" if what == "A" else "cov_s1"
-            if shared.identified.gate == 0:
-                return self._identified_interval(shared, target, point, level)
-            if not shared.leading:
-                return self._fast_interval(shared, target, point, level)
+        if shared is not None and self.A is None:
+            more = self._largest_rank() > self.rank_
+            if what == "A" and (more or self.rank_ == 0):
+                unknown = np.full_like(point, np.nan)
+                return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+            inside = "mixing" if what == "A" else f"cov_{component.lower()}"
+            if more or (self.rank_ and shared.identified.gate == 0):
+                found = self._identified_interval(shared, inside, point, level, more)
+                if not more or shared.identified.gate == 0 or shared.leading or component != "S1":
+                    return found
+                seen = self._fast_interval(shared, "cov_s1", point, level)
+                return Interval(
+                    point, found.standard_error, np.minimum(found.low, seen.low), np.maximum(found.high, seen.high)
+                )
+            if self.rank_ and not shared.leading and (what == "A" or component == "S1"):
+                return self._fast_interval(shared, "mixing" if what == "A" else "cov_s1", point, level)
         chosen = (lambda m: m.A_) if what == "A" else (lambda m: m.components_[component].covariance)
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
 
-    def _identified_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
-        """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004)."""
+    def _identified_interval(self, shared: SharedPart, target: str, point: Array, level: float, more: bool) -> Interval:
+        """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004).
+
+        more : further directions than the rank may be shared.
+        """
         assert self._canonical is not None
         unknown = np.full_like(point, np.nan)
         if shared.leading:  # the part outside the leading directions has no block statistics: its noise is left out
             if target == "mixing":
-                return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
-            return Interval(point, unknown, *self._identified_set())
-        found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
+                return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+            low, high = self._identified_set()
+            if target == "cov_s2":
+                low, high = self._solution.cov_u - high, self._solution.cov_u - low
+            elif target == "cov_s3":
+                low, high = ends_below(self._solution.cov_v)
+            return Interval(point, unknown, low, high)
+        blocks = BlockCovariances.of(self._state)
+        found = bounds_with_noise(self._canonical, self.rank_, blocks, target, level, more)
         outside = self._outside(target)
         return Interval(point, unknown, found.lower + outside, found.upper + outside)
 
-    def _outside(self, target: Target) -> Any:
-        """What Cov(S1) has outside the principal components a wide view was reduced to; its own noise is left out."""
-        if target == "mixing" or self._canonical is None:
+    def _outside(self, target: str) -> Any:
+        """What Cov(S1) or Cov(S3) has outside the principal components a wide view was reduced to; its own noise is left
+        out."""
+        if target not in ("cov_s1", "cov_s3") or self._canonical is None:
             return 0.0
-        lift = self._canonical.u_from_x
-        return self._solution.cov_u - lift @ lift.T if lift.shape[1] < len(lift) else 0.0
+        own, total = (
+            (self._canonical.u_from_x, self._solution.cov_u)
+            if target == "cov_s1"
+            else (self._canonical.v_from_y, self._solution.cov_v)
+        )
+        return total - own @ own.T if own.shape[1] < len(own) else 0.0
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
@@ -574,7 +630,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 other._centre = state.mean
                 d_u = len(self._u)
                 return other._solve(state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), state.transformed)
-            found, k = self._canonical, self._shared.rank
+            found, known, k = self._canonical, self._canonical.dependence, self._shared.rank
             k_u, k_v = (k, k) if self._shared.leading else (found.rank_u, found.rank_v)
             u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
             v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
@@ -589,6 +645,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 state.transformed,
                 outside=outside,
                 second_order_only=self._second_order_only,
+                dependence=None if known is None else lambda found, matrix: known,
             )
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:

@@ -12,6 +12,8 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
+from richcomponents.components.contrastive.canonical import Canonical, whitening
+from richcomponents.components.contrastive.dependence import Dependence, RowUnits, UnitSums, dependence_of_blocks
 from richcomponents.components.contrastive.fit import Frame, SharedPart
 from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.components.contrastive.solution import Solution
@@ -19,7 +21,7 @@ from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
-from richcomponents.moments.partial import Partial
+from richcomponents.moments.partial import Inflated, Partial
 from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
 from richcomponents.views import Views, check_finite, check_range, column_names, join_views, resolve_views
@@ -46,6 +48,9 @@ class ContrastiveDoors(Estimator):
     _residuals: Callable[[Array], Array]
     _name_components: Callable[[], None]
     _shared: SharedPart | None
+    _units: RowUnits | None
+    _lost: float
+    _weighted: bool
     _solution: Solution
 
     def fit(
@@ -68,15 +73,14 @@ class ContrastiveDoors(Estimator):
             cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
             as the table in memory; an iterator is read once (as :meth:`fit_moments`).
         y : ignored, as scikit-learn expects.
-        groups : (n,) labels; rows of a group stay in one block.
+        groups : (n,) labels; rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
         sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
-            in one block (as with groups).
+            in one block (as with groups): one independent row, however often it is counted.
         progress : show bars.
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
-        self._weighted = sample_weight is not None
         if is_source(X):
             rows = Rows.of(X)
             self.n_features_in_ = rows.width
@@ -146,12 +150,18 @@ class ContrastiveDoors(Estimator):
                 f"a state of order 4 is needed, this one has order {lay.order}: make it with Moments.of(X, order=4)"
             )
         self._partial: Partial | None = None
+        self._lost, self._units, self._weighted = 0.0, None, moments.dependent
         self._covariate_columns = np.zeros(0, dtype=np.int64)
         state = moments.select(np.concatenate([self._u, self._v]))
         self._centre = np.array(state.mean)
         self._warn_of_constants(state.variances)
         d_u, d_v = len(self._u), len(self._v)
-        self._solve(state, d_u, Frame.identity(d_u), Frame.identity(d_v), state.transformed)
+
+        def dependence(found: Canonical, matrix: Array) -> Dependence:
+            return dependence_of_blocks(state.transformed(matrix), found.correlations, found.rank_u, found.rank_v)
+
+        frames = Frame.identity(d_u), Frame.identity(d_v)
+        self._solve(state, d_u, *frames, state.transformed, dependence=dependence if state.dependent else None)
         return self
 
     def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
@@ -202,11 +212,22 @@ class ContrastiveDoors(Estimator):
             check_finite(values, self.views_)
         d_u, d_v, known = len(self._u), len(self._v), self._covariate_columns
         table = rows.select(np.concatenate([self._u, self._v, known]))
-        self._partial = None
+        groups = reading.get("groups")
+        self._units, self._weighted = None, rows.weighted
+        if values is not None:  # rows that are seen again, with an outcome, depend on each other as they did here
+            weight = rows.select([0]).array()[:, -1] if rows.weighted else None
+            self._units = RowUnits.of(len(values), groups, weight)
+        self._partial, self._lost = None, 0.0
         if len(known):
             self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(d_u + d_v, table.width))
+            n, self._lost = self._partial.moments.n, _lost_rows(self._partial, table, groups)
+            if n - self._lost < 2:
+                raise DataError(
+                    f"{self._partial.rank} covariates leave nothing of {n} rows (of fewer, where groups or weights make them "
+                    "depend on each other): use fewer covariates or more rows"
+                )
             kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
-            table = table.mapped(self._partial.residuals, names=kept)
+            table = table.mapped(Inflated(self._partial, (n / (n - self._lost)) ** 0.5), names=kept)
         u, v = Frame.identity(d_u), Frame.identity(d_v)
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
@@ -234,6 +255,7 @@ class ContrastiveDoors(Estimator):
             passes.coordinates(second.mean),
             rows=centred if reduction else None,
             implicit=passes.implicit(second.mean) if by_rows else None,
+            dependence=passes.dependence(second.mean),
         )
         if self.order > 4:
             self._add_high_orders(passes, second)
@@ -294,6 +316,25 @@ class ContrastiveDoors(Estimator):
         high = passes.high_orders(second.mean, matrix, self.order)
         self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
         self._name_components()
+
+
+def _lost_rows(partial: Partial, table: Rows, groups: object) -> float:
+    """How many rows' worth of freedom the covariates took: one each, times the design effect of their products with the
+    residuals where rows depend on each other (a covariate that is constant in a group took a whole group's)."""
+    if groups is None and not table.weighted:
+        return float(partial.rank)
+    white = [whitening(C)[0] for C in (partial.covariate_covariance(), partial.covariance())]
+    p, q = (len(w) for w in white)
+    if not p or not q:
+        return float(p)
+
+    def products(rows: Array) -> Array:
+        known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
+        left = (partial.residuals(rows) - partial.mean[partial.kept]) @ white[1].T
+        return np.hstack([known, left])
+
+    sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
+    return p * float(table.mapped(products).reduce(sums, groups=groups).effect[0])
 
 
 def is_source(X: object) -> bool:

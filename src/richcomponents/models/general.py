@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.contrastive.dependence import RowUnits
 from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.general.discover import Verdict, discover_sets
@@ -199,9 +200,11 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         self._place = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(views)}
         self._wanted = SetSystem.all(views.names) if self.sets is None else SetSystem.of(self.sets, views.names)
         self._contrastive: ContrastiveRCA | None = None
+        self._units = RowUnits()
 
     def _fit_table(self, values: Array, views: Views, groups: object) -> Self:
         self._prepare(views)
+        self._units = RowUnits.of(len(values), groups)
         if not self.discover and self._is_contrastive(self._wanted):
             return self._delegate(lambda model: model.fit(values, groups=groups))
         check_finite(values, views)
@@ -421,9 +424,12 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array(self.components_[self._chosen(None)].feature_names, dtype=object)
 
-    def outcome_test(self, X: object, y: object, component: object = None) -> TestResult:
+    def outcome_test(self, X: object, y: object, component: object = None, groups: object = None) -> TestResult:
         """F-test of y on the views outside of a component: an outcome that depends on this component only is independent of
-        them. Without such views (a component of all) there is nothing to test: p = 1."""
+        them. Without such views (a component of all) there is nothing to test: p = 1.
+
+        groups : as in :meth:`fit`; by default those of the fit, whose rows X must then hold.
+        """
         check_is_fitted(self)
         subset = self._chosen(component)
         values = self._values(X, reset=False)
@@ -433,8 +439,10 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         rows, target = values[:, outside] - values[:, outside].mean(axis=0), target - target.mean()
         if not outside:
             return TestResult(float("nan"), (0, len(target) - 1), 1.0)
-        n = len(target)
-        return outcome_test(rows.T @ rows / n, rows.T @ target / n, float(target @ target) / n, n)
+        units = self._units if groups is None else RowUnits.of(len(target), groups)
+        if units.depend and len(units) != len(target):
+            raise DataError("the fit knew groups of its rows, but not those of this table: pass groups=")
+        return outcome_test(rows, target, units)
 
     # ---- how sure
 

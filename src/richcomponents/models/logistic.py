@@ -314,7 +314,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             fit, covariance = None, positive(self.component_.covariance)
             self.trust_ = 1.0
         else:
-            noise = 1 / (max(low.information, 1e-12) * max(len(y) - found.rank_u - 1, 1))
+            noise = 1 / (max(low.information, 1e-12) * max(found.n - found.rank_u - 1, 1))
             fit = correct(model._in_users_units(), found.u_from_x.T @ low.coef, noise)
             self.trust_ = fit.trust
             if fit.trust == 0:
@@ -322,11 +322,11 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             features = model.shrunken(X, fit)
             covariance = covariance_at(model, fit)
         again = self._logistic(features + self._origin(), y, nuisance)
-        inner = covariance - features.T @ features / len(y)
+        inner = covariance - features.T @ features / model._free(len(y))
         factor = float(attenuation(again.coef @ inner @ again.coef))
         theta, intercept = factor * again.coef, factor * again.intercept
         if fit is not None and self.fit_intercept and theta @ covariance @ theta > _STRONG:
-            cross = plain.T @ (y - y.mean()) / len(y)
+            cross = plain.T @ (y - y.mean()) / model._free(len(y))
             a, refined = refine(
                 self.component_, covariance, cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
@@ -344,7 +344,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         component = self.component_
         if component.source is None or self.solver == "sgd":
             component = model.component_on_rows(X, self.component, groups)
-        cross = plain.T @ (y - y.mean()) / len(y)
+        cross = plain.T @ (y - y.mean()) / model._free(len(y))
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)
         if self.solver == "deterministic":

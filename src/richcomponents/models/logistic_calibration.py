@@ -50,7 +50,7 @@ def standard_errors(model: ContrastiveRCA, plain: Array, low: LogisticFit, fit: 
     """
     if fit is None or model._canonical is None:
         inverse = np.linalg.pinv(positive(model.components_["S1"].covariance), hermitian=True)
-        return jackknife_error(b @ (plain.T @ plain / len(plain)) @ inverse)
+        return jackknife_error(b @ (plain.T @ plain / model._free(len(plain))) @ inverse)
     shared, found, r = model._shared, model._canonical, model.rank_
     h = np.sqrt(1 - found.correlations[:r] ** 2)
     t = fit.t_effective

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.dependence import Dependence, UnitSums
 from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening
 from richcomponents.moments import Moments, Rows
 from richcomponents.moments.building import build_moments
@@ -73,6 +75,17 @@ class Passes:
             return self._moments(mapped, 4, np.zeros(matrix.shape[1]), "canonical coordinates")
 
         return state
+
+    def dependence(self, centre: Array) -> Callable[[Canonical, Array], Dependence] | None:
+        """(coordinates, matrix to all of them) -> how the rows depend on each other; None where they do not."""
+        if self.groups is None and not self.rows.weighted:
+            return None
+
+        def measured(found: Canonical, matrix: Array) -> Dependence:
+            sums = UnitSums(found.correlations, found.rank_u, found.rank_v, self.rows.weighted)
+            return self.rows.mapped(Linear(centre, matrix)).reduce(sums, groups=self.groups)
+
+        return measured
 
     def high_orders(self, centre: Array, matrix: Array, order: int) -> Moments:
         """Orders five and six of (z - centre) @ matrix, not kept by block."""

@@ -165,12 +165,14 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         rep_u, rep_v = np.empty((len(used), u.shape[1])), np.empty((len(used), v.shape[1]))
         for i, rows in enumerate(keep):
             target = y[rows] - y[rows].mean()
-            rep_u[i] = (u[rows] - u[rows].mean(axis=0)).T @ target / rows.sum()
-            rep_v[i] = (v[rows] - v[rows].mean(axis=0)).T @ target / rows.sum()
+            free = rows.sum() * model._free(len(y)) / len(y)
+            rep_u[i] = (u[rows] - u[rows].mean(axis=0)).T @ target / free
+            rep_v[i] = (v[rows] - v[rows].mean(axis=0)).T @ target / free
         shared = model._shared
         if model.rank_ and shared is not None and shared.identified.gate > 0 and not shared.leading and model.A is None:
             evidence = replicate(model._interval_evidence()[0])
-            error = coefficient_error(evidence, u.T @ y / len(y), v.T @ y / len(y), rep_u, rep_v)
+            free = model._free(len(y))
+            error = coefficient_error(evidence, u.T @ y / free, v.T @ y / free, rep_u, rep_v)
         else:  # residualising (or a known A): its own sampling error
             error = jackknife_error(self._plain_replicates(model, u, v, y, keep))
         return CoefficientTable(self.component_.feature_names, self.coef_, error, max(len(used) - 1, 1))

@@ -301,7 +301,7 @@ class Accumulator:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         layout = self._need_layout()
         sums, _, _ = self.partial()
-        out = Moments(layout, self._shift, sums)
+        out = Moments(layout, self._shift, sums, self._grouped or self._weighted)
         if not out.is_empty:
             self._say(out)
         return out

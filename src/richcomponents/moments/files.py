@@ -51,6 +51,7 @@ def save_moments(moments: Moments, path: str | os.PathLike[str]) -> None:
     """Write a state; see :meth:`Moments.save`."""
     nodes, sums = moments.sums.arrays(moments.layout.size)
     header = {"format": MOMENTS_FORMAT, "version": VERSION, "layout": asdict(moments.layout), "nodes": len(nodes)}
+    header["dependent"] = moments.dependent
     write_archive(Path(path), header, {"shift": moments.shift, "nodes": nodes, "sums": sums})
 
 
@@ -78,7 +79,7 @@ def moments_of_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any
         check_state(layout, shift, sums)
     except (StateFileError, MemoryError) as error:
         raise StateFileError(f"{path}: {error}") from error
-    return Moments(layout, shift, sums)
+    return Moments(layout, shift, sums, header.get("dependent", False) is True)
 
 
 def read_forest(nodes: IntArray, sums: Array) -> Forest:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.moments.state import Moments
 
-__all__ = ["Partial", "partial_out"]
+__all__ = ["Inflated", "Partial", "partial_out"]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,22 @@ class Partial:
     def covariance(self) -> Array:
         """Covariance of the residuals; the divisor allows for the fitted covariates."""
         n = self.moments.n
-        loss = 1 + int(np.linalg.matrix_rank(self._covariate_covariance()))
-        return self._mapped(self.moments.covariance(unbiased=False)) * (n / max(n - loss, 1))
+        return self._mapped(self.moments.covariance(unbiased=False)) * (n / max(n - 1 - self.rank, 1))
 
     def block_covariances(self) -> Array:
         """Second moments of the residuals per block about the global mean, (n_blocks, kept, kept)."""
         return np.stack([self._mapped(block) for block in self.moments.block_covariances()])
 
-    def _covariate_covariance(self) -> Array:
+    @property
+    def rank(self) -> int:
+        """How many covariates there are, collinear ones counted once."""
+        known = self.covariate_covariance()
+        scale = np.sqrt(np.diag(known))
+        scale[scale == 0] = 1.0
+        return int(np.linalg.matrix_rank(known / np.outer(scale, scale), tol=1e-9, hermitian=True))
+
+    def covariate_covariance(self) -> Array:
+        """Covariance of the covariates."""
         return self.moments.covariance()[np.ix_(self.covariates, self.covariates)]
 
     def _mapped(self, second: Array) -> Array:
@@ -71,6 +79,22 @@ class Partial:
         left: Array = second[np.ix_(one, one)] - cross - cross.T + B @ second[np.ix_(two, two)] @ B.T
         left[self.explained], left[:, self.explained] = 0.0, 0.0
         return left
+
+
+class Inflated:
+    """Residuals of the rows that the regression was fitted to, stretched about their mean by a factor.
+
+    Every fitted covariate takes the freedom of one row: n rows of residuals have the variance of n - q. Stretched by
+    sqrt(n / (n - q)) their plain moments are those of n - q rows that no covariate was fitted to.
+    """
+
+    def __init__(self, partial: Partial, factor: float) -> None:
+        self.partial, self.factor = partial, factor
+        self.mark = f"{partial.mark} x {factor!r}"
+
+    def __call__(self, rows: Array) -> Array:
+        mean = self.partial.mean[self.partial.kept]
+        return np.asarray(mean + (self.partial.residuals(rows) - mean) * self.factor)
 
 
 def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:

@@ -45,6 +45,8 @@ class Moments:
         mean is 1e4 standard deviations away; about any point near the mean they lose none.
     n : int
         The number of rows.
+    dependent : bool
+        Rows of a block may depend on each other (groups, weights): only blocks are independent.
 
     Examples
     --------
@@ -56,8 +58,8 @@ class Moments:
     (100, True)
     """
 
-    def __init__(self, layout: Layout, shift: Array, sums: Forest) -> None:
-        self.layout = layout
+    def __init__(self, layout: Layout, shift: Array, sums: Forest, dependent: bool = False) -> None:
+        self.layout, self.dependent = layout, dependent
         self.shift = np.array(shift, dtype=np.float64)
         self.shift.setflags(write=False)
         self.sums = sums
@@ -86,7 +88,8 @@ class Moments:
             return self if not self.is_empty or not np.isnan(self.shift).any() else other
         if self.is_empty and np.isnan(self.shift).any():
             return other
-        return Moments(self.layout, self.shift, self.sums.merged(other.shifted_to(self.shift).sums))
+        sums = self.sums.merged(other.shifted_to(self.shift).sums)
+        return Moments(self.layout, self.shift, sums, self.dependent or other.dependent)
 
     def shifted_to(self, shift: Array) -> Moments:
         """The same sums about another point (binomial translation)."""
@@ -98,7 +101,7 @@ class Moments:
         sums = Forest()
         for node, value in self.sums:
             sums.add(node, self._translated(value, shift - self.shift))
-        return Moments(self.layout, shift, sums)
+        return Moments(self.layout, shift, sums, self.dependent)
 
     def _translated(self, vector: Array, delta: Array) -> Array:
         """Vectors of sums about shift + delta; leading axes are kept."""
@@ -205,7 +208,7 @@ class Moments:
         for node, value in self.sums:
             if node[0] not in gone:
                 kept.add(node, value)
-        return Moments(self.layout, self.shift, kept)
+        return Moments(self.layout, self.shift, kept, self.dependent)
 
     def select(self, columns: object) -> Moments:
         """The state of some of the columns (numbers, a mask or a slice), in the given order."""
@@ -218,7 +221,7 @@ class Moments:
         sums = Forest()
         for node, value in self.sums:
             sums.add(node, value[take])
-        return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums)
+        return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums, self.dependent)
 
     def transformed(self, matrix: Array) -> Moments:
         """The state of the columns (z - mean) @ matrix, from this state alone; matrix is (n_columns, m).
@@ -243,7 +246,7 @@ class Moments:
                 dense = unpack(vector[lay.orders[order]], lay.n_columns, order)
                 out[new.orders[order]] = pack(multilinear(dense, *[matrix] * order))
             sums.add((b, 0, 0), out)
-        return Moments(new, np.zeros(new.n_columns), sums)
+        return Moments(new, np.zeros(new.n_columns), sums, self.dependent)
 
     def _need_rows(self, at_least: int = 1) -> None:
         if self.n < at_least:
@@ -373,7 +376,7 @@ class Moments:
         for block, vector in enumerate(self.blocks):
             if self.block_sizes[block]:
                 sums.add((block, 0, 0), vector)
-        return Moments(self.layout, self.shift, sums)
+        return Moments(self.layout, self.shift, sums, self.dependent)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the sums (never rows) to one file, all or nothing; see :meth:`load`.

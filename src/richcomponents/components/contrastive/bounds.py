@@ -10,11 +10,17 @@ l_a' T l_b = tr(T (l_a l_b' + l_b l_a') / 2), and that symmetric matrix has the 
 
 The inverse is monotone in the Loewner order: S^-1 = I + k T~ k with k = (D^-2 - I)^(1/2) and again any 0 <= T~ <= I, so the
 entries of A = v_from_y D S^-1 x_from_u follow the same formula (A on the range of S2 when r < d_u).
+
+Where the test cannot exclude more shared directions than the r that were found, those have correlations near zero, and their
+directions are unknown. With D = 0 there, S lies anywhere between D^2 on the r directions and I: Cov(S1) is any matrix C with
+0 <= C <= C0, whose entries fill [(C0_ab - s) / 2, (C0_ab + s) / 2], s^2 = C0_aa C0_bb (the same formula, rows of C0^(1/2)).
+A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -22,11 +28,13 @@ from scipy import stats
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.replicates import (
+    EDGE,
     Basis,
     BlockCovariances,
     delete_one,
     matrix_power,
     near_basis,
+    sym,
 )
 from richcomponents.cumulants.jackknife import jackknife_error
 
@@ -52,10 +60,25 @@ def cov_s1_ends(rows: Array, top: Array) -> tuple[Array, Array]:
     return top - high, top - low
 
 
-def cov_s1_bounds(basis: Basis) -> Bounds:
-    """Identified interval of every entry of Cov(S1), for any rank (stacks allowed)."""
-    r = basis.cross.shape[-1]
-    return Bounds(*cov_s1_ends(basis.from_x @ basis.slack, basis.cov_s1(np.zeros((r, r)))))
+def ends_below(top: Array) -> tuple[Array, Array]:
+    """Lower and upper end of every entry of a covariance that lies between 0 and top (..., d, d)."""
+    scale = np.sqrt(np.maximum(np.einsum("...ii->...i", top), 0.0))
+    size = scale[..., :, None] * scale[..., None, :]
+    return (top - size) / 2, (top + size) / 2
+
+
+def covariance_bounds(basis: Basis, what: str, more: bool) -> Bounds:
+    """Identified interval of every entry of Cov(S1), Cov(S2) or Cov(S3), for any rank (stacks allowed).
+
+    what : "cov_s1", "cov_s2" or "cov_s3"; more : further directions may be shared.
+    """
+    own, cross = (basis.from_y, basis.cross.swapaxes(-1, -2)) if what == "cov_s3" else (basis.from_x, basis.cross)
+    total = basis.cov_v if what == "cov_s3" else basis.cov_u
+    square = cross @ cross.swapaxes(-1, -2)
+    top = sym(total - own @ square @ own.swapaxes(-1, -2))
+    slack = matrix_power(np.eye(square.shape[-1]) - square, 0.5, EDGE)
+    low, high = ends_below(top) if more else cov_s1_ends(own @ slack, top)
+    return Bounds(total - high, total - low) if what == "cov_s2" else Bounds(low, high)
 
 
 def mixing_bounds(basis: Basis) -> Bounds:
@@ -72,13 +95,17 @@ def mixing_bounds(basis: Basis) -> Bounds:
 
 
 def bounds_with_noise(
-    canonical: Canonical, rank: int, moments: BlockCovariances, what: str, level: float = 0.95
+    canonical: Canonical, rank: int, moments: BlockCovariances, what: str, level: float = 0.95, more: bool = False
 ) -> Bounds:
     """Identified interval widened for sampling noise: covers the true entry with probability ``level`` (Imbens, Manski).
 
+    what : "mixing", "cov_s1", "cov_s2" or "cov_s3"; more : further directions than ``rank`` may be shared (covariances only).
     Block jackknife errors of the two ends; one-sided quantile where the interval is wide, two-sided where it is a point.
     """
-    find = mixing_bounds if what == "mixing" else cov_s1_bounds
+
+    def find(basis: Basis) -> Bounds:
+        return mixing_bounds(basis) if what == "mixing" else covariance_bounds(basis, what, more)
+
     blocks = len(moments.count)
     full = find(near_basis(canonical, rank, moments.covariance(np.ones(blocks))))
     reps = find(near_basis(canonical, rank, moments.covariance(delete_one(blocks))))
@@ -94,6 +121,12 @@ def _imbens_manski(width: Array, df: int, level: float) -> Array:
     q depends on one number only: it is tabulated over s = width / (1 + width) and interpolated (error below 1e-5), since a
     thousand columns have a million entries.
     """
+    s, q = _imbens_manski_table(df, level)
+    return np.asarray(np.interp(width / (1 + width), s, q))
+
+
+@lru_cache(maxsize=8)
+def _imbens_manski_table(df: int, level: float) -> tuple[Array, Array]:
     s = np.linspace(0.0, 1.0, 4001)
     table = np.append(s[:-1] / (1 - s[:-1]), np.inf)
     low = np.full_like(s, float(stats.t.ppf(level, df)))
@@ -102,4 +135,4 @@ def _imbens_manski(width: Array, df: int, level: float) -> Array:
         mid = (low + high) / 2
         enough = stats.t.cdf(mid + table, df) - stats.t.cdf(-mid, df) >= level
         high, low = np.where(enough, mid, high), np.where(enough, low, mid)
-    return np.asarray(np.interp(width / (1 + width), s, high))
+    return s, high

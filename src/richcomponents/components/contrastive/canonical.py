@@ -16,11 +16,12 @@ T = 0 is "regress with V as covariates" (residualising); T = I leaves no S1 in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.components.contrastive.dependence import Dependence
 from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995
@@ -37,6 +38,10 @@ class Canonical:
 
     ``rank_u <= d_u`` and ``rank_v <= d_v`` directions survive the removal of exact collinearities;
     all of them are kept (also those of the larger view that have no partner), shared ones first.
+
+    ``n`` is the number of independent rows behind them: rows less fitted covariates, over the design effect of groups and
+    weights.  Everything that speaks of noise reads it.  ``dependence`` : where that effect was estimated; None for
+    independent rows.
     """
 
     correlations: Array  # D, (min(rank_u, rank_v),), decreasing, clipped
@@ -44,7 +49,8 @@ class Canonical:
     y_from_v: Array  # (rank_v, d_v)
     u_from_x: Array  # (d_u, rank_u)
     v_from_y: Array  # (d_v, rank_v)
-    n: int
+    n: float
+    dependence: Dependence | None = None
 
     @property
     def rank_u(self) -> int:
@@ -55,6 +61,16 @@ class Canonical:
     def rank_v(self) -> int:
         """Number of linearly independent columns of V."""
         return len(self.y_from_v)
+
+    def independent_rows(self, k: int) -> float:
+        """How many independent rows the coordinates beyond the first k are worth."""
+        if self.dependence is None:
+            return self.n
+        return self.n * float(self.dependence.effect[0] / self.dependence.effect[k])
+
+    def with_dependence(self, dependence: Dependence) -> Canonical:
+        """The same coordinates of as many rows that depend on each other."""
+        return replace(self, n=self.n / float(dependence.effect[0]), dependence=dependence)
 
     def leading(self, rank: int) -> Array:
         """The map from centred (u, v), (d_u + d_v,), to z = (x_1..x_r, y_1..y_r), as (2r, d_u + d_v)."""
@@ -81,7 +97,7 @@ def whitening(cov: Array) -> tuple[Array, Array]:
     return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
 
 
-def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: int) -> Canonical:
+def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonical:
     """Canonical correlation analysis from Cov(U) (d_u, d_u), Cov(U, V) (d_u, d_v) and Cov(V) (d_v, d_v)."""
     white_u, colour_u = whitening(cov_uu)
     white_v, colour_v = whitening(cov_vv)
@@ -92,5 +108,5 @@ def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: int) -> Canonical:
         y_from_v=right @ white_v,
         u_from_x=colour_u @ left,
         v_from_y=colour_v @ right.T,
-        n=int(n),
+        n=float(n),
     )

@@ -60,6 +60,9 @@ class Diagnostics:
     overidentification : test that cross-cumulants have the structure of the model; None when they do not identify it.
     leftover : test that nothing is correlated beyond the chosen rank.
     known_mixing : test of a known A, Cov(U, V) = Cov(S2) A'; None when A was estimated (or the views too wide to test it).
+    independent_rows : how many independent rows the samples are worth: less than n with covariates, groups or weights.
+    largest_rank : the largest number of shared directions (of a canonical correlation of .3 or more) that the test cannot
+        exclude; rank itself where that was given. Where it is above rank, intervals allow for it.
     """
 
     n: int
@@ -79,6 +82,8 @@ class Diagnostics:
     condition_A: float
     overidentification: TestResult | None
     leftover: TestResult
+    independent_rows: float
+    largest_rank: int
     known_mixing: TestResult | None = None
 
     @property
@@ -87,9 +92,19 @@ class Diagnostics:
         beyond = self.canonical_correlations[self.rank :]
         return float(beyond[0]) if len(beyond) else 0.0
 
+    @property
+    def _samples(self) -> str:
+        worth = round(self.independent_rows)
+        return f"{self.n} samples" + (f" (worth {worth} independent ones)" if worth != self.n else "")
+
     def advice(self) -> list[str]:
         """Sentences for the user."""
         out = [ADVICE[self.verdict]] if self.verdict in ADVICE else []
+        if self.largest_rank > self.rank:
+            out.append(
+                f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}: intervals "
+                "of A and of the covariances allow for them. Use more samples or fewer columns, or give rank= if it is known."
+            )
         if self.leftover_correlation > _MUCH_LEFT:
             out.append(
                 f"A canonical correlation of {self.leftover_correlation:.2f} is left beyond rank {self.rank}: the views "
@@ -113,9 +128,10 @@ class Diagnostics:
         shown = ", ".join(f"{c:.2f}" for c in self.canonical_correlations[:10])
         more = " ..." if len(self.canonical_correlations) > 10 else ""
         lines = [
-            f"Contrastive RCA: {self.n} samples, U has {self.d_u} columns, V has {self.d_v}",
+            f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}",
             f"  canonical correlations   {shown}{more}",
-            f"  shared directions        {self.rank} of {len(self.canonical_correlations)}",
+            f"  shared directions        {self.rank} of {len(self.canonical_correlations)}"
+            + (f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > self.rank else ""),
             f"  verdict                  {self.verdict}",
         ]
         if np.isfinite(self.strength) and self.rank:
@@ -126,6 +142,7 @@ class Diagnostics:
             lines.append(f"  shrinkage                tau = {self.tau:g}, gate = {self.gate:.2f}")
         if self.rank:
             lines.append(f"  condition of A           {self.condition_A:.1f}")
+        if self.largest_rank:
             share = np.diag(self.identified_high - self.identified_low)
             top = np.maximum(np.diag(self.identified_high), 1e-300)
             lines.append(
@@ -148,11 +165,14 @@ def diagnose(
     known: Identified | None,
     identified_set: tuple[Array, Array],
     evidence: tuple[Evidence, Array] | None,
+    n: int,
+    most: int,
     known_mixing: TestResult | None = None,
 ) -> Diagnostics:
     """Gather what a fit says about itself.
 
     known : None for the paper's method. evidence : what the over-identification test reads, when there is any.
+    n : number of rows. most : the largest rank that is possible.
     """
     rank = solution.rank
     values, vectors = np.linalg.eigh(solution.cov_s2)
@@ -160,14 +180,14 @@ def diagnose(
     tried = range(min(rank + 1, len(found.correlations)))
     nan = float("nan")
     return Diagnostics(
-        n=found.n,
+        n=n,
+        independent_rows=found.n,
+        largest_rank=most,
         d_u=len(solution.cov_u),
         d_v=len(solution.cov_v),
         canonical_correlations=found.correlations,
         rank=rank,
-        rank_p_values=np.array(
-            [remaining_p_value(found.correlations, k, found.n, found.rank_u, found.rank_v) for k in tried]
-        ),
+        rank_p_values=np.array([remaining_p_value(found, k) for k in tried]),
         verdict="paper" if known is None else known.verdict,
         strength=nan if known is None else known.strength,
         gain=nan if known is None else known.gain,

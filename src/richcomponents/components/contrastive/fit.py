@@ -14,6 +14,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical, canonical
+from richcomponents.components.contrastive.dependence import Dependence
 from richcomponents.components.contrastive.evidence import grams
 from richcomponents.components.contrastive.identify import Identified, identify, lower_end
 from richcomponents.components.contrastive.known import identify_known
@@ -23,7 +24,7 @@ from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
-__all__ = ["Frame", "SharedPart", "canonical_of", "find_shared", "resolve_rank"]
+__all__ = ["Frame", "SharedPart", "canonical_of", "find_shared", "measured_canonical", "resolve_rank"]
 
 
 @storable
@@ -67,7 +68,7 @@ def resolve_rank(rank: object, found: Canonical) -> int:
     """The `rank=` argument: "auto" (sequential test), "full", or a number."""
     full = len(found.correlations)
     if rank == "auto":
-        return choose_rank(found.correlations, found.n, found.rank_u, found.rank_v)
+        return choose_rank(found)
     if rank == "full":
         return full
     if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
@@ -81,10 +82,28 @@ def resolve_rank(rank: object, found: Canonical) -> int:
     return int(rank)
 
 
-def canonical_of(second: Moments, n_u: int) -> Canonical:
-    """Canonical coordinates of a state whose first n_u columns are U and the others V."""
+def canonical_of(second: Moments, n_u: int, lost: float = 0.0) -> Canonical:
+    """Canonical coordinates of a state whose first n_u columns are U and the others V; lost : rows spent on covariates."""
     C = second.covariance(unbiased=False)
-    return canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n)
+    return canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n - lost)
+
+
+def measured_canonical(
+    second: Moments,
+    n_u: int,
+    lost: float = 0.0,
+    dependence: Callable[[Canonical, Array], Dependence] | None = None,
+) -> tuple[Canonical, Array]:
+    """Canonical coordinates that know how many independent rows they rest on, and the map (p, m) from centred columns to all
+    of them. Arguments as in :func:`find_shared`."""
+    found = canonical_of(second, n_u, lost)
+    for which, independent in (("first", found.rank_u), ("second", found.rank_v)):
+        if not independent:
+            raise DataError(f"no column of the {which} view varies: there is nothing to compare")
+    everything = np.zeros((second.layout.n_columns, found.rank_u + found.rank_v))
+    everything[:n_u, : found.rank_u] = found.x_from_u.T
+    everything[n_u:, found.rank_u :] = found.y_from_v.T
+    return (found if dependence is None else found.with_dependence(dependence(found, everything))), everything
 
 
 def find_shared(
@@ -97,7 +116,9 @@ def find_shared(
     A: Array | None = None,
     wide: bool = False,
     implicit: Callable[[Array, Array], Array] | None = None,
-    second_order_only: bool = False,
+    second_order_only: Callable[[Canonical], bool] = lambda found: False,
+    lost: float = 0.0,
+    dependence: Callable[[Canonical, Array], Dependence] | None = None,
     random_state: int | None = 0,
 ) -> SharedPart:
     """The estimator, from second moments and a way to get moments of linear maps of the columns.
@@ -118,18 +139,16 @@ def find_shared(
         Take only the leading coordinates.
     implicit : callable, optional
         implicit(matrix (p, 2r), D): the Gram matrices from rows, without moments of order four. Used when it is cheaper.
-    second_order_only : bool
-        Too few rows for more: T = 0.
+    second_order_only : callable
+        Whether there are too few independent rows for more: T = 0.
+    lost : float
+        Rows' worth of freedom that covariates took.
+    dependence : callable, optional
+        dependence(coordinates, matrix (p, m)): how the rows (z - mean) @ matrix depend on each other. None: not at all.
     """
-    found = canonical_of(second, n_u)
+    found, everything = measured_canonical(second, n_u, lost, dependence)
     r = resolve_rank(rank, found)
     lead = found.leading(r).T
-    everything = np.zeros((len(lead), found.rank_u + found.rank_v))
-    everything[:n_u, : found.rank_u] = found.x_from_u.T
-    everything[n_u:, found.rank_u :] = found.y_from_v.T
-    for which, independent in (("first", found.rank_u), ("second", found.rank_v)):
-        if not independent:
-            raise DataError(f"no column of the {which} view varies: there is nothing to compare")
     if wide and r == 0:
         lead = everything[:, :1]  # a state needs a column; nothing is read from it
     state = coordinates(lead if wide else everything)
@@ -137,7 +156,7 @@ def find_shared(
     nothing = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     if A is not None:
         return SharedPart(found, identify_known(found, r, A, random_state), state, wide, nothing)
-    if second_order_only and r:
+    if r and second_order_only(found):
         return SharedPart(found, lower_end(found, r, n_blocks, "not identified"), state, wide, nothing)
     D = found.correlations[:r]
     if r == 0:

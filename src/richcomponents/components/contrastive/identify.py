@@ -109,7 +109,7 @@ def share_above_noise(z: Array) -> Array:
     return np.asarray(np.maximum(0.0, 1 - 1 / np.maximum(z, 1e-9) ** 2))
 
 
-def order_weights(energy: SharedEnergy, gram: Array, n: int, rounds: int = 3) -> tuple[Array, Array]:
+def order_weights(energy: SharedEnergy, gram: Array, n: float, rounds: int = 3) -> tuple[Array, Array]:
     """Weights (orders,) that turn the energies of the orders into nats, and the z-values of the energies.
 
     A log-likelihood has a curvature equal to the variance of its score.  The weight of an order is

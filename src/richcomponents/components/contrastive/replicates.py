@@ -91,6 +91,7 @@ class Basis:
     """
 
     cov_u: Array
+    cov_v: Array
     from_x: Array
     to_x: Array
     from_y: Array
@@ -136,6 +137,7 @@ def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
     jump[..., r:, r:] = (tr @ hv)[..., :r]
     return Basis(
         cov_u=canonical.u_from_x @ cu @ canonical.u_from_x.T,
+        cov_v=canonical.v_from_y @ cv @ canonical.v_from_y.T,
         from_x=canonical.u_from_x @ su @ left,
         to_x=tl @ hu @ canonical.x_from_u,
         from_y=canonical.v_from_y @ sv @ right,
@@ -150,6 +152,8 @@ def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
 def _nearest(frame: Array) -> Array:
     """Rotate the columns of an orthonormal frame (..., d, r) so that they are nearest to the first r unit vectors."""
     r = frame.shape[-1]
+    if r == 0:
+        return frame
     a, _, b = np.linalg.svd(frame[..., :r, :])
     out: Array = frame @ np.swapaxes(a @ b, -1, -2)
     return out

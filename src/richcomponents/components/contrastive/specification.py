@@ -13,9 +13,10 @@ import numpy as np
 from scipy import optimize, stats
 
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.canonical import Canonical, canonical
+from richcomponents.components.contrastive.dependence import RowUnits
 from richcomponents.components.contrastive.intervals import Evidence, replicate
-from richcomponents.components.contrastive.rank import remaining_p_value
+from richcomponents.components.contrastive.rank import leftover_statistic, remaining_p_value
 from richcomponents.components.contrastive.replicates import (
     Basis,
     Link,
@@ -39,22 +40,30 @@ class TestResult:
     p_value: float
 
 
-def outcome_test(cov_v: Array, cov_vy: Array, var_y: float, n: int) -> TestResult:
-    """F-test of the regression of Y on V (all coefficients zero), from second moments.
+def outcome_test(v: Array, y: Array, rows: RowUnits, lost: float = 0.0) -> TestResult:
+    """F-test of the regression of Y (n,) on V (n, d_V), both centred: all coefficients zero.
 
-    Under the model Y and V are independent, not only uncorrelated, so the classical test needs no robust covariance.
-    A vector ``cov_vy`` (d_V,) is one outcome.
+    Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
+    rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
+    own noise takes degrees of freedom. lost : rows spent on covariates.
     """
-    values, vectors = np.linalg.eigh(cov_v)
-    keep = values > 1e-10 * values[-1]
-    proj = (vectors[:, keep].T @ cov_vy) / np.sqrt(values[keep])
-    k = int(keep.sum())
-    share = min(float(proj @ proj) / var_y, 1 - 1e-12) if var_y > 0 else 0.0
-    df2 = n - k - 1
-    if df2 <= 0 or not k:
-        return TestResult(float("nan"), (k, df2), 1.0)
-    f = share / (1 - share) * df2 / k
-    return TestResult(f, (k, df2), float(stats.f.sf(f, k, df2)))
+    w = rows.weights(len(y))
+    n, weighted = float(w.sum()), v * w[:, None]
+    with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
+    found = canonical(np.array([[variance]]), with_v[None], weighted.T @ v / n, n - lost)
+    k = found.rank_v
+    if rows.depend and k and found.rank_u:
+        z = np.column_stack([y[:, None] @ found.x_from_u.T, v @ found.y_from_v.T])
+        found = found.with_dependence(rows.dependence(z, found.correlations, 1))
+    df: tuple[float, float] = (k, found.n - k - 1)
+    if df[1] <= 0 or not k:
+        return TestResult(float("nan"), df, 1.0)
+    share = min(float(np.sum((found.y_from_v @ with_v) ** 2)) / variance, 1 - 1e-12) if found.rank_u else 0.0
+    f = share / (1 - share) * df[1] / k
+    if found.dependence is not None:
+        _, noise, spread = found.dependence.at(0)
+        df = (k / spread, 1 / (1 / df[1] + 1 / noise))
+    return TestResult(f, df, float(stats.f.sf(f, *df)))
 
 
 def leftover_test(found: Canonical, rank: int) -> TestResult:
@@ -62,8 +71,7 @@ def leftover_test(found: Canonical, rank: int) -> TestResult:
     df = (found.rank_u - rank) * (found.rank_v - rank)
     if df == 0:
         return TestResult(0.0, (0,), 1.0)
-    p_value = remaining_p_value(found.correlations, rank, found.n, found.rank_u, found.rank_v)
-    return TestResult(float(stats.chi2.isf(p_value, df)), (df,), p_value)
+    return TestResult(leftover_statistic(found, rank)[0], (df,), remaining_p_value(found, rank))
 
 
 def relaxed(ev: Evidence, tau: float = 3.0) -> Evidence:

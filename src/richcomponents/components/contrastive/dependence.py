@@ -1,0 +1,233 @@
+"""How many independent rows a table is worth: repeated measurements (groups), frequency weights, blocks of a state.
+
+Tests of the cross-covariance of two white views x (p), y (q) ask how far sum_i w_i x_i y_i' strays by chance. When units g
+(the rows of a group; a weighted row; a block) are independent, but rows of one unit are not, its variance is that of the sums
+
+    M_g = sum_{i in g} w_i (x_i y_i' - D),            D = Cov(x, y),
+
+and not that of its rows. The design effect compares the two, both measured:
+
+    effect = sum_g |M_g|^2 / sum_i w_i |x_i y_i' - D|^2,        effective n = n / effect,
+
+which is exactly m when every row is repeated m times (or weighs m), exactly 1 for independent rows, and whatever the data
+say in between, whatever the dependence inside a unit. Two more numbers make a chi-square test an F-test:
+
+* df: the noise of the effect itself (few units), Satterthwaite's 2 effect^2 / Var(effect); infinite in both exact cases.
+* spread: the effect is a mean over p q directions, some of which may repeat more than others. If x alone varied between units
+  in proportion to the matrix E_x = B_x - I, with B_x = sum_g (sum_{i in g} w_i x_i)(...)' / n, and y to E_y, the effects
+  would be 1 + c a_j b_k over the eigenvalues a, b of E_x and E_y; spread = mean of their squares over the square of their
+  mean (Rao and Scott 1984, second order): p q / spread degrees of freedom. Products of a unit with itself are left out of
+  tr(E_x^2) and of tr(E_x)^2: with few units they alone would make E_x look uneven.
+
+All three are wanted for the leftover coordinates x_{k+1..p}, y_{k+1..q} of every k: arrays over k = 0, 1, ..., min(p, q) - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.moments import Moments, block_numbers
+from richcomponents.moments.accumulator import frequencies
+from richcomponents.moments.parallel import one_blas_thread
+from richcomponents.storage import storable
+
+__all__ = ["Dependence", "RowUnits", "UnitSums", "dependence_of_blocks"]
+
+_MOST_NUMBERS = (
+    2**24
+)  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
+_FEWEST_UNITS = 20
+
+
+@storable
+@dataclass(frozen=True)
+class Dependence:
+    """Design effect, its degrees of freedom and its spread over directions: (min(p, q),) each, entry k without the first k
+    canonical coordinates."""
+
+    effect: Array
+    df: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, sums: Array, between: Array, n: float, p: int, q: int) -> Self:
+        """sums : (7, min(p, q)), see _sums; between : (p + q, p + q), sum over units of the outer squares of their sums of
+        (x, y); n : sum of weights."""
+        a, b, aa, ab, bb, x_x, y_y = np.maximum(sums, 1e-300)
+        effect = a / b
+        noise = np.maximum(aa - 2 * effect * ab + effect**2 * bb, 0.0)  # of a - effect b
+        noise = np.where(noise > 1e-12 * aa, noise, 0.0)  # what rounding leaves of nothing is nothing
+        with np.errstate(divide="ignore"):
+            df = 2 * a**2 / noise
+        excess = between / n - np.eye(p + q)
+        above = effect - 1
+        spread = np.ones(len(effect))
+        for k in range(len(effect)):
+            uneven = _unevenness(excess[k:p, k:p], x_x[k] / n**2)
+            uneven *= _unevenness(excess[p + k :, p + k :], y_y[k] / n**2)
+            spread[k] = (1 + 2 * above[k] + above[k] ** 2 * uneven) / effect[k] ** 2
+        return cls(effect, df, spread)
+
+    def at(self, k: int) -> tuple[float, float, float]:
+        """Effect, df and spread after the first k coordinates."""
+        return float(self.effect[k]), float(self.df[k]), float(self.spread[k])
+
+
+def _unevenness(excess: Array, same: float) -> float:
+    """d tr(E^2) / tr(E)^2 of a symmetric E (d, d): 1 when all directions are alike, d when one has it all.
+
+    same : the part of either trace that compares units with themselves.
+    """
+    d, size = len(excess), float(np.trace(excess)) ** 2 - same
+    return float(np.clip(d * (np.sum(excess**2) - same) / size, 1.0, d)) if size > 0 else 1.0
+
+
+def _tails(values: Array) -> Array:
+    """Sums over the last entries k.. of the last axis, for every k."""
+    return np.asarray(np.cumsum(values[..., ::-1], axis=-1)[..., ::-1])
+
+
+def _corner_tails(squares: Array) -> Array:
+    """Sums of (m, p, q) over rows k.. and columns k.., for every k: (m, min(p, q))."""
+    full = min(squares.shape[1:])
+    out = np.cumsum(np.cumsum(squares[:, ::-1, ::-1], axis=1), axis=2)[:, ::-1, ::-1]
+    return np.asarray(out[:, np.arange(full), np.arange(full)])
+
+
+def _sums(a: Array, b: Array, totals: Array, p: int) -> Array:
+    """Over units, for every k: of a, b, a^2, a b, b^2, |x|^4, |y|^4 with a = |M_g|^2, b = sum_{i in g} w_i |x_i y_i' - D|^2 and
+    the units' totals (x, y) (units, p + q)."""
+    full = a.shape[1]
+    x, y = _tails(totals[:, :p] ** 2)[:, :full], _tails(totals[:, p:] ** 2)[:, :full]
+    return np.stack([np.sum(s, axis=0) for s in (a, b, a * a, a * b, b * b, x * x, y * y)])
+
+
+class UnitSums:
+    """A statistic of rows (x, y) in white canonical coordinates, the weight last where rows are weighted.
+
+    Fed by :meth:`Rows.reduce`: with groups those are the units, without them every row is one.
+    """
+
+    def __init__(self, correlations: Array, p: int, q: int, weighted: bool = False) -> None:
+        self.d, self.p, self.q, self.weighted = correlations, p, q, weighted
+        self.n = 0.0
+        self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
+        self.products: Array | None = None  # (units, p, q), M_g + W_g D
+
+    def update(self, rows: object, start: int | None = None) -> None:
+        """Every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
+        z, w = self._split(rows)
+        own, total = self._own(z), z * w[:, None]
+        with one_blas_thread():
+            self.between += total.T @ total
+        self.sums += _sums(w[:, None] ** 2 * own, w[:, None] * own, total, self.p)
+
+    def grouped(self, groups: object) -> Callable[[object, int], None]:
+        """A function that takes rows in order; groups : the labels of all that will come."""
+        most = max(_FEWEST_UNITS, _MOST_NUMBERS // (self.p * self.q + self.p + self.q))
+        unit = block_numbers(len(np.asarray(groups)), most, groups)
+        count = int(unit.max()) + 1 if len(unit) else 0
+        self.products = np.zeros((count, self.p, self.q))
+        self.totals, self.sizes = np.zeros((count, self.p + self.q)), np.zeros(count)
+        self.inside = np.zeros((count, len(self.d)))
+
+        def take(rows: object, start: int) -> None:
+            z, w = self._split(rows)
+            own, mine = self._own(z) * w[:, None], unit[start : start + len(z)]
+            by_unit = np.argsort(mine, kind="stable")
+            ends = np.flatnonzero(np.diff(mine[by_unit])) + 1
+            assert self.products is not None
+            with one_blas_thread():
+                for chosen in np.split(by_unit, ends):
+                    g, weighted = mine[chosen[0]], z[chosen] * w[chosen, None]
+                    self.products[g] += weighted[:, : self.p].T @ z[chosen, self.p :]
+                    self.totals[g] += weighted.sum(axis=0)
+                    self.sizes[g] += w[chosen].sum()
+                    self.inside[g] += own[chosen].sum(axis=0)
+
+        return take
+
+    def _split(self, rows: object) -> tuple[Array, Array]:
+        block = np.asarray(rows, dtype=np.float64)
+        z, w = (block[:, :-1], block[:, -1]) if self.weighted else (block, np.ones(len(block)))
+        if not w.all():  # what does not count may be anything
+            z = np.where(w[:, None] > 0, z, 0.0)
+        self.n += float(w.sum())
+        return z, w
+
+    def _own(self, z: Array) -> Array:
+        """|x_i y_i' - D|^2 over the coordinates k.., for every k: (rows, min(p, q))."""
+        full, x, y = len(self.d), z[:, : self.p], z[:, self.p :]
+        size = _tails(x**2)[:, :full] * _tails(y**2)[:, :full]
+        return np.asarray(size - 2 * _tails(x[:, :full] * y[:, :full] * self.d) + _tails(self.d**2))
+
+    def result(self) -> Dependence:
+        sums, between = self.sums, self.between
+        if self.products is not None:
+            full = np.arange(len(self.d))
+            centred = self.products.copy()
+            centred[:, full, full] -= self.sizes[:, None] * self.d
+            sums = sums + _sums(_corner_tails(centred**2), self.inside, self.totals, self.p)
+            with one_blas_thread():
+                between = between + self.totals.T @ self.totals
+        return Dependence.of(sums, between, self.n, self.p, self.q)
+
+
+def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) -> Dependence:
+    """The same from a state of order four of (x, y), whose blocks are the units: what is left of the groups in it."""
+    used = np.flatnonzero(state.block_sizes)
+    sizes, full = state.block_sizes[used].astype(np.float64), np.arange(len(correlations))
+    vectors = state.central_blocks()[used]
+    second = state.block_covariances()[used] * sizes[:, None, None]
+    products = second[:, :p, p:].copy()
+    x, y = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
+    fourth = vectors[:, state.layout.orders[4]][:, packed_rank(np.stack([x, x, y, y], axis=-1), p + q)]
+    inside = _corner_tails(fourth) - 2 * _tails(products[:, full, full] * correlations)
+    inside = inside + sizes[:, None] * _tails(correlations**2)
+    products[:, full, full] -= sizes[:, None] * correlations
+    totals = vectors[:, state.layout.orders[1]]
+    sums = _sums(_corner_tails(products**2), inside, totals, p)
+    return Dependence.of(sums, totals.T @ totals, float(sizes.sum()), p, q)
+
+
+@storable
+@dataclass(frozen=True)
+class RowUnits:
+    """What makes rows of a table in memory depend on each other: the number of each row's group, and its frequency weight."""
+
+    groups: IntArray | None = None
+    weight: Array | None = None
+
+    @classmethod
+    def of(cls, n: int, groups: object = None, sample_weight: object = None) -> Self:
+        """For n rows; refuses labels and weights that do not line up with them."""
+        weight = None if sample_weight is None else frequencies(sample_weight, n)
+        return cls(None if groups is None else block_numbers(n, max(n, 1), groups), weight)
+
+    def __len__(self) -> int:
+        known = self.weight if self.groups is None else self.groups
+        return 0 if known is None else len(known)
+
+    @property
+    def depend(self) -> bool:
+        return self.groups is not None or self.weight is not None
+
+    def weights(self, n: int) -> Array:
+        """(n,), ones where there are none."""
+        return np.ones(n) if self.weight is None else self.weight
+
+    def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
+        """Of rows z (n, p + q) in white coordinates."""
+        weighted = self.weight is not None
+        sums = UnitSums(correlations, p, z.shape[1] - p, weighted)
+        rows = z if self.weight is None else np.column_stack([z, self.weight])
+        if self.groups is None:
+            sums.update(rows)
+        else:
+            sums.grouped(self.groups)(rows, 0)
+        return sums.result()
