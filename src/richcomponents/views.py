@@ -91,7 +91,9 @@ class Views:
     def listed(self, view: int, most: int = 12) -> str:
         """'tests (30 columns): tp53, brca1, ...', for summaries."""
         names = [in_line(self.feature_names[column]) for column in self[view]]
-        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}" + ", ..." * (len(names) > most)
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}" + ", ..." * (
+            len(names) > most
+        )
 
     def describe(self, column: int) -> str:
         """'column 'tp53' of view 'tests'', for messages."""
