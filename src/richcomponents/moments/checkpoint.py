@@ -112,7 +112,7 @@ class Checkpoint:
         if not self.path.exists():
             return accumulator
         header, arrays, sums = self._read()
-        known = None if header["rows"] < 0 else header["rows"]
+        known = None if header["source_rows"] < 0 else header["source_rows"]
         if header["task"] != self.task or not self._fingerprint.restored(arrays["prints"], known):
             raise DataError(
                 f"the checkpoint {self.path} belongs to another source, other columns or other options "
@@ -213,7 +213,7 @@ class Checkpoint:
             "grouped": accumulator._grouped,
             "weighted": int(accumulator._weighted),
             "sizes": sizes,
-            "rows": -1 if self._fingerprint.n_rows is None else self._fingerprint.n_rows,
+            "source_rows": -1 if self._fingerprint.n_rows is None else self._fingerprint.n_rows,
         }
         write_archive(self.path, header, arrays, mode=0o600)  # it holds rows
 
@@ -277,7 +277,7 @@ def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> Forest:
     layout = Layout(**header["layout"])
     sums = read_forest(arrays["nodes"], arrays["sums"])
     check_state(layout, arrays["shift"], sums)
-    for name, kind in (("task", str), ("about", str), ("grouped", bool), ("rows", int)):
+    for name, kind in (("task", str), ("about", str), ("grouped", bool), ("source_rows", int)):
         if not isinstance(header.get(name), kind):
             raise StateFileError(f"the header of the checkpoint lacks {name!r}")
     low, high = arrays["low"], arrays["high"]
