@@ -427,7 +427,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
     def _row_units(
         self, n: int, groups: object = None, sample_weight: object = None, *, weights_only: bool = False
     ) -> RowUnits:
-        """Groups and weights of n rows: those given, else those of the fit for as many rows; those of others are not guessed."""
+        """Groups and weights of n rows: those given, else those of the fit for as many rows; others are not guessed."""
         if groups is not None or sample_weight is not None:
             return RowUnits.of(n, groups, sample_weight)
         depend = self._found.dependence is not None if self._units is None else self._units.depend
