@@ -99,7 +99,7 @@ def test_learners_plot(data):
         rc.ComponentRegression(rca=rca).fit(data.X, data.y),
         rc.ComponentLogisticRegression(rca=rca).fit(data.X, label),
         rc.ComponentGaussianMixture(2, rca=rca, n_init=1).fit(data.X),
-        rc.ComponentIsing(rca=rca).fit(data.X),
+        rc.ComponentIsing(rca=rca).fit(data.X * 3**0.5),  # S1 has variance one, as spins have
     ]
     for learner in fitted:
         ax = learner.plot(names=names)

@@ -97,7 +97,7 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
         "regression": rc.ComponentRegression(rca=rca).fit(data.X, data.y),
         "mixture": rc.ComponentGaussianMixture(2, rca=rca, n_init=1).fit(data.X),
         "logistic": rc.ComponentLogisticRegression(rca=rca).fit(data.X, label),
-        "Ising": rc.ComponentIsing(rca=rca).fit(data.X),
+        "Ising": rc.ComponentIsing(rca=rca).fit(data.X * 3**0.5),  # S1 has variance one, as spins have
         "RCA": rc.RCA(**general.get_params()).fit(three.X),
         "RCA, two views": rc.RCA(views={"a": [0, 1], "b": [2, 3]}, n_blocks=10).fit(data.X),
         "RCA, discovered": general.set_params(discover=True).fit(three.X),

@@ -35,7 +35,7 @@ def _work(which: int, seed: int) -> str:
     if which == 4:
         return fingerprint(rc.ComponentLogisticRegression(rca=rca).fit(data.X, data.y > 0))
     if which == 5:
-        return fingerprint(rc.ComponentIsing(rca=rca).fit(data.X))
+        return fingerprint(rc.ComponentIsing(rca=rca).fit(data.X * 3**0.5))
     if which == 6:
         return fingerprint(rc.Moments.of(np.tile(data.X, (20, 1)), 4))
     one = rc.Moments.of(data.X, 6)
