@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,18 +14,33 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends
+from richcomponents.components.contrastive.bounds import IdentifiedSet, bounds_with_noise
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
+from richcomponents.components.contrastive.coefficients import (
+    Coefficients,
+    Reading,
+    Residualised,
+    coefficients,
+    inverse_factor,
+    residualise,
+    residualise_all_columns,
+)
 from richcomponents.components.contrastive.decomposition import VarianceTable
 from richcomponents.components.contrastive.diagnostics import ADVICE, Diagnostics, diagnose
-from richcomponents.components.contrastive.fit import Frame, SharedPart, canonical_of, find_shared
-from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
+from richcomponents.components.contrastive.fit import (
+    Frame,
+    SharedPart,
+    canonical_of,
+    find_shared,
+    in_users_units,
+)
+from richcomponents.components.contrastive.intervals import Interval, Target, confidence, evaluate, replicate
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
-from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
+from richcomponents.components.contrastive.solution import WideView, solve_efficient, solve_paper, whole_recipes
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
+from richcomponents.components.covariance import Factored, Spread
 from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, WeakIdentificationWarning, warn_user
@@ -40,6 +55,7 @@ from richcomponents.views import as_matrix, check_finite
 __all__ = ["ContrastiveRCA"]
 
 _MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
+_FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
 _STATE_LIMIT = MEMORY_LIMIT // 2
 
 
@@ -136,14 +152,14 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         coordinates: Callable[[Array], Moments],
         *,
         rows: Array | None = None,
-        outside: tuple[Array, Array] | None = None,
+        outside: tuple[Outside, Outside] | None = None,
         implicit: Callable[[Array, Array], Array] | None = None,
         second_order_only: bool | None = None,
     ) -> Self:
         """From moments to A_ and components_.
 
-        outside : covariances of the views outside the frames (wide tables), when rows do not tell. second_order_only :
-        decided here when None; replicates follow the full fit.
+        rows : centred rows of (U, V), where a view was reduced; outside : what the views have outside the frames, when rows do
+        not tell. second_order_only : decided here when None; replicates follow the full fit.
         """
         d_u, d_v = len(u.outer), len(v.outer)
         A = self._known_mixing(d_u, d_v)
@@ -175,18 +191,22 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 random_state=self.random_state,
             )
             self._state = self._shared.state
-            cov_u, cov_v = _view_covariances(second, n_u, u, v, rows)
-            if outside is not None:
-                cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
             source = None if self._shared.leading else CumulantSource(self._state)
-            self._solution, self._canonical = solve_efficient(self._shared, u, v, cov_u, cov_v, source, A)
-        self.A_ = self._solution.A
+            own_u, own_v = _every_column(self._shared, second, n_u, u, v, rows, outside)
+            spreads, lifts = (own_u.spread, own_v.spread), (own_u.lift, own_v.lift)
+            self._solution, self._canonical = solve_efficient(self._shared, u, v, *spreads, source, A, lifts)
         self.rank_ = self._solution.rank
         self._second, self._n_u = second, n_u
         self._known_diagnostics: Diagnostics | None = None
         self._name_components()
         self._warn()
         return self
+
+    @property
+    def A_(self) -> Array:
+        """(d_v, d_u); of very wide views it is formed each time it is asked for."""
+        check_is_fitted(self)
+        return self._solution.A
 
     def _too_small(self, second: Moments) -> bool:
         """Whether there are too few rows, or blocks of them, for cumulants of higher order; says so."""
@@ -254,7 +274,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
                 s2 = value
             else:
                 s2 = np.linalg.pinv(self.A_) @ (mean_v - value)
-        return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self.A_ @ s2}
+        return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self._solution.through_A(s2)}
 
     # ---- values of the components
 
@@ -278,14 +298,15 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
         u, v = self._centred(X)
         s2 = self._solution.predict_s2(u, v)
-        parts = {"S1": u - s2, "S2": s2, "S3": v - s2 @ self.A_.T}
-        values = parts[component] + self._means()[component]
+        own = v - self._solution.through_A(s2) if component == "S3" else s2 if component == "S2" else u - s2
+        values = own + self._means()[component]
         if not return_std:
             return values
-        variance = self._solution.variance_s2
+        error = self._solution.variance_s2
+        variance = error.diagonal()
         if component == "S3":
-            variance = self.A_ @ variance @ self.A_.T
-        std = np.sqrt(np.maximum(np.diag(variance), 0.0))
+            variance = np.sum(self.A_ * (error @ self.A_.T).T, axis=1)
+        std = np.sqrt(np.maximum(variance, 0.0))
         return values, np.tile(std, (len(values), 1))
 
     def _centred(self, X: object) -> tuple[Array, Array]:
@@ -331,17 +352,79 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
 
         y depends on S1 only, so Cov(V, y) = 0 and the residual of U on V may stand in for U: same expectation, far less
         variance. The result is never far from residualising (V as covariates) when the data say little about A.
+
+        All columns of U count, also where shared directions were looked for in principal components only. With fewer than five
+        samples per column this warns, and with no more samples than coefficients it refuses: then use
+        ComponentRegression(alpha="cv").
         """
         check_is_fitted(self)
+        if self._solution.reduced:
+            self._check_determined()
+        return self._regress(X, y)[0]
+
+    def _regress(self, X: object, y: object) -> tuple[Coefficients, Residualised]:
+        """The coefficients and the least squares that they come from. Where that is not determined (fewer samples than columns
+        of U), the regression on the principal components that were searched: a guide for penalised fits, no result."""
         u, v = self._centred(X)
         target = self._centred_target(X, y, len(v))
-        n = len(target)
+        n, r, found = len(target), self.rank_, self._canonical
         with_u, with_v, variance = u.T @ target / n, v.T @ target / n, float(target @ target) / n
-        if self._shared is None or self._canonical is None:
-            beta = np.linalg.pinv(self._solution.covariance("S1"), hermitian=True) @ with_u
-            return Coefficients(beta, beta, 1.0, np.eye(0))
-        fit = residualise(self._canonical, self.rank_, with_u, with_v, variance)
-        return coefficients(self._in_users_units(), fit)
+        if self._shared is None or found is None:
+            beta = np.linalg.pinv(np.asarray(self._solution.cov_s1), hermitian=True) @ with_u
+            return Coefficients(beta, beta, 1.0, np.eye(0)), Residualised(beta, np.nan)
+        inverse, lift = self._inverse_of_residual(), self._solution.lift
+        if inverse is None:
+            fit = residualise(found, r, with_u, with_v, variance)
+        else:
+            D, with_y, free = found.correlations[:r], found.y_from_v[:r] @ with_v, self._free() - 1
+            fit = residualise_all_columns(inverse, lift, D, with_u, with_y, variance, free)
+        return coefficients(self._in_users_units(), fit, self._reading(inverse)), fit
+
+    def _free(self) -> int:
+        """How many more samples there are than coefficients of least squares on U, V's shared part and the covariates."""
+        assert self._canonical is not None
+        columns = int(np.sum(self._solution.cov_u.diagonal() > 0))
+        return self._canonical.n - columns - self.rank_ - len(self._covariate_columns)
+
+    def _check_determined(self) -> None:
+        assert self._canonical is not None
+        n, free = self._canonical.n, self._free()
+        if free <= 0:
+            raise DataError(
+                f"{n} samples do not determine the {n - free} coefficients of least squares on all columns of view "
+                f"{next(iter(self.views_))!r} ({len(self._u)}), the {self.rank_} shared directions and "
+                f"{len(self._covariate_columns)} covariates: use a penalty chosen by cross-validation, "
+                'ComponentRegression(alpha="cv"), or fewer columns'
+            )
+        if n < _FEW_PER_COLUMN * (n - free):
+            warn_user(
+                f"{n} samples for {n - free} coefficients, fewer than {_FEW_PER_COLUMN} each: least squares on all columns is "
+                'determined, but its errors are large. A penalty (alpha="cv") may serve better',
+                SampleSizeWarning,
+            )
+
+    def _inverse_of_residual(self) -> Array | None:
+        """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U, R its residual on the shared part of V.
+
+        None where the canonical coordinates are all of U, or where there are too few samples.
+        """
+        whole = self._solution.cov_u
+        return inverse_factor(whole.rows) if isinstance(whole, Factored) and self._free() > 0 else None
+
+    def _reading(self, inverse: Array | None) -> Reading:
+        """How the shared coordinates are read off U, for coefficients."""
+        assert self._canonical is not None
+        lift = self._solution.lift
+        return Reading.canonical(self._canonical, self.rank_, lift) if inverse is None else Reading.of_all_columns(inverse, lift)
+
+    def residual(self, X: object) -> Array:
+        """R (n, d_u), centred: what is left of every column of U after regression on the shared part of V."""
+        check_is_fitted(self)
+        u, v = self._centred(X)
+        if self._canonical is None:  # the paper's method knows no shared directions
+            return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
+        r, found = self.rank_, self._canonical
+        return np.asarray(u - (v @ found.y_from_v[:r].T * found.correlations[:r]) @ self._solution.lift.T)
 
     def shrunken(self, X: object, fit: Coefficients) -> Array:
         """Predictions of S1, centred, with as much correction as the outcome's own trust allows: (n, d_u).
@@ -351,15 +434,10 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         fit.beta comes from Cov(S1) instead.
         """
         check_is_fitted(self)
-        u, v = self._centred(X)
         if self._shared is None or self._canonical is None:
+            u, v = self._centred(X)
             return u - self._solution.predict_s2(u, v)
-        r, found = self.rank_, self._canonical
-        d = found.correlations[:r]
-        h = np.sqrt(1 - d**2)
-        x, y = u @ found.x_from_u[:r].T, v @ found.y_from_v[:r].T
-        own = ((x - y * d) / h) @ (np.eye(r) - fit.t_effective).T * h
-        return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
+        return self._reading(self._inverse_of_residual()).without_shared(self.residual(X), fit.t_effective)
 
     def _centred_target(self, X: object, y: object, rows: int) -> Array:
         target = as_matrix(y, column=True)
@@ -413,15 +491,16 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         assert self._canonical is not None
         return interval_evidence(self._shared, self._canonical), plain_grams(self._shared)
 
-    def _identified_set(self) -> tuple[Array, Array]:
+    def _identified_set(self) -> IdentifiedSet:
         """Ends of Cov(S1), entry by entry, over all admissible T, given the rank."""
+        whole = self._solution.cov_u
         if self._canonical is None or self._shared is None:
-            nothing = np.full_like(self._solution.cov_u, np.nan)
-            return nothing, nothing
+            return IdentifiedSet(np.zeros((len(whole), 0)), np.full(whole.shape, np.nan))
         r = self.rank_
         d = self._canonical.correlations[:r]
         lift = self._canonical.u_from_x[:, :r]
-        return cov_s1_ends(lift * np.sqrt(1 - d**2), self._solution.cov_u - (lift * d**2) @ lift.T)
+        top = whole.plus(lift.T, -np.diag(d**2)) if isinstance(whole, Factored) else whole - (lift * d**2) @ lift.T
+        return IdentifiedSet(lift * np.sqrt(1 - d**2), top)
 
     def _in_users_units(self) -> Any:
         assert self._shared is not None
@@ -450,15 +529,23 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        point = self.A_ if what == "A" else self._solution.covariance(component)
+        if what == "A":
+            return self._interval("mixing", self.A_, lambda m: m.A_, level, progress)
+        if component == "S1":
+            return self._interval("cov_s1", np.asarray(self._solution.cov_s1), _covariance_of("S1"), level, progress)
+        result = self.jackknife(_covariance_of(component), progress=progress)
+        return Interval(result.estimate, result.standard_error, *result.interval(level))
+
+    def _interval(
+        self, target: Target, point: Array, chosen: Callable[[ContrastiveRCA], Array], level: float, progress: bool
+    ) -> Interval:
+        """chosen : the same from a refitted model."""
         shared = self._shared
-        if shared is not None and self.A is None and self.rank_ > 0 and (what == "A" or component == "S1"):
-            target: Target = "mixing" if what == "A" else "cov_s1"
+        if shared is not None and self.A is None and self.rank_ > 0:
             if shared.identified.gate == 0:
                 return self._identified_interval(shared, target, point, level)
             if not shared.leading:
                 return self._fast_interval(shared, target, point, level)
-        chosen = (lambda m: m.A_) if what == "A" else (lambda m: m.components_[component].covariance)
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
@@ -470,7 +557,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         if shared.leading:  # the part outside the leading directions has no block statistics: its noise is left out
             if target == "mixing":
                 return Interval(point, unknown, unknown - np.inf, unknown + np.inf)
-            return Interval(point, unknown, *self._identified_set())
+            ends = self._identified_set()
+            return Interval(point, unknown, *(ends.variances() if target == "var_s1" else ends.ends()))
         found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
         outside = self._outside(target)
         return Interval(point, unknown, found.lower + outside, found.upper + outside)
@@ -480,13 +568,19 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         if target == "mixing" or self._canonical is None:
             return 0.0
         lift = self._canonical.u_from_x
-        return self._solution.cov_u - lift @ lift.T if lift.shape[1] < len(lift) else 0.0
+        if lift.shape[1] == len(lift):
+            return 0.0
+        if target == "var_s1":
+            return self._solution.cov_u.diagonal() - np.sum(lift**2, axis=1)
+        return np.asarray(self._solution.cov_u) - lift @ lift.T
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self._interval_evidence()[0])
-        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t) + self._outside(target)
+        centre = point
+        if target != "mixing":
+            centre = evaluate(replicates.basis, target, shared.identified.t) + self._outside(target)
         found = confidence(replicates, target, centre, level)
         return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
 
@@ -522,7 +616,11 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
             moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
             other._centre = self._centre + moved
-            outside = (self._solution.cov_u - u.outer @ u.outer.T, self._solution.cov_v - v.outer @ v.outer.T)
+            d = found.correlations[:k]
+            outside = (
+                _outside_of(self._solution.cov_u, u, self._solution.lift, d),
+                _outside_of(self._solution.cov_v, v, self._solution.into_v / d, d),
+            )
             return other._solve(
                 state,
                 k_u,
@@ -535,11 +633,12 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
         """The variance of each column of U: its own, shared with V, and how sure that is."""
-        limits = self.confidence_interval("covariance", level=level, progress=progress)
+        check_is_fitted(self)
         total, own, shared = (
-            np.diag(C).copy() for C in (self._solution.cov_u, self._solution.covariance("S1"), self._solution.cov_s2)
+            np.array(C.diagonal()) for C in (self._solution.cov_u, self._solution.cov_s1, self._solution.cov_s2)
         )
-        ends = [np.diag(C).copy() for C in (limits.low, limits.high, *self._identified_set())]
+        limits = self._interval("var_s1", own, lambda m: m.components_["S1"].variance, level, progress)
+        ends = [limits.low, limits.high, *self._identified_set().variances()]
         for end in ends:
             end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
@@ -560,7 +659,7 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             title = "How much of each column is its own"
             return own_variance_plot(self.variance_table(), title=title, label="Var(S1)", ax=ax)
 
-        own, shared = (np.diag(self._solution.covariance(name)) for name in ("S1", "S2"))
+        own, shared = (self._solution.covariance(name).diagonal() for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
             "correlations": lambda ax: correlation_plot(self.diagnostics_.canonical_correlations, self.rank_, ax=ax),
             "variance": lambda ax: variance_plot(names_u, own, shared, ax=ax),
@@ -598,10 +697,67 @@ def _fits(columns: int, n_blocks: int) -> bool:
     return True
 
 
-def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array | None) -> tuple[Array, Array]:
-    """Cov(U), Cov(V) in the user's columns, with what a reduction left out (rows are given only then)."""
-    if rows is not None:
-        d_u, n = len(u.outer), len(rows)
-        return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n
+def _covariance_of(component: str) -> Callable[[ContrastiveRCA], Array]:
+    return lambda model: model.components_[component].covariance
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a view has outside the columns of a state: spread, its covariance there (d, d); together (d, r), the covariance
+    there with the other view's shared variates, of wide views only."""
+
+    spread: Spread
+    together: Array | None
+
+
+def _outside_of(whole: Spread, frame: Frame, lift: Array, correlations: Array) -> Outside:
+    if not isinstance(whole, Factored):
+        return Outside(whole - frame.outer @ frame.outer.T, None)
+    r = len(correlations)
+    return Outside(
+        whole.plus(frame.outer.T, -np.eye(frame.outer.shape[1])), (lift - frame.outer[:, :r]) * correlations
+    )
+
+
+@dataclass(frozen=True)
+class EveryColumn:
+    """Covariance of a view in the user's columns, and the loadings of the shared part in all of them, (d, r); None where the
+    canonical maps give them."""
+
+    spread: Spread
+    lift: Array | None
+
+
+def _every_column(
+    shared: SharedPart,
+    second: Moments,
+    n_u: int,
+    u: Frame,
+    v: Frame,
+    rows: Array | None,
+    outside: tuple[Outside, Outside] | None,
+) -> tuple[EveryColumn, EveryColumn]:
+    """Both views: from rows where they are wide, else from the state's columns and what is known to be outside."""
+    found, r = in_users_units(shared.canonical, u, v), shared.rank
+    d = np.maximum(found.correlations[:r], 1e-9)
     C = second.covariance(unbiased=False)
-    return np.asarray(u.outer @ C[:n_u, :n_u] @ u.outer.T), np.asarray(v.outer @ C[n_u:, n_u:] @ v.outer.T)
+    inner = shared.canonical
+    if rows is not None:
+        d_u = len(u.outer)
+        views = rows[:, :d_u], rows[:, d_u:]
+        variates = views[0] @ found.x_from_u[:r].T, views[1] @ found.y_from_v[:r].T
+    out = []
+    sides = ((u, C[:n_u, :n_u], inner.y_from_v, found.u_from_x), (v, C[n_u:, n_u:], inner.x_from_u, found.v_from_y))
+    for side, (frame, covariance, other, back) in enumerate(sides):
+        if rows is not None and len(frame.inner) < len(frame.outer):
+            wide = WideView.of(views[side], variates[1 - side], d)
+            out.append(EveryColumn(wide.spread, wide.lift))
+            continue
+        beyond = None if outside is None else outside[side]
+        if beyond is not None and isinstance(beyond.spread, Factored) and beyond.together is not None:
+            lift = back[:, :r] + beyond.together @ other[:r, :r].T / d
+            out.append(EveryColumn(beyond.spread.plus(frame.outer.T, covariance), lift))
+        else:
+            inside = frame.outer @ covariance @ frame.outer.T
+            out.append(EveryColumn(inside if beyond is None else inside + beyond.spread, None))
+    return out[0], out[1]

@@ -24,9 +24,10 @@ from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
 from richcomponents.views import Views, check_finite, check_range, column_names, join_views, refuse_dask, resolve_views
 
-__all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
+__all__ = ["MIN_BLOCKS", "MOST_BLOCKS", "ContrastiveDoors", "is_source"]
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
@@ -180,8 +181,8 @@ class ContrastiveDoors:
             raise ValueError(f"method must be 'efficient', 'paper' or 'polarised', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
             raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
-        if not isinstance(self.n_blocks, (int, np.integer)) or self.n_blocks < MIN_BLOCKS:
-            raise ValueError(f"n_blocks must be an integer, at least {MIN_BLOCKS}, got {self.n_blocks!r}")
+        if not isinstance(self.n_blocks, (int, np.integer)) or not MIN_BLOCKS <= self.n_blocks <= MOST_BLOCKS:
+            raise ValueError(f"n_blocks must be an integer from {MIN_BLOCKS} to {MOST_BLOCKS}, got {self.n_blocks!r}")
         if self.mean is not None and (
             not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in ("S1", "S2", "S3")
         ):

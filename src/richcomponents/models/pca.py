@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.intervals import Interval
+from richcomponents.components.covariance import Spread, top_directions
 from richcomponents.models.base import ComponentLearner
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line, page
@@ -81,8 +82,8 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         k = d if self.n_components is None else self.n_components
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
-        values, vectors = _directions(component.covariance, int(k))
-        total = float(np.trace(component.covariance))
+        values, vectors = _directions(component.spread, int(k))
+        total = float(component.spread.trace())
         self.components_, self.explained_variance_ = vectors, values
         self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
         self.mean_ = np.array(component.mean)
@@ -111,7 +112,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
 
         def function(model: Any) -> Array:
-            C = self._component_of(model).covariance
+            C = self._component_of(model).spread
             values, vectors = _directions(C, len(self.components_))
             if what == "explained_variance":
                 return values
@@ -144,9 +145,8 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
-def _directions(covariance: Array, k: int) -> tuple[Array, Array]:
+def _directions(covariance: Spread, k: int) -> tuple[Array, Array]:
     """The k largest eigenvalues and their eigenvectors as rows, signs fixed."""
-    values, vectors = np.linalg.eigh(covariance)
-    values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k].T
+    values, vectors = top_directions(covariance, k)
     largest = vectors[np.arange(k), np.argmax(np.abs(vectors), axis=1)]
     return values, vectors * np.where(largest < 0, -1.0, 1.0)[:, None]

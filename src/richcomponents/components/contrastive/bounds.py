@@ -28,7 +28,9 @@ from richcomponents.components.contrastive.replicates import (
     matrix_power,
     near_basis,
 )
+from richcomponents.components.covariance import Spread
 from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.storage import storable
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,24 @@ class Bounds:
 
     lower: Array
     upper: Array
+
+
+@storable
+@dataclass(frozen=True)
+class IdentifiedSet:
+    """All admissible Cov(S1), entry by entry: rows L (d, r) and top C0 (d, d), see above."""
+
+    rows: Array
+    top: Spread
+
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper end of every entry, (d, d) each."""
+        return cov_s1_ends(self.rows, np.asarray(self.top))
+
+    def variances(self) -> tuple[Array, Array]:
+        """Lower and upper end of the variances, (d,) each."""
+        top = np.array(self.top.diagonal())
+        return top - np.sum(self.rows**2, axis=1), top
 
 
 def _range(left: Array, right: Array) -> tuple[Array, Array]:
@@ -56,6 +76,12 @@ def cov_s1_bounds(basis: Basis) -> Bounds:
     """Identified interval of every entry of Cov(S1), for any rank (stacks allowed)."""
     r = basis.cross.shape[-1]
     return Bounds(*cov_s1_ends(basis.from_x @ basis.slack, basis.cov_s1(np.zeros((r, r)))))
+
+
+def var_s1_bounds(basis: Basis) -> Bounds:
+    """Identified interval of every Var(S1): the diagonal of the above, without its other entries."""
+    top = basis.var_s1(np.zeros_like(basis.cross))
+    return Bounds(top - np.sum((basis.from_x @ basis.slack) ** 2, axis=-1), top)
 
 
 def mixing_bounds(basis: Basis) -> Bounds:
@@ -78,7 +104,7 @@ def bounds_with_noise(
 
     Block jackknife errors of the two ends; one-sided quantile where the interval is wide, two-sided where it is a point.
     """
-    find = mixing_bounds if what == "mixing" else cov_s1_bounds
+    find = {"mixing": mixing_bounds, "cov_s1": cov_s1_bounds, "var_s1": var_s1_bounds}[what]
     blocks = len(moments.count)
     full = find(near_basis(canonical, rank, moments.covariance(np.ones(blocks))))
     reps = find(near_basis(canonical, rank, moments.covariance(delete_one(blocks))))
