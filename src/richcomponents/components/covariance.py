@@ -45,7 +45,7 @@ class Factored:
         return self.rows.shape[1], self.rows.shape[1]
 
     def __len__(self) -> int:
-        return self.rows.shape[1]
+        return int(self.rows.shape[1])
 
     def __matmul__(self, other: Array) -> Array:
         return np.asarray(self.rows.T @ (self.rows @ other) + self.lift.T @ (self.core @ (self.lift @ other)))
@@ -78,7 +78,9 @@ def check_entries(what: str, shape: tuple[int, int]) -> None:
 def top_directions(C: Spread, k: int) -> tuple[Array, Array]:
     """The k largest eigenvalues (k,), decreasing, and their unit eigenvectors as rows (k, d)."""
     if isinstance(C, Factored) and len(C.rows) + len(C.lift) < len(C):
-        basis, inner = np.linalg.qr(np.vstack([C.rows, C.lift]).T)  # (d, m + p): C = basis inner diag(I, core) inner' basis'
+        basis, inner = np.linalg.qr(
+            np.vstack([C.rows, C.lift]).T
+        )  # (d, m + p): C = basis inner diag(I, core) inner' basis'
         m = len(C.rows)
         values, vectors = np.linalg.eigh(inner[:, :m] @ inner[:, :m].T + inner[:, m:] @ C.core @ inner[:, m:].T)
         values, vectors = values[::-1], (basis @ vectors[:, ::-1]).T

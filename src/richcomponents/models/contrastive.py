@@ -415,7 +415,11 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """How the shared coordinates are read off U, for coefficients."""
         assert self._canonical is not None
         lift = self._solution.lift
-        return Reading.canonical(self._canonical, self.rank_, lift) if inverse is None else Reading.of_all_columns(inverse, lift)
+        return (
+            Reading.canonical(self._canonical, self.rank_, lift)
+            if inverse is None
+            else Reading.of_all_columns(inverse, lift)
+        )
 
     def residual(self, X: object) -> Array:
         """R (n, d_u), centred: what is left of every column of U after regression on the shared part of V."""
@@ -456,6 +460,8 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
         """F-test of y on V: if y depends on S1 only, it is independent of V. The best specification test there is."""
         check_is_fitted(self)
         _, v = self._centred(X)
+        if v.shape[1] > len(v):
+            v = v @ np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
         target = self._centred_target(X, y, len(v))
         n = len(target)
         free = n - len(self._covariate_columns)
@@ -560,8 +566,9 @@ class ContrastiveRCA(ContrastiveDoors, Storable, TransformerMixin, BaseEstimator
             ends = self._identified_set()
             return Interval(point, unknown, *(ends.variances() if target == "var_s1" else ends.ends()))
         found = bounds_with_noise(self._canonical, self.rank_, BlockCovariances.of(self._state), target, level)
-        outside = self._outside(target)
-        return Interval(point, unknown, found.lower + outside, found.upper + outside)
+        low, high = found.lower + self._outside(target), found.upper + self._outside(target)
+        # correlations that are one but for rounding are clipped in the estimate, not in its blocks
+        return Interval(point, unknown, np.minimum(low, point), np.maximum(high, point))
 
     def _outside(self, target: Target) -> Any:
         """What Cov(S1) has outside the principal components a wide view was reduced to; its own noise is left out."""
@@ -714,9 +721,7 @@ def _outside_of(whole: Spread, frame: Frame, lift: Array, correlations: Array) -
     if not isinstance(whole, Factored):
         return Outside(whole - frame.outer @ frame.outer.T, None)
     r = len(correlations)
-    return Outside(
-        whole.plus(frame.outer.T, -np.eye(frame.outer.shape[1])), (lift - frame.outer[:, :r]) * correlations
-    )
+    return Outside(whole.plus(frame.outer.T, -np.eye(frame.outer.shape[1])), (lift - frame.outer[:, :r]) * correlations)
 
 
 @dataclass(frozen=True)

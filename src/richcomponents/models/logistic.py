@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.coefficients import Coefficients
+from richcomponents.components.covariance import Spread
 from richcomponents.errors import DataError
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (
@@ -301,7 +302,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         found = model._canonical
         if model._shared is None or found is None:  # the paper's covariances: no evidence to weigh
             features = model.shrunken(X, Coefficients(low.coef, low.coef, 1.0, np.eye(0)))
-            fit, covariance = None, positive(self.component_.covariance)
+            fit = None
+            covariance: Spread = positive(self.component_.covariance)
             self.trust_ = 1.0
         else:
             inverse = model._inverse_of_residual()

@@ -65,8 +65,8 @@ def standard_errors(model: ContrastiveRCA, plain: Array, low: LogisticFit, fit: 
 
 
 def rows_agree(features: Array, y: Array, fit: LogisticFit, unsaid: float, a: float, theta: Array) -> bool:
-    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (its variance `unsaid`), explains the rows as well
-    as the logistic regression on them did: no more than one unit of log-likelihood below it.
+    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (its variance `unsaid`), explains the
+    rows as well as the logistic regression on them did: no more than one unit of log-likelihood below it.
 
     The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
     it can be far off, and the rows tell.

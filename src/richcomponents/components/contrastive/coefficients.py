@@ -64,9 +64,7 @@ class Reading:
     def canonical(cls, canonical: Canonical, rank: int, lift: Array | None = None) -> Reading:
         """Off the canonical coordinates; lift : into all columns of a view of which only a part was searched."""
         h = np.sqrt(1 - canonical.correlations[:rank] ** 2)
-        return cls(
-            canonical.u_from_x[:, :rank] if lift is None else lift, canonical.x_from_u[:rank].T, np.diag(h)
-        )
+        return cls(canonical.u_from_x[:, :rank] if lift is None else lift, canonical.x_from_u[:rank].T, np.diag(h))
 
     @classmethod
     def of_all_columns(cls, inverse: Array, lift: Array) -> Reading:
@@ -220,7 +218,9 @@ def coefficients(identified: Identified, fit: Residualised, reading: Reading | N
     mean_g, mean_g2 = identified.mean_g, identified.mean_g2
     stretch = stretch_matrix(mean_g, mean_g2, ridge, guard)
     metric = metric_root(identified, reading)
-    trust = trust_in_change(identified, metric @ (stretch @ hb - hb), lambda g: _variants(identified, g, ridge, guard, hb) @ metric.T)
+    trust = trust_in_change(
+        identified, metric @ (stretch @ hb - hb), lambda g: _variants(identified, g, ridge, guard, hb) @ metric.T
+    )
     stretch = (1 - trust) * np.eye(r) + trust * stretch
     return Coefficients(reading.stretched(fit.coef, stretch), fit.coef, trust, stretch)
 

@@ -91,8 +91,9 @@ def pair_mean(gram: Array, weight: Array) -> Array:
 class Basis:
     """A whitened basis of the shared directions for one sample or a stack of replicates (leading axes ``...``).
 
-    ``outer`` (d_U, k) and ``inner`` (..., k, k): Cov(U) = outer inner outer'. ``from_x`` (..., d_U, r) and ``to_x`` (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full
-    sample's leading ``(x, y)`` to this basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
+    ``outer`` (d_U, k) and ``inner`` (..., k, k): Cov(U) = outer inner outer'. ``from_x`` (..., d_U, r) and ``to_x``
+    (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full sample's leading ``(x, y)`` to this
+    basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
     """
 
     outer: Array

@@ -44,9 +44,14 @@ def _joint(solution: Solution) -> Spread:
         cross = left @ right.T
         sigma = np.block([[cov_u, cross], [cross.T, cov_v]])
         return np.asarray((sigma + sigma.T) / 2)
-    u, v = (C if isinstance(C, Factored) else Factored.of(np.zeros((0, len(C)))).plus(np.eye(len(C)), C) for C in (cov_u, cov_v))
+    u, v = (
+        C if isinstance(C, Factored) else Factored.of(np.zeros((0, len(C)))).plus(np.eye(len(C)), C)
+        for C in (cov_u, cov_v)
+    )
     k = left.shape[1]
-    both = Factored(linalg.block_diag(u.rows, v.rows), linalg.block_diag(u.lift, v.lift), linalg.block_diag(u.core, v.core))
+    both = Factored(
+        linalg.block_diag(u.rows, v.rows), linalg.block_diag(u.lift, v.lift), linalg.block_diag(u.core, v.core)
+    )
     return both.plus(linalg.block_diag(left.T, right.T), np.kron(np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(k)))
 
 

@@ -35,8 +35,8 @@ class Solution:
 
     known_A : (d_v, d_u), given or by the paper's formula; else A = into_v @ from_u, (d_v, r) and (r, d_u);
     cov_u, cov_v, cov_s1, cov_s2, cov_s3 : covariances of U, V, S1, S2, S3; cross : (L, M), Cov(U, V) = L M';
-    root_s2 : (d_u, k), Cov(S2) = root_s2 root_s2'; lift : (d_u, r), how the shared coordinates enter EVERY column of U; reduced : whether U was searched for them in its
-    principal components only;
+    root_s2 : (d_u, k), Cov(S2) = root_s2 root_s2'; lift : (d_u, r), how the shared coordinates enter EVERY column of U;
+    reduced : whether U was searched for them in its principal components only;
     variance_s2 : (d_u, d_u), expected squared error of BLUP(S2), what is not known about T included;
     read, write : BLUP(S2) = [u v] @ read @ write, with read (d_u + d_v, k) and write (k, d_u);
     recipes : {"S1" | "S2" | "S3": recipe of its cumulants in the coordinates of `source`}.
@@ -155,7 +155,7 @@ def solve_efficient(
     solution = Solution(
         known_A=A,
         into_v=every_v * d,
-        from_u=inner,
+        from_u=np.asarray(inner),
         cov_u=cov_u,
         cov_v=cov_v,
         cov_s1=_without(cov_u, lift_u, covered),
