@@ -30,6 +30,7 @@ TESTS: dict[str, tuple[str, int, int, dict[str, Any], dict[str, Any], bool]] = {
     "two processes, one checkpoint": ("twins", 40, 4, {}, {"rows": 100_000}, False),
     "threads": ("hammer", 24, 4, {}, {}, True),
     "memory cap": ("memory", 160, 24, {}, {}, False),
+    "limits by shape": ("shapes", 44, 22, {}, {}, False),
     "ten million rows": ("large", 1, 1, {}, {"n": 300_000}, False),
 }
 

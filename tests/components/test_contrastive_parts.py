@@ -183,7 +183,7 @@ def test_residualising_is_least_squares_on_both_views():
     X, y = data.X - data.X.mean(axis=0), data.y - data.y.mean()
     fit = residualise(found, 3, X[:, :3].T @ y / 400, X[:, 3:].T @ y / 400, float(y @ y / 400))
     beta = np.linalg.lstsq(X, y, rcond=None)[0]
-    np.testing.assert_allclose(found.x_from_u.T @ fit.b, beta[:3], atol=1e-10)
+    np.testing.assert_allclose(fit.coef, beta[:3], atol=1e-10)
     assert fit.noise * 400 == pytest.approx(np.sum((y - X @ beta) ** 2) / (400 - 7), rel=1e-10)
 
 

@@ -26,6 +26,7 @@ from richcomponents.algebra import (
     symmetrise,
     unpack,
 )
+from richcomponents.components.covariance import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import CapacityError, DataError
@@ -151,20 +152,31 @@ class Component(Storable):
     mean : array (d,)
         By the stated rule: only differences of means are identified.
     covariance : array (d, d)
-        Positive semi-definite.
+        Positive semi-definite. Formed from factors when it is asked for, if the component has very many coordinates.
+    variance : array (d,)
+        Its diagonal, which is always cheap.
     """
 
     name: str
     feature_names: tuple[str, ...]
     mean: Array
-    covariance: Array
+    spread: Spread = field(repr=False)
     source: CumulantSource | None = field(repr=False)
     recipes: Callable[[int], Sequence[Recipe]] = field(repr=False)
     _known: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for array in (self.mean, self.covariance):
-            array.setflags(write=False)
+        for array in (self.mean, self.spread):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+    @property
+    def covariance(self) -> Array:
+        return self._remember("covariance", 2, lambda _: np.asarray(self.spread))
+
+    @property
+    def variance(self) -> Array:
+        return np.array(self.spread.diagonal())
 
     @classmethod
     def of_samples(cls, S: object, name: str = "samples", order: int = 4) -> Component:
@@ -196,7 +208,7 @@ class Component(Storable):
         if order == 1:
             return self.mean
         if order == 2:
-            return self.covariance @ theta
+            return np.asarray(self.spread @ theta)
         weights = self._weights(order)
         source, recipes = self._need_source(), self.recipes(order)
         parts = [w * source.projected(recipe, theta) for w, recipe in zip(weights, recipes, strict=True) if w]
@@ -230,16 +242,16 @@ class Component(Storable):
         found its covariance), it stays.
         """
         weights = {("weights", t): self._weights(t) for t in range(3, order + 1)}
-        covariance = self.covariance + self._covariance_change(source)
-        return Component(self.name, self.feature_names, self.mean, covariance, source, self.recipes, weights)
+        return Component(self.name, self.feature_names, self.mean, self._moved(source), source, self.recipes, weights)
 
-    def _covariance_change(self, source: CumulantSource) -> Array:
-        """k2 of the first recipe on other rows, minus the same on our own; zero where there is no recipe of order two."""
+    def _moved(self, source: CumulantSource) -> Spread:
+        """The covariance, with k2 of the first recipe on other rows in place of the same on our own."""
         try:
             recipe = self.recipes(2)[0]
         except DataError:
-            return np.zeros_like(self.covariance)
-        return source.tensor(recipe) - self._remember("recipe", 2, lambda _: self._need_source().tensor(recipe))
+            return self.spread
+        own = self._remember("recipe", 2, lambda _: self._need_source().tensor(recipe))
+        return self.covariance + (source.tensor(recipe) - own)
 
     # ---- how
 

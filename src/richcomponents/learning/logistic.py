@@ -21,7 +21,10 @@ from scipy.special import expit
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.coefficients import (
     Coefficients,
-    guard_weights,
+    Reading,
+    Residualised,
+    metric_root,
+    shared_part,
     stretch_matrix,
 )
 from richcomponents.components.contrastive.identify import Identified
@@ -158,11 +161,12 @@ def attenuation(remainder: float | Array) -> Array:
     return np.asarray(1 / np.sqrt(np.maximum(1 - ATTENUATION * np.maximum(remainder, 0.0), MIN_REMAINDER)))
 
 
-def correct(identified: Identified, b: Array, noise: float) -> Coefficients:
+def correct(identified: Identified, coef: Array, noise: float, reading: Reading, beside: float) -> Coefficients:
     """How far logistic coefficients on R may be corrected for the part of S1 that residualising removes.
 
-    b : (rank_u,), coefficients on (x - D y, x_rest) in canonical coordinates; noise : sampling variance of every
-    entry of h b. In the shared coordinates h b = G (h theta) / c, with G = I - T and c the attenuation factor, so
+    coef : (d_u,), coefficients on R; noise : sampling variance of every entry of h b; reading : of the shared coordinates;
+    beside : size of the coefficients outside them, in the metric of Cov(U). In the shared coordinates
+    h b = G (h theta) / c, with G = I - T and c the attenuation factor, so
 
         theta(M) = c(M) h^-1 M h b,    M ~ G^-1,    c = attenuation((M h b)' T (I - T) (M h b)),    T = I - M^-1.
 
@@ -170,27 +174,26 @@ def correct(identified: Identified, b: Array, noise: float) -> Coefficients:
     delta = theta(M) - b is trusted by gate * max(0, 1 - doubt / |delta|^2), doubt being its variance over left-out
     blocks and over the posterior, attenuation included. The result with trust 0 is b itself.
     """
-    r, canonical = identified.rank, identified.canonical
-    residualised = canonical.x_from_u.T @ b
+    r = identified.rank
     if identified.gate == 0 or r == 0:
-        return Coefficients(residualised, residualised, 0.0, np.eye(r))
-    h, identity = identified.h, np.eye(r)
-    hb = h * b[:r]
+        return Coefficients(coef, coef, 0.0, np.eye(r))
+    identity = np.eye(r)
     mean_g, mean_g2 = identified.mean_g, identified.mean_g2
-    size = max(float(hb @ hb) - r * noise, 1e-3 * r * noise) / float(np.trace(mean_g2))
-    ridge = noise / size
-    guard = guard_weights(canonical, r)
+    hb, guard, ridge = shared_part(identified, Residualised(coef, noise), reading)
+    metric = metric_root(identified, reading)
+
+    def factor(hg: Array, stretch: Array) -> Array:
+        t = identity - np.linalg.inv(stretch)
+        return attenuation(np.einsum("...i,...ij,...j->...", hg, t - t @ t, hg))
 
     def theta(stretch: Array) -> Array:
-        """Corrected coefficients (..., rank_u) for M (..., r, r)."""
+        """Corrected coefficients for M (..., r, r), shared and size of the others, in the metric of Cov(U): (..., r + 1)."""
         hg = stretch @ hb
-        t = identity - np.linalg.inv(stretch)
-        rest = np.einsum("...i,...ij,...j->...", hg, t - t @ t, hg)
-        full = np.concatenate([hg / h, np.broadcast_to(b[r:], (*hg.shape[:-1], len(b) - r))], axis=-1)
-        return np.asarray(full * attenuation(rest)[..., None])
+        full = np.concatenate([hg @ metric.T, np.full((*hg.shape[:-1], 1), beside)], axis=-1)
+        return np.asarray(full * factor(hg, stretch)[..., None])
 
     stretch = stretch_matrix(mean_g, mean_g2, ridge, guard)
-    change = theta(stretch) - b
+    change = theta(stretch) - np.append(metric @ hb, beside)
     spread = mean_g2 - mean_g @ mean_g
 
     def variants(g: Array) -> Array:
@@ -198,4 +201,4 @@ def correct(identified: Identified, b: Array, noise: float) -> Coefficients:
 
     trust = trust_in_change(identified, change, variants)
     stretch = (1 - trust) * identity + trust * stretch
-    return Coefficients(canonical.x_from_u.T @ theta(stretch), residualised, trust, stretch)
+    return Coefficients(reading.stretched(coef, stretch) * float(factor(stretch @ hb, stretch)), coef, trust, stretch)

@@ -6,7 +6,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 
-__all__ = ["elastic_net", "penalty_grid"]
+__all__ = ["elastic_net", "penalised", "penalty_grid"]
 
 
 def elastic_net(
@@ -38,8 +38,25 @@ def elastic_net(
     return w
 
 
+def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float) -> Array:
+    """The same from centred rows, features (n, d) and y (n,): (d,), or (m, d) for m penalties.
+
+    Ridge on more columns than rows is solved among the rows, w = F' (F F' + n alpha)^-1 y: nothing of size d x d.
+    """
+    n, d = features.shape
+    alphas = np.atleast_1d(alpha)
+    if l1_ratio == 0 and d > n and np.all(alphas > 0):
+        values, vectors = np.linalg.eigh(features @ features.T / n)
+        inner = (vectors.T @ y) / (np.maximum(values, 0.0) + alphas[:, None])  # (m, n)
+        paths = inner @ vectors.T @ features / n
+    else:
+        gram, cross = features.T @ features / n, features.T @ y / n
+        paths = np.stack([elastic_net(gram, cross, float(a), l1_ratio) for a in alphas])
+    return np.asarray(paths if np.ndim(alpha) else paths[0])
+
+
 def penalty_grid(gram: Array, cross: Array, l1_ratio: float, n: int = 30) -> Array:
     """Decreasing penalties, from the one that silences everything to a ten-thousandth of it (of ten times the largest
-    eigenvalue for ridge, which nothing silences)."""
+    eigenvalue of gram for ridge, which nothing silences)."""
     top = float(np.abs(cross).max()) / l1_ratio if l1_ratio > 0 else 10 * float(np.linalg.eigvalsh(gram)[-1])
     return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, n))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,22 +14,37 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.bounds import bounds_with_noise, cov_s1_ends, ends_below
+from richcomponents.components.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.coefficients import Coefficients, coefficients, residualise
+from richcomponents.components.contrastive.coefficients import (
+    Coefficients,
+    Reading,
+    Residualised,
+    coefficients,
+    inverse_factor,
+    residualise,
+    residualise_all_columns,
+)
 from richcomponents.components.contrastive.decomposition import VarianceTable
 from richcomponents.components.contrastive.dependence import Dependence, RowUnits
 from richcomponents.components.contrastive.diagnostics import ADVICE, SUSPICIOUS, Diagnostics, contradicted, diagnose
 from richcomponents.components.contrastive.directions import trust_in_directions
-from richcomponents.components.contrastive.fit import Frame, SharedPart, find_shared, measured_canonical
-from richcomponents.components.contrastive.intervals import Interval, Target, confidence, replicate
+from richcomponents.components.contrastive.fit import (
+    Frame,
+    SharedPart,
+    find_shared,
+    in_users_units,
+    measured_canonical,
+)
+from richcomponents.components.contrastive.intervals import Interval, Target, confidence, evaluate, replicate
 from richcomponents.components.contrastive.known_mixing import check_known_mixing
 from richcomponents.components.contrastive.rank import largest_rank
 from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
-from richcomponents.components.contrastive.solution import solve_efficient, solve_paper, whole_recipes
+from richcomponents.components.contrastive.solution import WideView, solve_efficient, solve_paper, whole_recipes
 from richcomponents.components.contrastive.specification import TestResult, outcome_test
 from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
+from richcomponents.components.covariance import Factored, Spread, added
 from richcomponents.components.row_source import RowSource
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.errors import (
@@ -49,6 +64,7 @@ from richcomponents.views import as_matrix, check_finite, check_outcome
 __all__ = ["ContrastiveRCA"]
 
 _MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
+_FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
 _STATE_LIMIT = MEMORY_LIMIT // 2
 
 
@@ -149,15 +165,15 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         coordinates: Callable[[Array], Moments],
         *,
         rows: Array | None = None,
-        outside: tuple[Array, Array] | None = None,
+        outside: tuple[Outside, Outside] | None = None,
         implicit: Callable[[Array, Array], Array] | None = None,
         second_order_only: bool | None = None,
         dependence: Callable[[Canonical, Array], Dependence] | None = None,
     ) -> Self:
         """From moments to A_ and components_.
 
-        outside : covariances of the views outside the frames (wide tables), when rows do not tell. second_order_only :
-        decided here when None; replicates follow the full fit.
+        rows : centred rows of (U, V), where a view was reduced; outside : what the views have outside the frames, when rows do
+        not tell. second_order_only : decided here when None; replicates follow the full fit.
         """
         d_u, d_v = len(u.outer), len(v.outer)
         A = self._known_mixing(d_u, d_v)
@@ -197,22 +213,26 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 random_state=self.random_state,
             )
             self._state, self._found = self._shared.state, self._shared.canonical
-            cov_u, cov_v = _view_covariances(second, n_u, u, v, rows)
-            if outside is not None:
-                cov_u, cov_v = cov_u + outside[0], cov_v + outside[1]
             source = None if self._shared.leading else CumulantSource(self._state)
-            self._solution, self._canonical = solve_efficient(self._shared, u, v, cov_u, cov_v, source, A)
+            own_u, own_v = _every_column(self._shared, second, n_u, u, v, rows, outside)
+            spreads, lifts = (own_u.spread, own_v.spread), (own_u.lift, own_v.lift)
+            self._solution, self._canonical = solve_efficient(self._shared, u, v, *spreads, source, A, lifts)
         # replicates keep what the full fit decided; of reduced views A is not the whole story
         self._mixing_test: TestResult | None = None
         if A is not None and second_order_only is None and (d_u, d_v) == (len(u.inner), len(v.inner)):
             self._mixing_test = check_known_mixing(second, n_u, self.rank, v.inner @ A @ u.outer)
-        self.A_ = self._solution.A
         self.rank_ = self._solution.rank
         self._second, self._n_u = second, n_u
         self._known_diagnostics: Diagnostics | None = None
         self._name_components()
         self._warn()
         return self
+
+    @property
+    def A_(self) -> Array:
+        """(d_v, d_u); of very wide views it is formed each time it is asked for."""
+        check_is_fitted(self)
+        return self._solution.A
 
     def _too_small(self, second: Moments, n: float) -> bool:
         """Whether there are too few independent rows, n, or blocks of them, for cumulants of higher order; says so."""
@@ -283,7 +303,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 s2 = value
             else:
                 s2 = np.linalg.pinv(self.A_) @ (mean_v - value)
-        return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self.A_ @ s2}
+        return {"S1": mean_u - s2, "S2": s2, "S3": mean_v - self._solution.through_A(s2)}
 
     # ---- values of the components
 
@@ -307,14 +327,15 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
         u, v = self._centred(X)
         s2 = self._solution.predict_s2(u, v)
-        parts = {"S1": u - s2, "S2": s2, "S3": v - s2 @ self.A_.T}
-        values = parts[component] + self._means()[component]
+        own = v - self._solution.through_A(s2) if component == "S3" else s2 if component == "S2" else u - s2
+        values = own + self._means()[component]
         if not return_std:
             return values
-        variance = self._solution.variance_s2
+        error = self._solution.variance_s2
+        variance = error.diagonal()
         if component == "S3":
-            variance = self.A_ @ variance @ self.A_.T
-        std = np.sqrt(np.maximum(np.diag(variance), 0.0))
+            variance = np.sum(self.A_ * (error @ self.A_.T).T, axis=1)
+        std = np.sqrt(np.maximum(variance, 0.0))
         return values, np.tile(std, (len(values), 1))
 
     def _centred(self, X: object) -> tuple[Array, Array]:
@@ -362,18 +383,90 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
 
         y depends on S1 only, so Cov(V, y) = 0 and the residual of U on V may stand in for U: same expectation, far less
         variance. The result is never far from residualising (V as covariates) when the data say little about A.
+
+        All columns of U count, also where shared directions were looked for in principal components only. With fewer than five
+        samples per column this warns, and with no more samples than coefficients it refuses: then use
+        ComponentRegression(alpha="cv").
         """
         check_is_fitted(self)
+        if self._solution.reduced:
+            self._check_determined()
+        return self._regress(X, y, sample_weight)[0]
+
+    def _regress(self, X: object, y: object, sample_weight: object = None) -> tuple[Coefficients, Residualised]:
+        """The coefficients and the least squares that they come from. Where that is not determined (fewer samples than columns
+        of U), the regression on the principal components that were searched: a guide for penalised fits, no result."""
         u, v = self._centred(X)
         weight = self._row_units(len(v), sample_weight=sample_weight, weights_only=True).weights(len(v))
-        target, n = self._centred_target(X, y, len(v), weight), self._free(weight.sum())
-        counted = weight * target
+        target, n = self._centred_target(X, y, len(v), weight), self._free_rows(weight.sum())
+        counted, r, found = weight * target, self.rank_, self._canonical
         with_u, with_v, variance = u.T @ counted / n, v.T @ counted / n, float(counted @ target) / n
-        if self._shared is None or self._canonical is None:
-            beta = np.linalg.pinv(self._solution.covariance("S1"), hermitian=True) @ with_u
-            return Coefficients(beta, beta, 1.0, np.eye(0))
-        fit = residualise(self._canonical, self.rank_, with_u, with_v, variance)
-        return coefficients(self._in_users_units(), fit)
+        if self._shared is None or found is None:
+            beta = np.linalg.pinv(np.asarray(self._solution.cov_s1), hermitian=True) @ with_u
+            return Coefficients(beta, beta, 1.0, np.eye(0)), Residualised(beta, np.nan)
+        inverse, lift = self._inverse_of_residual(), self._solution.lift
+        if inverse is None:
+            fit = residualise(found, r, with_u, with_v, variance)
+        else:
+            D, with_y = found.correlations[:r], found.y_from_v[:r] @ with_v
+            fit = residualise_all_columns(inverse, lift, D, with_u, with_y, variance, self._degrees())
+        return coefficients(self._in_users_units(), fit, self._reading(inverse)), fit
+
+    def _wanted(self) -> int:
+        """Coefficients of least squares on U and the shared part of V."""
+        return int(np.sum(self._solution.cov_u.diagonal() > 0)) + self.rank_
+
+    def _determined(self) -> bool:
+        """Whether there are more rows than coefficients, those of the covariates included."""
+        return self._second.n > self._wanted() + len(self._covariate_columns)
+
+    def _degrees(self) -> float:
+        """Independent rows less coefficients: what is left to estimate the noise of least squares on all columns."""
+        assert self._canonical is not None
+        return self._canonical.n - self._wanted() - 1
+
+    def _check_determined(self) -> None:
+        assert self._canonical is not None
+        n, wanted, known = self._canonical.n, self._wanted(), len(self._covariate_columns)
+        if not self._determined():
+            raise DataError(
+                f"{self._second.n} samples do not determine the {wanted + known} coefficients of least squares on all columns "
+                f"of view {next(iter(self.views_))!r} ({len(self._u)}), the {self.rank_} shared directions and {known} "
+                'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
+            )
+        if n < _FEW_PER_COLUMN * wanted:
+            warn_user(
+                f"{n:.0f} samples for {wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least squares on all columns "
+                'is determined, but its errors are large. A penalty (alpha="cv") may serve better',
+                SampleSizeWarning,
+            )
+
+    def _inverse_of_residual(self) -> Array | None:
+        """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U, R its residual on the shared part of V.
+
+        None where the canonical coordinates are all of U, or where there are too few samples.
+        """
+        whole = self._solution.cov_u
+        return inverse_factor(whole.rows) if isinstance(whole, Factored) and self._determined() else None
+
+    def _reading(self, inverse: Array | None) -> Reading:
+        """How the shared coordinates are read off U, for coefficients."""
+        assert self._canonical is not None
+        lift = self._solution.lift
+        return (
+            Reading.canonical(self._canonical, self.rank_, lift)
+            if inverse is None
+            else Reading.of_all_columns(inverse, lift)
+        )
+
+    def residual(self, X: object) -> Array:
+        """R (n, d_u), centred: what is left of every column of U after regression on the shared part of V."""
+        check_is_fitted(self)
+        u, v = self._centred(X)
+        if self._canonical is None:  # the paper's method knows no shared directions
+            return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
+        r, found = self.rank_, self._canonical
+        return np.asarray(u - (v @ found.y_from_v[:r].T * found.correlations[:r]) @ self._solution.lift.T)
 
     def shrunken(self, X: object, fit: Coefficients) -> Array:
         """Predictions of S1, centred, with as much correction as the outcome's own trust allows: (n, d_u).
@@ -383,15 +476,10 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         fit.beta comes from Cov(S1) instead.
         """
         check_is_fitted(self)
-        u, v = self._centred(X)
         if self._shared is None or self._canonical is None:
+            u, v = self._centred(X)
             return u - self._solution.predict_s2(u, v)
-        r, found = self.rank_, self._canonical
-        d = found.correlations[:r]
-        h = np.sqrt(1 - d**2)
-        x, y = u @ found.x_from_u[:r].T, v @ found.y_from_v[:r].T
-        own = ((x - y * d) / h) @ (np.eye(r) - fit.t_effective).T * h
-        return np.asarray(u - (x - own) @ found.u_from_x[:, :r].T)
+        return self._reading(self._inverse_of_residual()).without_shared(self.residual(X), fit.t_effective)
 
     def _centred_target(self, X: object, y: object, rows: int, weight: Array | None = None) -> Array:
         """y about its mean, known covariates removed (rows,); weight : how often each row counts, once by default."""
@@ -410,7 +498,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             column = left
         return column
 
-    def _free(self, n: float) -> float:
+    def _free_rows(self, n: float) -> float:
         """n rows less those that covariates took."""
         return max(n - self._lost, 1.0)
 
@@ -421,6 +509,8 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         """
         check_is_fitted(self)
         _, v = self._centred(X)
+        if v.shape[1] > len(v):
+            v = v @ np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
         rows = self._row_units(len(v), groups, sample_weight)
         return outcome_test(v, self._centred_target(X, y, len(v), rows.weight), rows, self._lost)
 
@@ -484,30 +574,28 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             return self.rank_
         return largest_rank(self._found, self.rank_)
 
-    def _identified_set(self) -> tuple[Array, Array]:
+    def _identified_set(self) -> IdentifiedSet:
         """Ends of Cov(S1), entry by entry, over all admissible T, given the rank, and over all ranks not excluded."""
+        whole = self._solution.cov_u
         if self._canonical is None or self._shared is None:
-            nothing = np.full_like(self._solution.cov_u, np.nan)
-            return nothing, nothing
+            return IdentifiedSet(np.zeros((len(whole), 0)), np.full(whole.shape, np.nan))
         r = self.rank_
         d = self._canonical.correlations[:r]
         lift = self._canonical.u_from_x[:, :r]
-        top = self._solution.cov_u - (lift * d**2) @ lift.T
-        return ends_below(top) if self._largest_rank() > r else cov_s1_ends(lift * np.sqrt(1 - d**2), top)
+        return IdentifiedSet(lift * np.sqrt(1 - d**2), added(whole, lift, -np.diag(d**2)), self._largest_rank() > r)
 
-    def _covariance_for_directions(self, k: int) -> tuple[Array, float]:
+    def _covariance_for_directions(self, k: int) -> tuple[Spread, float]:
         """Cov(S1) at as much of T as its k leading directions support, and that share of T."""
-        own, shared = self._solution.covariance("S1"), self._shared
+        own, shared = self._solution.cov_s1, self._shared
         if shared is None or self._canonical is None or self.A is not None:
             return own, 1.0
         known = self._in_users_units()
         if self.rank_ == 0 or known.gate == 0:
             return own, 0.0
-        turned = self._canonical.u_from_x[:, : self.rank_] * known.h
-        change = turned @ known.t @ turned.T
-        residualised = own + known.gate * change
+        turned = self._solution.lift * known.h
+        residualised = added(own, turned, known.gate * known.t)
         trust = trust_in_directions(known, self._interval_evidence()[0], residualised, k)
-        return residualised - trust * change, trust
+        return added(residualised, turned, -trust * known.t), trust
 
     def _in_users_units(self) -> Any:
         assert self._shared is not None
@@ -540,25 +628,33 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        point = self.A_ if what == "A" else self._solution.covariance(component)
+        if what == "A":
+            return self._interval("mixing", self.A_, lambda m: m.A_, level, progress)
+        if component == "S1":
+            return self._interval("cov_s1", np.asarray(self._solution.cov_s1), _covariance_of("S1"), level, progress)
+        result = self.jackknife(_covariance_of(component), progress=progress)
+        return Interval(result.estimate, result.standard_error, *result.interval(level))
+
+    def _interval(
+        self, target: Target, point: Array, chosen: Callable[[ContrastiveRCA], Array], level: float, progress: bool
+    ) -> Interval:
+        """chosen : the same from a refitted model."""
         shared = self._shared
         if shared is not None and self.A is None:
             more = self._largest_rank() > self.rank_
-            if what == "A" and (more or self.rank_ == 0):
+            if target == "mixing" and (more or self.rank_ == 0):
                 unknown = np.full_like(point, np.nan)
                 return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
-            inside = "mixing" if what == "A" else f"cov_{component.lower()}"
             if more or (self.rank_ and shared.identified.gate == 0):
-                found = self._identified_interval(shared, inside, point, level, more)
-                if not more or shared.identified.gate == 0 or shared.leading or component != "S1":
+                found = self._identified_interval(shared, target, point, level, more)
+                if not more or shared.identified.gate == 0 or shared.leading or target not in ("cov_s1", "var_s1"):
                     return found
-                seen = self._fast_interval(shared, "cov_s1", point, level)
+                seen = self._fast_interval(shared, target, point, level)
                 return Interval(
                     point, found.standard_error, np.minimum(found.low, seen.low), np.maximum(found.high, seen.high)
                 )
-            if self.rank_ and not shared.leading and (what == "A" or component == "S1"):
-                return self._fast_interval(shared, "mixing" if what == "A" else "cov_s1", point, level)
-        chosen = (lambda m: m.A_) if what == "A" else (lambda m: m.components_[component].covariance)
+            if self.rank_ and not shared.leading and target in ("mixing", "cov_s1", "var_s1"):
+                return self._fast_interval(shared, target, point, level)
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
@@ -573,34 +669,42 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         if shared.leading:  # the part outside the leading directions has no block statistics: its noise is left out
             if target == "mixing":
                 return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
-            low, high = self._identified_set()
+            ends = self._identified_set()
+            low, high = ends.variances() if target == "var_s1" else ends.ends()
             if target == "cov_s2":
-                low, high = self._solution.cov_u - high, self._solution.cov_u - low
+                low, high = np.asarray(self._solution.cov_u) - high, np.asarray(self._solution.cov_u) - low
             elif target == "cov_s3":
-                low, high = ends_below(self._solution.cov_v)
+                low, high = ends_below(np.asarray(self._solution.cov_v))
             return Interval(point, unknown, low, high)
         blocks = BlockCovariances.of(self._state)
         found = bounds_with_noise(self._canonical, self.rank_, blocks, target, level, more)
-        outside = self._outside(target)
-        return Interval(point, unknown, found.lower + outside, found.upper + outside)
+        low, high = found.lower + self._outside(target), found.upper + self._outside(target)
+        # correlations that are one but for rounding are clipped in the estimate, not in its blocks
+        return Interval(point, unknown, np.minimum(low, point), np.maximum(high, point))
 
     def _outside(self, target: str) -> Any:
         """What Cov(S1) or Cov(S3) has outside the principal components a wide view was reduced to; its own noise is left
         out."""
-        if target not in ("cov_s1", "cov_s3") or self._canonical is None:
+        if target not in ("cov_s1", "var_s1", "cov_s3") or self._canonical is None:
             return 0.0
         own, total = (
-            (self._canonical.u_from_x, self._solution.cov_u)
-            if target == "cov_s1"
-            else (self._canonical.v_from_y, self._solution.cov_v)
+            (self._canonical.v_from_y, self._solution.cov_v)
+            if target == "cov_s3"
+            else (self._canonical.u_from_x, self._solution.cov_u)
         )
-        return total - own @ own.T if own.shape[1] < len(own) else 0.0
+        if own.shape[1] == len(own):
+            return 0.0
+        if target == "var_s1":
+            return total.diagonal() - np.sum(own**2, axis=1)
+        return np.asarray(total) - own @ own.T
 
     def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self._interval_evidence()[0])
-        centre = point if target == "mixing" else replicates.basis.cov_s1(shared.identified.t) + self._outside(target)
+        centre = point
+        if target != "mixing":
+            centre = evaluate(replicates.basis, target, shared.identified.t) + self._outside(target)
         found = confidence(replicates, target, centre, level)
         return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
 
@@ -636,7 +740,11 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
             moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
             other._centre = self._centre + moved
-            outside = (self._solution.cov_u - u.outer @ u.outer.T, self._solution.cov_v - v.outer @ v.outer.T)
+            d = found.correlations[:k]
+            outside = (
+                _outside_of(self._solution.cov_u, u, self._solution.lift, d),
+                _outside_of(self._solution.cov_v, v, self._solution.into_v / d, d),
+            )
             return other._solve(
                 state,
                 k_u,
@@ -650,11 +758,12 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
         """The variance of each column of U: its own, shared with V, and how sure that is."""
-        limits = self.confidence_interval("covariance", level=level, progress=progress)
+        check_is_fitted(self)
         total, own, shared = (
-            np.diag(C).copy() for C in (self._solution.cov_u, self._solution.covariance("S1"), self._solution.cov_s2)
+            np.array(C.diagonal()) for C in (self._solution.cov_u, self._solution.cov_s1, self._solution.cov_s2)
         )
-        ends = [np.diag(C).copy() for C in (limits.low, limits.high, *self._identified_set())]
+        limits = self._interval("var_s1", own, lambda m: m.components_["S1"].variance, level, progress)
+        ends = [limits.low, limits.high, *self._identified_set().variances()]
         for end in ends:
             end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
@@ -675,7 +784,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             title = "How much of each column is its own"
             return own_variance_plot(self.variance_table(), title=title, label="Var(S1)", ax=ax)
 
-        own, shared = (np.diag(self._solution.covariance(name)) for name in ("S1", "S2"))
+        own, shared = (self._solution.covariance(name).diagonal() for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
             "correlations": lambda ax: correlation_plot(self.diagnostics_.canonical_correlations, self.rank_, ax=ax),
             "variance": lambda ax: variance_plot(names_u, own, shared, ax=ax),
@@ -711,10 +820,65 @@ def _fits(columns: int, n_blocks: int) -> bool:
     return True
 
 
-def _view_covariances(second: Moments, n_u: int, u: Frame, v: Frame, rows: Array | None) -> tuple[Array, Array]:
-    """Cov(U), Cov(V) in the user's columns, with what a reduction left out (rows are given only then)."""
-    if rows is not None:
-        d_u, n = len(u.outer), len(rows)
-        return rows[:, :d_u].T @ rows[:, :d_u] / n, rows[:, d_u:].T @ rows[:, d_u:] / n
+def _covariance_of(component: str) -> Callable[[ContrastiveRCA], Array]:
+    return lambda model: model.components_[component].covariance
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a view has outside the columns of a state: spread, its covariance there (d, d); together (d, r), the covariance
+    there with the other view's shared variates, of wide views only."""
+
+    spread: Spread
+    together: Array | None
+
+
+def _outside_of(whole: Spread, frame: Frame, lift: Array, correlations: Array) -> Outside:
+    if not isinstance(whole, Factored):
+        return Outside(whole - frame.outer @ frame.outer.T, None)
+    r = len(correlations)
+    return Outside(whole.plus(frame.outer.T, -np.eye(frame.outer.shape[1])), (lift - frame.outer[:, :r]) * correlations)
+
+
+@dataclass(frozen=True)
+class EveryColumn:
+    """Covariance of a view in the user's columns, and the loadings of the shared part in all of them, (d, r); None where the
+    canonical maps give them."""
+
+    spread: Spread
+    lift: Array | None
+
+
+def _every_column(
+    shared: SharedPart,
+    second: Moments,
+    n_u: int,
+    u: Frame,
+    v: Frame,
+    rows: Array | None,
+    outside: tuple[Outside, Outside] | None,
+) -> tuple[EveryColumn, EveryColumn]:
+    """Both views: from rows where they are wide, else from the state's columns and what is known to be outside."""
+    found, r = in_users_units(shared.canonical, u, v), shared.rank
+    d = np.maximum(found.correlations[:r], 1e-9)
     C = second.covariance(unbiased=False)
-    return np.asarray(u.outer @ C[:n_u, :n_u] @ u.outer.T), np.asarray(v.outer @ C[n_u:, n_u:] @ v.outer.T)
+    inner = shared.canonical
+    if rows is not None:
+        d_u = len(u.outer)
+        views = rows[:, :d_u], rows[:, d_u:]
+        variates = views[0] @ found.x_from_u[:r].T, views[1] @ found.y_from_v[:r].T
+    out = []
+    sides = ((u, C[:n_u, :n_u], inner.y_from_v, found.u_from_x), (v, C[n_u:, n_u:], inner.x_from_u, found.v_from_y))
+    for side, (frame, covariance, other, back) in enumerate(sides):
+        if rows is not None and len(frame.inner) < len(frame.outer):
+            wide = WideView.of(views[side], variates[1 - side], d)
+            out.append(EveryColumn(wide.spread, wide.lift))
+            continue
+        beyond = None if outside is None else outside[side]
+        if beyond is not None and isinstance(beyond.spread, Factored) and beyond.together is not None:
+            lift = back[:, :r] + beyond.together @ other[:r, :r].T / d
+            out.append(EveryColumn(beyond.spread.plus(frame.outer.T, covariance), lift))
+        else:
+            inside = frame.outer @ covariance @ frame.outer.T
+            out.append(EveryColumn(inside if beyond is None else inside + beyond.spread, None))
+    return out[0], out[1]

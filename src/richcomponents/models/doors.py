@@ -26,10 +26,11 @@ from richcomponents.moments.sources import Source, is_path
 from richcomponents.moments.sources.lazy import is_dask
 from richcomponents.views import Views, check_finite, check_range, column_names, join_views, resolve_views
 
-__all__ = ["MIN_BLOCKS", "ContrastiveDoors", "is_source"]
+__all__ = ["MIN_BLOCKS", "MOST_BLOCKS", "ContrastiveDoors", "is_source"]
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 _FIRST = 1000  # rows that tell an index from data
+MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
@@ -180,8 +181,10 @@ class ContrastiveDoors(Estimator):
             raise ValueError(f"method must be 'efficient', 'paper' or 'polarised', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
             raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
-        if not isinstance(self.n_blocks, (int, np.integer)) or self.n_blocks < MIN_BLOCKS:
-            raise ValueError(f"n_blocks must be an integer, at least {MIN_BLOCKS}, got {self.n_blocks!r}")
+        if not isinstance(self.n_blocks, (int, np.integer)) or not MIN_BLOCKS <= self.n_blocks <= MOST_BLOCKS:
+            raise ValueError(
+                f"n_blocks must be an integer, at least {MIN_BLOCKS} and at most {MOST_BLOCKS}, got {self.n_blocks!r}"
+            )
         if self.mean is not None and (
             not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in ("S1", "S2", "S3")
         ):
@@ -228,7 +231,7 @@ class ContrastiveDoors(Estimator):
                 )
             kept = [self.views_.feature_names[c] for c in (*self._u, *self._v)]
             table = table.mapped(Inflated(self._partial, (n / (n - self._lost)) ** 0.5), names=kept)
-        u, v = Frame.identity(d_u), Frame.identity(d_v)
+        reduced: dict[str, Frame] = {}
         centred: Array | None = None
         if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
             inside = table.array()
@@ -237,7 +240,10 @@ class ContrastiveDoors(Estimator):
             self._centre = inside.mean(axis=0)
             centred = inside - self._centre
             check_range(centred, self.views_)  # wide views are reduced before their moments are taken
-            u, v = self._reduced(centred[:, :d_u]), self._reduced(centred[:, d_u:])
+            for name, view in (("u", centred[:, :d_u]), ("v", centred[:, d_u:])):
+                if needs_reduction(*view.shape):
+                    reduced[name] = reduce_view(view, int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1)
+        u, v = (reduced[name] if name in reduced else Frame.identity(d) for name, d in (("u", d_u), ("v", d_v)))
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         if reduction:
             table = table.mapped(Linear(self._centre, linalg.block_diag(u.inner.T, v.inner.T)))
@@ -292,12 +298,6 @@ class ContrastiveDoors(Estimator):
         overlap = np.intersect1d(np.concatenate([self._u, self._v]), self._covariate_columns)
         if len(overlap):
             raise DataError(f"{self.views_.describe(int(overlap[0]))} is also a covariate: name it once")
-
-    def _reduced(self, view: Array) -> Frame:
-        """Principal components of a centred view that has too many columns for its rows."""
-        n, d = view.shape
-        asked = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
-        return reduce_view(view, asked) if needs_reduction(n, d) else Frame.identity(d)
 
     def _resolve_covariates(self, width: int, names: Sequence[str] | None) -> IntArray:
         if self.covariates is None or len(self.covariates) == 0:

@@ -46,9 +46,9 @@ def in_general_words(model: ContrastiveRCA, views: Views) -> Pair:
     for q, name in contrastive_names(views).items():
         names = tuple(views.feature_names[column] for column in views[q[0]])
         components[q] = replace(model.components_[name], name=component_name(q), feature_names=names)
-    own_u, own_v = (float(np.trace(components[view,].covariance)) for view in both)
-    shared = float(np.trace(components[both].covariance))
-    total_u, total_v = own_u + shared, float(np.trace(model._solution.cov_v))
+    own_u, own_v = (float(components[view,].spread.trace()) for view in both)
+    shared = float(components[both].spread.trace())
+    total_u, total_v = own_u + shared, float(model._solution.cov_v.trace())
     shares = {
         (first, (first,)): own_u / total_u,
         (first, both): shared / total_u,

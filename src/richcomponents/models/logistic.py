@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.contrastive.coefficients import Coefficients
+from richcomponents.components.covariance import Spread
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (
@@ -31,7 +32,7 @@ from richcomponents.learning.sgd import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.logistic_calibration import covariance_at, positive, residual, rows_agree, standard_errors
+from richcomponents.models.logistic_calibration import covariance_at, positive, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
 from richcomponents.views import as_matrix, refuse_foreign
@@ -158,9 +159,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._fit_rca(X, groups)
         model = self._need_rca()
         self._warn_of_v(X, target)
-        u, v = model._centred(X)
         nuisance = self._covariates(model, X)
-        plain = residual(model, u, v)
+        plain = model.residual(X)
         low = self._logistic(plain + self._origin(), target, nuisance)
         self.residualised_ = low.coef
         theta, intercept, fit = self._calibrate(model, X, plain, target, nuisance, low)
@@ -311,26 +311,35 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         found = model._canonical
         if model._shared is None or found is None:  # the paper's covariances: no evidence to weigh
             features = model.shrunken(X, Coefficients(low.coef, low.coef, 1.0, np.eye(0)))
-            fit, covariance = None, positive(self.component_.covariance)
+            fit = None
+            covariance: Spread = positive(self.component_.covariance)
             self.trust_ = 1.0
         else:
-            noise = 1 / (max(low.information, 1e-12) * max(found.n - found.rank_u - 1, 1))
-            fit = correct(model._in_users_units(), found.u_from_x.T @ low.coef, noise)
+            inverse = model._inverse_of_residual()
+            reading, columns = model._reading(inverse), found.rank_u if inverse is None else inverse.shape[1]
+            noise = 1 / (max(low.information, 1e-12) * max(found.n - columns - 1, 1))
+            rest = low.coef - reading.weights @ (reading.lift.T @ low.coef)
+            beside = float(np.sqrt(max(float(rest @ (model._solution.cov_u @ rest)), 0.0)))
+            fit = correct(model._in_users_units(), low.coef, noise, reading, beside)
             self.trust_ = fit.trust
             if fit.trust == 0:
                 return low.coef, low.intercept, fit
             features = model.shrunken(X, fit)
             covariance = covariance_at(model, fit)
         again = self._logistic(features + self._origin(), y, nuisance)
-        inner = covariance - features.T @ features / model._free(len(y))
-        factor = float(attenuation(again.coef @ inner @ again.coef))
+
+        def unsaid(coef: Array) -> float:
+            """Variance of coef'S1 that the features do not tell."""
+            return float(coef @ (covariance @ coef) - np.sum((features @ coef) ** 2) / model._free_rows(len(y)))
+
+        factor = float(attenuation(unsaid(again.coef)))
         theta, intercept = factor * again.coef, factor * again.intercept
-        if fit is not None and self.fit_intercept and theta @ covariance @ theta > _STRONG:
-            cross = plain.T @ (y - y.mean()) / model._free(len(y))
+        if fit is not None and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
+            cross = plain.T @ (y - y.mean()) / model._free_rows(len(y))
             a, refined = refine(
-                self.component_, covariance, cross, float(y.mean()), (intercept, theta), float(self.alpha)
+                self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
-            if rows_agree(features, y, again, inner, a, refined):
+            if rows_agree(features, y, again, unsaid(refined), a, refined):
                 theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
         return theta, intercept, fit
 
@@ -344,7 +353,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         component = self.component_
         if component.source is None or self.solver == "sgd":
             component = model.component_on_rows(X, self.component, groups)
-        cross = plain.T @ (y - y.mean()) / model._free(len(y))
+        cross = plain.T @ (y - y.mean()) / model._free_rows(len(y))
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)
         if self.solver == "deterministic":
@@ -395,7 +404,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         check_is_fitted(self)
         model = self._need_rca()
         theta = self.coef_[0]
-        unknown = max(float(theta @ model._solution.variance_s2 @ theta), 0.0)
+        unknown = max(float(theta @ (model._solution.variance_s2 @ theta)), 0.0)
         log_odds = self._log_odds(model.blup(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown)
         return np.asarray(self._of_second(log_odds))
 

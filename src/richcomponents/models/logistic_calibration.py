@@ -8,20 +8,12 @@ from scipy.special import logit
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.coefficients import Coefficients
 from richcomponents.components.contrastive.intervals import coefficient_error, replicate
+from richcomponents.components.covariance import Factored, Spread
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.learning.logistic import ATTENUATION, LogisticFit, attenuation
 from richcomponents.models.contrastive import ContrastiveRCA
 
-__all__ = ["covariance_at", "positive", "residual", "rows_agree", "standard_errors"]
-
-
-def residual(model: ContrastiveRCA, u: Array, v: Array) -> Array:
-    """R (n, d): the residual of U on the shared part of V (on V, for the paper's method)."""
-    found = model._canonical
-    if found is None:
-        return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
-    r = model.rank_
-    return np.asarray(u - (v @ found.y_from_v[:r].T * found.correlations[:r]) @ found.u_from_x[:, :r].T)
+__all__ = ["covariance_at", "positive", "rows_agree", "standard_errors"]
 
 
 def positive(covariance: Array) -> Array:
@@ -30,14 +22,14 @@ def positive(covariance: Array) -> Array:
     return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
 
 
-def covariance_at(model: ContrastiveRCA, fit: Coefficients) -> Array:
+def covariance_at(model: ContrastiveRCA, fit: Coefficients) -> Spread:
     """Cov(S1) with the T that the outcome's own trust allows: Cov(U) - lift (D^2 + h T h) lift'."""
-    found, r = model._canonical, model.rank_
+    found, r, whole = model._canonical, model.rank_, model._solution.cov_u
     assert found is not None
     d = found.correlations[:r]
     h = np.sqrt(1 - d**2)
-    lift = found.u_from_x[:, :r]
-    return np.asarray(model._solution.cov_u - lift @ (np.diag(d**2) + h[:, None] * fit.t_effective * h) @ lift.T)
+    lift, shared = found.u_from_x[:, :r], np.diag(d**2) + h[:, None] * fit.t_effective * h
+    return whole.plus(lift.T, -shared) if isinstance(whole, Factored) else whole - lift @ shared @ lift.T
 
 
 def standard_errors(model: ContrastiveRCA, plain: Array, low: LogisticFit, fit: Coefficients | None, b: Array) -> Array:
@@ -50,20 +42,18 @@ def standard_errors(model: ContrastiveRCA, plain: Array, low: LogisticFit, fit: 
     """
     if fit is None or model._canonical is None:
         inverse = np.linalg.pinv(positive(model.components_["S1"].covariance), hermitian=True)
-        return jackknife_error(b @ (plain.T @ plain / model._free(len(plain))) @ inverse)
+        return jackknife_error(b @ (plain.T @ plain / model._free_rows(len(plain))) @ inverse)
     shared, found, r = model._shared, model._canonical, model.rank_
-    h = np.sqrt(1 - found.correlations[:r] ** 2)
-    t = fit.t_effective
-    inner = h[:, None] * (t - t @ t) * h
+    t, reading = fit.t_effective, model._reading(model._inverse_of_residual())
 
     def corrected(b: Array) -> tuple[Array, Array]:
-        """Canonical coefficients after stretching (m, rank_u) and the attenuation factors (m,)."""
-        g = b @ found.u_from_x
-        g[:, :r] = g[:, :r] * h @ fit.stretch.T / h
-        return g, attenuation(np.einsum("mi,ij,mj->m", g[:, :r], inner, g[:, :r]))
+        """Coefficients after stretching (m, d) and the attenuation factors (m,)."""
+        hg = (b @ reading.lift) @ reading.half @ fit.stretch.T
+        return reading.stretched(b, fit.stretch), attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
 
     stretched, factors = corrected(b)
     evident = r > 0 and shared is not None and shared.identified.gate > 0 and not shared.leading
+    evident = evident and not model._solution.reduced
     if evident and model.A is None:
         evidence = replicate(model._interval_evidence()[0])
         zero = np.zeros((r, r))
@@ -71,18 +61,18 @@ def standard_errors(model: ContrastiveRCA, plain: Array, low: LogisticFit, fit: 
         there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(zero), b)
         d_v = found.y_from_v.shape[1]
         return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
-    return jackknife_error((stretched * factors[:, None]) @ found.x_from_u)
+    return jackknife_error(stretched * factors[:, None])
 
 
-def rows_agree(features: Array, y: Array, fit: LogisticFit, inner: Array, a: float, theta: Array) -> bool:
-    """Whether (a, theta), averaged over what the features (n, d) do not say (covariance `inner`), explains the rows as well
-    as the logistic regression on them did: no more than one unit of log-likelihood below it.
+def rows_agree(features: Array, y: Array, fit: LogisticFit, unsaid: float, a: float, theta: Array) -> bool:
+    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (its variance `unsaid`), explains the
+    rows as well as the logistic regression on them did: no more than one unit of log-likelihood below it.
 
     The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
     it can be far off, and the rows tell.
     """
     fitted = logit(np.clip(fit.probability, 1e-15, 1 - 1e-15))
     beside = fitted - fit.intercept - features @ fit.coef  # of known covariates
-    averaged = beside + (a + features @ theta) / np.sqrt(1 + ATTENUATION * max(float(theta @ inner @ theta), 0.0))
+    averaged = beside + (a + features @ theta) / np.sqrt(1 + ATTENUATION * max(unsaid, 0.0))
     losses = [np.sum(np.logaddexp(0.0, eta) - y * eta) for eta in (fitted, averaged)]
     return bool(losses[1] - losses[0] <= 1.0)

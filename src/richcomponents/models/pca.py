@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.contrastive.directions import leading_directions
 from richcomponents.components.contrastive.intervals import Interval
+from richcomponents.components.covariance import top_directions
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import loading_plot
@@ -90,17 +90,17 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         k = d if self.n_components is None else self.n_components
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
-        k, covariance, self.trust_ = int(k), component.covariance, 1.0
+        k, spread, self.trust_ = int(k), component.spread, 1.0
         if isinstance(self.rca_, ContrastiveRCA) and self.component == "S1":
-            covariance, self.trust_ = self.rca_._covariance_for_directions(k)
-        vectors = leading_directions(covariance, k).T
-        values = np.einsum("ki,ij,kj->k", vectors, component.covariance, vectors)
+            spread, self.trust_ = self.rca_._covariance_for_directions(k)
+        vectors = top_directions(spread, k)[1]
+        values = np.sum(vectors.T * (component.spread @ vectors.T), axis=0)
         order = np.argsort(-values, kind="stable")
         vectors, values = vectors[order], values[order]
         largest = vectors[np.arange(k), np.argmax(np.abs(vectors), axis=1)]
         self.components_ = vectors * np.where(largest < 0, -1.0, 1.0)[:, None]
         self.explained_variance_ = values
-        total = float(np.trace(component.covariance))
+        total = float(component.spread.trace())
         self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
         self.mean_ = np.array(component.mean)
         return self
@@ -130,10 +130,10 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
 
         def function(model: Any) -> Array:
-            C = self._component_of(model).covariance
+            C = self._component_of(model).spread
             if what == "explained_variance":
-                return np.asarray(np.einsum("ki,ij,kj->k", self.components_, C, self.components_))
-            vectors = leading_directions(C, len(self.components_)).T
+                return np.asarray(np.sum(self.components_.T * (C @ self.components_.T), axis=0))
+            vectors = top_directions(C, len(self.components_))[1]
             left, _, right = np.linalg.svd(self.components_ @ vectors.T)
             return np.asarray(left @ right @ vectors)
 

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.components.contrastive.coefficients import Coefficients, Residualised, error_of_all_columns
 from richcomponents.components.contrastive.intervals import coefficient_error, replicate
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import DataError
-from richcomponents.learning.quadratic import elastic_net, penalty_grid
+from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
@@ -86,7 +87,9 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             return self._fit_predicted(X, target, groups)
         model = self._need_rca()
         self._warn_of_v(X, target)
-        fit = model.coefficients(X, target)
+        if self.alpha == 0 and model._solution.reduced:
+            model._check_determined()
+        fit, plain = model._regress(X, target)
         self.residualised_: Array | None = fit.residualised
         features = model.shrunken(X, fit)
         centred = model._centred_target(X, target, len(target))  # known covariates removed, as in fit
@@ -95,10 +98,11 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         self.coefficients_: CoefficientTable | None = None
         if self.alpha_ == 0:
             self.coef_ = fit.beta
-            self.coefficients_ = self._table(model, X, centred, blocks)
+            self.coefficients_ = self._table(model, X, centred, blocks, groups, (fit, plain))
         else:
-            gram, cross = features.T @ features / len(centred), features.T @ centred / len(centred)
-            self.coef_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
+            self.coef_ = penalised(features, centred, self.alpha_, self.l1_ratio)
+            if model._solution.reduced and not model._determined():  # V as covariates is not determined either
+                self.residualised_ = penalised(model.residual(X), centred, self.alpha_, self.l1_ratio)
         self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
         return self
 
@@ -110,8 +114,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         centred = target - target.mean()
         blocks = block_numbers(len(centred), self.rca_.n_blocks, groups)
         self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
-        gram, cross = features.T @ features / len(centred), features.T @ centred / len(centred)
-        self.coef_ = elastic_net(gram, cross, self.alpha_, self.l1_ratio)
+        self.coef_ = penalised(features, centred, self.alpha_, self.l1_ratio)
         self.residualised_, self.coefficients_ = None, None
         if self.alpha_ == 0:
             keep = [blocks != b for b in np.unique(blocks)]
@@ -147,31 +150,48 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     def _choose_alpha(self, features: Array, y: Array, blocks: IntArray) -> float:
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
         fold = np.asarray(blocks) % 10
-        grid = penalty_grid(features.T @ features / len(y), features.T @ y / len(y), self.l1_ratio)
+        few = features if features.shape[0] < features.shape[1] else features.T  # F F' has the eigenvalues of F'F
+        grid = penalty_grid(few @ few.T / len(y), features.T @ y / len(y), self.l1_ratio)
         loss = np.zeros(len(grid))
         for f in np.unique(fold):
-            inside, outside = features[fold != f], features[fold == f]
-            gram, cross = inside.T @ inside / len(inside), inside.T @ y[fold != f] / len(inside)
-            for i, alpha in enumerate(grid):
-                w = elastic_net(gram, cross, alpha, self.l1_ratio)
-                loss[i] += float(np.sum((y[fold == f] - outside @ w) ** 2))
+            paths = penalised(features[fold != f], y[fold != f], grid, self.l1_ratio)
+            loss += np.sum((y[fold == f] - paths @ features[fold == f].T) ** 2, axis=1)
         return float(grid[int(np.argmin(loss))])
 
-    def _table(self, model: ContrastiveRCA, X: object, y: Array, blocks: IntArray) -> CoefficientTable:
-        """Standard errors: one Newton step per left-out block, and what the shrinkage may have moved."""
+    def _table(
+        self,
+        model: ContrastiveRCA,
+        X: object,
+        y: Array,
+        blocks: IntArray,
+        groups: object,
+        fits: tuple[Coefficients, Residualised],
+    ) -> CoefficientTable:
+        """Standard errors: one Newton step per left-out block, and what the shrinkage may have moved.
+
+        On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
+        samples for independent. With groups they are not, and there is no honest error.
+        """
+        names, inverse = self.component_.feature_names, model._inverse_of_residual()
+        if inverse is not None:
+            reading = model._reading(inverse)
+            error = error_of_all_columns(model._in_users_units(), fits[1], reading, inverse, fits[0])
+            if groups is not None:
+                error = np.full_like(error, np.nan)
+            return CoefficientTable(names, self.coef_, error, max(round(model._degrees()), 1))
         u, v = model._centred(X)
         used = np.unique(blocks)
         keep = np.stack([blocks != b for b in used])
         rep_u, rep_v = np.empty((len(used), u.shape[1])), np.empty((len(used), v.shape[1]))
         for i, rows in enumerate(keep):
             target = y[rows] - y[rows].mean()
-            free = rows.sum() * model._free(len(y)) / len(y)
+            free = rows.sum() * model._free_rows(len(y)) / len(y)
             rep_u[i] = (u[rows] - u[rows].mean(axis=0)).T @ target / free
             rep_v[i] = (v[rows] - v[rows].mean(axis=0)).T @ target / free
         shared = model._shared
         if model.rank_ and shared is not None and shared.identified.gate > 0 and not shared.leading and model.A is None:
             evidence = replicate(model._interval_evidence()[0])
-            free = model._free(len(y))
+            free = model._free_rows(len(y))
             error = coefficient_error(evidence, u.T @ y / free, v.T @ y / free, rep_u, rep_v)
         else:  # residualising (or a known A): its own sampling error
             error = jackknife_error(self._plain_replicates(model, u, v, y, keep))

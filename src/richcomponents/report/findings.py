@@ -112,7 +112,7 @@ class OutcomeTable:
 class Findings:
     """All that is said about one fit.
 
-    views : {name: column names}, U first. A : (d_v, d_u). outcome : None without a target.
+    views : {name: column names}, U first. A : (d_v, d_u), None where nobody could read it. outcome : None without a target.
     detail : title and rows of what another learner found (directions, means, couplings); picture : draws it on
     an Axes. notes : warnings raised on the way, as sentences.
     """
@@ -122,7 +122,7 @@ class Findings:
     covariates: tuple[str, ...]
     diagnostics: Diagnostics
     variance: VarianceTable
-    A: Array
+    A: Array | None
     outcome: OutcomeTable | None = None
     detail: tuple[str, list[dict[str, object]]] | None = None
     picture: Callable[[Any], Any] | None = None
@@ -283,7 +283,7 @@ def gather(
         covariates=tuple(own[i] for i in rca._covariate_columns),
         diagnostics=rca.diagnostics_,
         variance=variance,
-        A=rca.A_,
+        A=rca.A_ if len(rca._u) * len(rca._v) <= _MOST_ENTRIES else None,
         outcome=found,
         detail=_detail(model, views),
         picture=_picture(model, views),
@@ -292,6 +292,7 @@ def gather(
     )
 
 
+_MOST_ENTRIES = 10_000_000  # of A in a report
 _LIMITS = ("standard error", "low", "high", "p")
 _ARRAYS = ("total", "own", "shared", "low", "high", "identified_low", "identified_high")
 

@@ -143,8 +143,14 @@ def mixing(found: Findings) -> str:
     if not found.diagnostics.rank:
         return ""
     (u, names_u), (v, names_v) = found.views.items()
+    A = found.A
+    if A is None:
+        return (
+            f"<h2>How the shared part enters {escape(v)}</h2><p>A has {len(names_v)} x {len(names_u)} entries, too many to "
+            "show.</p>"
+        )
     picture = inline_svg(
-        lambda ax: heat_map(found.A, names_v, names_u, label="entry of A", ax=ax),
+        lambda ax: heat_map(A, names_v, names_u, label="entry of A", ax=ax),
         heat_map_size(names_v, names_u),
         f"Heat map of A, {v} by {u}",
         "mixing",

@@ -36,7 +36,9 @@ from richcomponents.components.contrastive.replicates import (
     near_basis,
     sym,
 )
+from richcomponents.components.covariance import Spread
 from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.storage import storable
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,27 @@ class Bounds:
 
     lower: Array
     upper: Array
+
+
+@storable
+@dataclass(frozen=True)
+class IdentifiedSet:
+    """All admissible Cov(S1), entry by entry: rows L (d, r) and top C0 (d, d), see above; more : further directions may be
+    shared, and Cov(S1) is anything between 0 and C0."""
+
+    rows: Array
+    top: Spread
+    more: bool = False
+
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper end of every entry, (d, d) each."""
+        top = np.asarray(self.top)
+        return ends_below(top) if self.more else cov_s1_ends(self.rows, top)
+
+    def variances(self) -> tuple[Array, Array]:
+        """Lower and upper end of the variances, (d,) each."""
+        top = np.array(self.top.diagonal())
+        return np.zeros_like(top) if self.more else top - np.sum(self.rows**2, axis=1), top
 
 
 def _range(left: Array, right: Array) -> tuple[Array, Array]:
@@ -73,12 +96,18 @@ def covariance_bounds(basis: Basis, what: str, more: bool) -> Bounds:
     what : "cov_s1", "cov_s2" or "cov_s3"; more : further directions may be shared.
     """
     own, cross = (basis.from_y, basis.cross.swapaxes(-1, -2)) if what == "cov_s3" else (basis.from_x, basis.cross)
-    total = basis.cov_v if what == "cov_s3" else basis.cov_u
+    total = basis.cov_v() if what == "cov_s3" else basis.cov_u()
     square = cross @ cross.swapaxes(-1, -2)
     top = sym(total - own @ square @ own.swapaxes(-1, -2))
     slack = matrix_power(np.eye(square.shape[-1]) - square, 0.5, EDGE)
     low, high = ends_below(top) if more else cov_s1_ends(own @ slack, top)
     return Bounds(total - high, total - low) if what == "cov_s2" else Bounds(low, high)
+
+
+def var_s1_bounds(basis: Basis, more: bool) -> Bounds:
+    """Identified interval of every Var(S1): the diagonal of the above, without its other entries."""
+    top = basis.var_s1(np.zeros_like(basis.cross))
+    return Bounds(np.zeros_like(top) if more else top - np.sum((basis.from_x @ basis.slack) ** 2, axis=-1), top)
 
 
 def mixing_bounds(basis: Basis) -> Bounds:
@@ -104,7 +133,9 @@ def bounds_with_noise(
     """
 
     def find(basis: Basis) -> Bounds:
-        return mixing_bounds(basis) if what == "mixing" else covariance_bounds(basis, what, more)
+        if what == "mixing":
+            return mixing_bounds(basis)
+        return var_s1_bounds(basis, more) if what == "var_s1" else covariance_bounds(basis, what, more)
 
     blocks = len(moments.count)
     full = find(near_basis(canonical, rank, moments.covariance(np.ones(blocks))))

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.components.contrastive.bounds import IdentifiedSet
 from richcomponents.components.contrastive.canonical import Canonical
 from richcomponents.components.contrastive.identify import Identified
 from richcomponents.components.contrastive.intervals import Evidence
 from richcomponents.components.contrastive.rank import remaining_p_value
 from richcomponents.components.contrastive.solution import Solution
 from richcomponents.components.contrastive.specification import TestResult, leftover_test, overidentification_test
+from richcomponents.components.covariance import Factored
 from richcomponents.storage import storable
 from richcomponents.text import page
 
@@ -55,7 +57,7 @@ class Diagnostics:
     strength : evidence above residualising, in standard errors; gain : the same in nats on held-out blocks;
     gate : 0 (coefficients of residualising) to 1.
     tau : the shrinkage chosen; order_weights : of orders three and four.
-    identified_low, identified_high : ends of the identified set for every entry of Cov(S1), any distribution.
+    identified : the identified set of Cov(S1), any distribution; identified_low, identified_high : its ends, entry by entry.
     condition_A : ratio of the largest to the smallest non-zero singular value of A on the range of the shared part.
     overidentification : test that cross-cumulants have the structure of the model; None when they do not identify it.
     leftover : test that nothing is correlated beyond the chosen rank.
@@ -63,6 +65,8 @@ class Diagnostics:
     independent_rows : how many independent rows the samples are worth: less than n with covariates, groups or weights.
     largest_rank : the largest number of shared directions (of a canonical correlation of .3 or more) that the test cannot
         exclude; rank itself where that was given. Where it is above rank, intervals allow for it.
+    searched_u, searched_v : in how many principal components of a view with too many columns for its samples the shared
+        directions were looked for; None where all columns were searched.
     """
 
     n: int
@@ -77,14 +81,23 @@ class Diagnostics:
     gate: float
     tau: float
     order_weights: Array
-    identified_low: Array
-    identified_high: Array
+    identified: IdentifiedSet
     condition_A: float
     overidentification: TestResult | None
     leftover: TestResult
     independent_rows: float
     largest_rank: int
     known_mixing: TestResult | None = None
+    searched_u: int | None = None
+    searched_v: int | None = None
+
+    @property
+    def identified_low(self) -> Array:
+        return self.identified.ends()[0]
+
+    @property
+    def identified_high(self) -> Array:
+        return self.identified.ends()[1]
 
     @property
     def leftover_correlation(self) -> float:
@@ -104,6 +117,16 @@ class Diagnostics:
             out.append(
                 f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}: intervals "
                 "of A and of the covariances allow for them. Use more samples or fewer columns, or give rank= if it is known."
+            )
+        wide = [
+            f"{k} principal components of the {d} columns of {view}"
+            for view, k, d in (("U", self.searched_u, self.d_u), ("V", self.searched_v, self.d_v))
+            if k is not None
+        ]
+        if wide:
+            out.append(
+                f"Too many columns for {self.n} samples: shared directions were looked for in {' and '.join(wide)}; what was "
+                "found there is removed from every column, and coefficients use every column."
             )
         if self.leftover_correlation > _MUCH_LEFT:
             out.append(
@@ -143,11 +166,9 @@ class Diagnostics:
         if self.rank:
             lines.append(f"  condition of A           {self.condition_A:.1f}")
         if self.largest_rank:
-            share = np.diag(self.identified_high - self.identified_low)
-            top = np.maximum(np.diag(self.identified_high), 1e-300)
-            lines.append(
-                f"  second order alone       leaves {np.median(share / top):.0%} of Var(S1) open (median column)"
-            )
+            low, high = self.identified.variances()
+            share = (high - low) / np.maximum(high, 1e-300)
+            lines.append(f"  second order alone       leaves {np.median(share):.0%} of Var(S1) open (median column)")
         if self.overidentification is not None:
             lines.append(f"  over-identification      p = {self.overidentification.p_value:.3f}")
         if self.known_mixing is not None:
@@ -163,7 +184,7 @@ def diagnose(
     solution: Solution,
     found: Canonical,
     known: Identified | None,
-    identified_set: tuple[Array, Array],
+    identified_set: IdentifiedSet,
     evidence: tuple[Evidence, Array] | None,
     n: int,
     most: int,
@@ -175,8 +196,7 @@ def diagnose(
     n : number of rows. most : the largest rank that is possible.
     """
     rank = solution.rank
-    values, vectors = np.linalg.eigh(solution.cov_s2)
-    seen = np.linalg.svd(solution.A @ (vectors * np.sqrt(np.maximum(values, 0.0))), compute_uv=False)[:rank]
+    seen = np.linalg.svd(solution.through_A(solution.root_s2.T), compute_uv=False)[:rank]
     tried = range(min(rank + 1, len(found.correlations)))
     nan = float("nan")
     return Diagnostics(
@@ -194,10 +214,11 @@ def diagnose(
         gate=1.0 if known is None else known.gate,
         tau=nan if known is None else known.tau,
         order_weights=np.zeros(2) if known is None else known.order_weights,
-        identified_low=identified_set[0],
-        identified_high=identified_set[1],
+        identified=identified_set,
         condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
         overidentification=None if evidence is None else overidentification_test(*evidence),
         leftover=leftover_test(found, rank),
         known_mixing=known_mixing,
+        searched_u=found.rank_u if isinstance(solution.cov_u, Factored) else None,
+        searched_v=found.rank_v if isinstance(solution.cov_v, Factored) else None,
     )

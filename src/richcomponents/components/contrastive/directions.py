@@ -21,8 +21,9 @@ from richcomponents.components.contrastive.identify import Identified
 from richcomponents.components.contrastive.intervals import Evidence, replicate
 from richcomponents.components.contrastive.replicates import Link
 from richcomponents.components.contrastive.trust import block_variance, posterior_variance, trust
+from richcomponents.components.covariance import Spread, top_directions
 
-__all__ = ["leading_directions", "trust_in_directions"]
+__all__ = ["trust_in_directions"]
 
 POSTERIOR_WEIGHT = 0.5
 """Of the posterior variance, beside the squared standard error: the posterior sees what blocks that agree by chance do not."""
@@ -31,12 +32,12 @@ MEASURED = 20
 """Leading directions that the rotation is measured on, and how many more eigenvectors carry it."""
 
 
-def leading_directions(covariance: Array, k: int) -> Array:
+def _leading(covariance: Array, k: int) -> Array:
     """Eigenvectors (..., d, k) of the k largest eigenvalues of (..., d, d), decreasing."""
     return np.asarray(np.linalg.eigh(covariance)[1][..., ::-1][..., :k])
 
 
-def trust_in_directions(identified: Identified, evidence: Evidence, residualised: Array, k: int) -> float:
+def trust_in_directions(identified: Identified, evidence: Evidence, residualised: Spread, k: int) -> float:
     """How much of T to use for the k leading directions of Cov(S1), in [0, gate].
 
     residualised : Cov(S1) at T = 0 (d, d), in the units of `identified` and `evidence`.
@@ -48,18 +49,18 @@ def trust_in_directions(identified: Identified, evidence: Evidence, residualised
     r, k = identified.rank, min(k, MEASURED)
     found = identified.canonical
     lift = found.u_from_x[:, :r]
-    inside = np.linalg.qr(np.hstack([leading_directions(residualised, k + MEASURED), lift]))[0]
+    inside = np.linalg.qr(np.hstack([top_directions(residualised, k + MEASURED)[1].T, lift]))[0]
     rep = replicate(
         replace(evidence, canonical=replace(evidence.canonical, u_from_x=inside.T @ evidence.canonical.u_from_x))
     )
-    safe = inside.T @ residualised @ inside
+    safe = inside.T @ (residualised @ inside)
     none = np.zeros((r, r))
     rest = safe - rep.basis.cov_s1(none)  # of a wide view: what its canonical coordinates leave out
     values = np.linalg.eigvalsh(safe)[::-1]
     weights = values[:k] - (values[k] if k < len(values) else values[-1])
 
     def frame(covariance: Array) -> Array:
-        v = leading_directions(covariance + rest, k)
+        v = _leading(covariance + rest, k)
         return np.asarray((v * weights) @ np.swapaxes(v, -1, -2))
 
     at_t = rep.basis.cov_s1(identified.t)

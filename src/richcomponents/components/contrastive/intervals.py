@@ -31,18 +31,19 @@ from richcomponents.components.contrastive.replicates import (
     logit,
     near_basis,
     pair_mean,
+    quadratic,
     sandwich_inverse,
     score,
     units,
 )
 from richcomponents.cumulants.jackknife import jackknife_error
 
-Target = Literal["mixing", "cov_s1"]
+Target = Literal["mixing", "cov_s1", "var_s1"]
 
 
 def evaluate(basis: Basis, what: Target, t: Array) -> Array:
-    """A or Cov(S1) for a given T."""
-    return basis.mixing(t) if what == "mixing" else basis.cov_s1(t)
+    """A, Cov(S1) or its diagonal for a given T."""
+    return {"mixing": basis.mixing, "cov_s1": basis.cov_s1, "var_s1": basis.var_s1}[what](t)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Replicates:
     precision: Array
 
     def values(self, what: Target) -> Array:
-        """Replicates (B, ., .) of A or Cov(S1)."""
+        """Replicates (B, ...) of A, Cov(S1) or its diagonal."""
         return evaluate(self.bases, what, Link.at(self.xs).t)
 
     def squared_pull(self, what: Target) -> Array:
@@ -89,7 +90,7 @@ class Replicates:
         return out
 
     def shrinkage_directions(self, what: Target) -> Array:
-        """Changes (n, ., .) of A or Cov(S1) whose squares add up to the variance of the shrinkage bias."""
+        """Changes (n, ...) of A, Cov(S1) or its diagonal whose squares add up to the variance of the shrinkage bias."""
         r = len(self.x)
         cov = self.inverse @ self.precision @ self.inverse
         root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
@@ -97,7 +98,9 @@ class Replicates:
         dt = link.derivative(np.tensordot(root.T, units(r), 1))  # (n, r, r): one direction per column of root
         b = self.basis
         ds = b.slack @ dt @ b.slack
-        if what != "cov_s1":
+        if what == "var_s1":
+            return quadratic(b.from_x, ds)
+        if what == "mixing":
             right = np.linalg.solve(b.shared(link.t), b.to_x)
             left = np.linalg.solve(b.shared(link.t), b.cross).T
             d: Array = b.from_y @ left @ ds @ right

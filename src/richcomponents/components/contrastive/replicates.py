@@ -37,6 +37,11 @@ def matrix_power(a: Array, power: float, floor: float) -> Array:
     return out
 
 
+def quadratic(rows: Array, core: Array) -> Array:
+    """Diagonal (..., d) of rows core rows', rows (..., d, k), core (..., k, k)."""
+    return np.asarray(np.sum((rows @ core) * rows, axis=-1))
+
+
 @dataclass(frozen=True)
 class BlockCovariances:
     """First and second moments of the canonical coordinates z = (x, y) in each block, about the global mean."""
@@ -86,12 +91,15 @@ def pair_mean(gram: Array, weight: Array) -> Array:
 class Basis:
     """A whitened basis of the shared directions for one sample or a stack of replicates (leading axes ``...``).
 
-    ``from_x`` (..., d_U, r) and ``to_x`` (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full
-    sample's leading ``(x, y)`` to this basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
+    ``outer`` (d_U, k) and ``inner`` (..., k, k): Cov(U) = outer inner outer', and Cov(V) alike. ``from_x`` (..., d_U, r) and
+    ``to_x`` (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full sample's leading ``(x, y)`` to this
+    basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
     """
 
-    cov_u: Array
-    cov_v: Array
+    outer: Array
+    inner: Array
+    outer_v: Array
+    inner_v: Array
     from_x: Array
     to_x: Array
     from_y: Array
@@ -106,10 +114,24 @@ class Basis:
         out: Array = self.cross @ np.swapaxes(self.cross, -1, -2) + self.slack @ t @ self.slack
         return out
 
+    def cov_u(self) -> Array:
+        """Cov(U) in original units."""
+        out: Array = self.outer @ self.inner @ self.outer.T
+        return out
+
+    def cov_v(self) -> Array:
+        """Cov(V) in original units."""
+        out: Array = self.outer_v @ self.inner_v @ self.outer_v.T
+        return out
+
     def cov_s1(self, t: Array) -> Array:
         """Cov(S1) in original units."""
-        out: Array = self.cov_u - self.from_x @ self.shared(t) @ np.swapaxes(self.from_x, -1, -2)
+        out: Array = self.cov_u() - self.from_x @ self.shared(t) @ np.swapaxes(self.from_x, -1, -2)
         return sym(out)
+
+    def var_s1(self, t: Array) -> Array:
+        """Its diagonal, (..., d_U)."""
+        return quadratic(self.outer, self.inner) - quadratic(self.from_x, self.shared(t))
 
     def mixing(self, t: Array) -> Array:
         """A in original units: ``A`` on the range of ``S2``, zero on its complement in the metric of Cov(U)^-1."""
@@ -136,8 +158,10 @@ def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
     jump[..., :r, :r] = (tl @ hu)[..., :r]
     jump[..., r:, r:] = (tr @ hv)[..., :r]
     return Basis(
-        cov_u=canonical.u_from_x @ cu @ canonical.u_from_x.T,
-        cov_v=canonical.v_from_y @ cv @ canonical.v_from_y.T,
+        outer=canonical.u_from_x,
+        inner=cu,
+        outer_v=canonical.v_from_y,
+        inner_v=cv,
         from_x=canonical.u_from_x @ su @ left,
         to_x=tl @ hu @ canonical.x_from_u,
         from_y=canonical.v_from_y @ sv @ right,

@@ -16,11 +16,12 @@ from richcomponents.components.contrastive.fit import Frame, SharedPart, in_user
 from richcomponents.components.contrastive.identify import Identified
 from richcomponents.components.contrastive.paper import paper_mixing, truncated_pinv
 from richcomponents.components.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
+from richcomponents.components.covariance import Factored, Spread, check_entries, triangular
 from richcomponents.cumulants import Cumulants
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
-__all__ = ["Solution", "solve_efficient", "solve_paper", "whole_recipes"]
+__all__ = ["Solution", "WideView", "solve_efficient", "solve_paper", "whole_recipes"]
 
 
 INVERSE_RIDGE = 20.0
@@ -30,34 +31,55 @@ INVERSE_RIDGE = 20.0
 @storable
 @dataclass(frozen=True)
 class Solution:
-    """In the user's units, for centred views u (n, d_u), v (n, d_v).
+    """In the user's units, for centred views u (n, d_u), v (n, d_v). Covariances of wide views are kept as factors.
 
-    A : (d_v, d_u); cov_u, cov_v, cov_s2, cov_s3, cross (d_u, d_v) : covariances of U, V, S2, S3 and between U and V;
+    known_A : (d_v, d_u), given or by the paper's formula; else A = into_v @ from_u, (d_v, r) and (r, d_u);
+    cov_u, cov_v, cov_s1, cov_s2, cov_s3 : covariances of U, V, S1, S2, S3; cross : (L, M), Cov(U, V) = L M';
+    root_s2 : (d_u, k), Cov(S2) = root_s2 root_s2'; lift : (d_u, r), how the shared coordinates enter EVERY column of U;
+    reduced : whether U was searched for them in its principal components only;
     variance_s2 : (d_u, d_u), expected squared error of BLUP(S2), what is not known about T included;
     read, write : BLUP(S2) = [u v] @ read @ write, with read (d_u + d_v, k) and write (k, d_u);
     recipes : {"S1" | "S2" | "S3": recipe of its cumulants in the coordinates of `source`}.
     """
 
-    A: Array
-    cov_u: Array
-    cov_v: Array
-    cov_s2: Array
-    cov_s3: Array
-    cross: Array
-    variance_s2: Array
+    known_A: Array | None
+    into_v: Array
+    from_u: Array
+    cov_u: Spread
+    cov_v: Spread
+    cov_s1: Spread
+    cov_s2: Spread
+    cov_s3: Spread
+    cross: tuple[Array, Array]
+    root_s2: Array
+    lift: Array
+    reduced: bool
+    variance_s2: Spread
     read: Array
     write: Array
     source: CumulantSource | None
     recipes: dict[str, OwnRecipes | SharedRecipes | PaperRecipes]
     rank: int
 
-    def covariance(self, component: str) -> Array:
-        """Cov(S1) = Cov(U) - Cov(S2), Cov(S2) or Cov(S3)."""
-        return {"S1": self.cov_u - self.cov_s2, "S2": self.cov_s2, "S3": self.cov_s3}[component]
+    @property
+    def A(self) -> Array:
+        """(d_v, d_u); formed when it is asked for."""
+        if self.known_A is not None:
+            return self.known_A
+        check_entries("the matrix A", (len(self.into_v), self.from_u.shape[1]))
+        return np.asarray(self.into_v @ self.from_u)
+
+    def through_A(self, s: Array) -> Array:
+        """s (n, d_u) -> s A' (n, d_v)."""
+        return np.asarray(s @ self.known_A.T if self.known_A is not None else (s @ self.from_u.T) @ self.into_v.T)
+
+    def covariance(self, component: str) -> Spread:
+        """Of "S1", "S2" or "S3"."""
+        return {"S1": self.cov_s1, "S2": self.cov_s2, "S3": self.cov_s3}[component]
 
     def predict_s2(self, u: Array, v: Array) -> Array:
         """The best linear unbiased predictor of S2 for each row, centred, (n, d_u)."""
-        return np.asarray(np.hstack([u, v]) @ self.read @ self.write)
+        return np.asarray((u @ self.read[: u.shape[1]] + v @ self.read[u.shape[1] :]) @ self.write)
 
     def components(
         self, means: dict[str, Array], names_u: tuple[str, ...], names_v: tuple[str, ...]
@@ -71,14 +93,34 @@ class Solution:
         }
 
 
+@dataclass(frozen=True)
+class WideView:
+    """What a view has beyond the principal components that were searched, from its rows.
+
+    lift : (d, r), Cov(view, the other view's shared canonical variates) / D: how the shared part enters every column, since
+    the other view sees nothing of what is this view's own; spread : its covariance.
+    """
+
+    lift: Array
+    spread: Factored
+
+    @classmethod
+    def of(cls, view: Array, other: Array, correlations: Array) -> WideView:
+        """view (n, d), centred; other (n, r): shared canonical variates of the other view; correlations D (r,)."""
+        together = view.T @ other / len(view)  # Cov(other) = I: these are regression coefficients
+        left = triangular(view - other @ together.T)
+        return cls(together / correlations, Factored.of(left).plus(together.T, np.eye(len(correlations))))
+
+
 def solve_efficient(
     shared: SharedPart,
     u: Frame,
     v: Frame,
-    cov_u: Array,
-    cov_v: Array,
+    cov_u: Spread,
+    cov_v: Spread,
     source: CumulantSource | None,
     A: Array | None = None,
+    lifts: tuple[Array | None, Array | None] = (None, None),
 ) -> tuple[Solution, Canonical]:
     """From T in canonical coordinates to the user's units.
 
@@ -90,39 +132,69 @@ def solve_efficient(
     Covariances and predictions use T times the gate (Identified.t_trusted), A and the cumulants T itself. If the
     truth is T* and T is used, the squared error of the prediction is h [T* (I - T*) + (T* - T)^2] h; its mean over the
     posterior draws of T* is reported.
+
+    lifts : of views whose columns are more than those searched (see WideView); else the canonical maps say it. Predictions
+    and A use them. Covariances of the parts use the canonical maps, for which they are positive and add up.
     """
     found, known, r = in_users_units(shared.canonical, u, v), shared.identified, shared.identified.rank
     d, h = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2)
     S = _shared_covariance(found, known)
     trusted = known.t_trusted
     lift_u, lift_v = found.u_from_x[:, :r], found.v_from_y[:, :r]
+    every_u, every_v = (lift_u if lifts[0] is None else lifts[0]), (lift_v if lifts[1] is None else lifts[1])
     inner = np.linalg.solve(S, found.x_from_u[:r]) if r else found.x_from_u[:0]
     own = h[:, None] * (np.eye(r) - trusted) / h  # BLUP of S1 from x - D y
     d_u, d_v = lift_u.shape[0], lift_v.shape[0]
     read = np.zeros((d_u + d_v, 2 * r))
     read[:d_u, :r], read[d_u:, r:] = found.x_from_u[:r].T, found.y_from_v[:r].T
-    write = np.vstack([(np.eye(r) - own).T, (own * d).T]) @ lift_u.T
+    write = np.vstack([(np.eye(r) - own).T, (own * d).T]) @ every_u.T
     covered = np.diag(d**2) + h[:, None] * trusted * h
     draws = known.t_draws
     error = np.tensordot(known.draw_weights, draws @ (np.eye(r) - draws) + (draws - trusted) @ (draws - trusted), 1)
     back = d[:, None] * np.linalg.inv(S) if r else np.zeros((0, 0))  # A in canonical coordinates
-    cov_s3 = cov_v - lift_v @ back @ covered @ back.T @ lift_v.T
-    recipes = _canonical_recipes(found, r, S, shared.leading)
     solution = Solution(
-        A=np.asarray(lift_v @ (d[:, None] * inner)) if A is None else A,
+        known_A=A,
+        into_v=every_v * d,
+        from_u=np.asarray(inner),
         cov_u=cov_u,
         cov_v=cov_v,
-        cov_s2=_symmetric(lift_u @ covered @ lift_u.T),
-        cov_s3=_symmetric(cov_s3),
-        cross=np.asarray((lift_u * d) @ lift_v.T),
-        variance_s2=np.asarray((lift_u * h) @ error @ (lift_u * h).T),
+        cov_s1=_without(cov_u, lift_u, covered),
+        cov_s2=_lifted(lift_u, covered, isinstance(cov_u, Factored)),
+        cov_s3=_without(cov_v, lift_v, back @ covered @ back.T),
+        cross=(lift_u * d, lift_v),
+        root_s2=lift_u @ _root(covered),
+        lift=every_u,
+        reduced=isinstance(cov_u, Factored),
+        variance_s2=_lifted(every_u, h[:, None] * error * h, isinstance(cov_u, Factored)),
         read=read,
         write=write,
         source=source,
-        recipes=recipes,
+        recipes=_canonical_recipes(found, r, S, shared.leading),
         rank=r,
     )
     return solution, found
+
+
+def _lifted(lift: Array, core: Array, factored: bool) -> Spread:
+    """lift core lift' (d, d), as factors for wide views."""
+    core = _symmetric(core)
+    if factored:
+        return Factored(np.zeros((0, len(lift))), lift.T, core)
+    return _symmetric(lift @ core @ lift.T)
+
+
+def _without(total: Spread, lift: Array, core: Array) -> Spread:
+    """total - lift core lift'."""
+    core = _symmetric(core)
+    if isinstance(total, Factored):
+        return total.plus(lift.T, -core)
+    return np.asarray(total - _symmetric(lift @ core @ lift.T))
+
+
+def _root(matrix: Array) -> Array:
+    """R (k, k) with R R' the positive part of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _symmetric(matrix: Array) -> Array:
@@ -194,12 +266,18 @@ def solve_paper(
     with_s2 = np.vstack([cov_s2, mixing @ cov_s2])
     read = np.linalg.pinv(C, hermitian=True) @ with_s2
     return Solution(
-        A=mixing,
+        known_A=mixing,
+        into_v=np.zeros((p - n_u, 0)),
+        from_u=np.zeros((0, n_u)),
         cov_u=C[:n_u, :n_u],
         cov_v=C[n_u:, n_u:],
+        cov_s1=C[:n_u, :n_u] - cov_s2,
         cov_s2=cov_s2,
         cov_s3=_symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T),  # k2(V) - k2(A U, V), equation (5) at t = 2
-        cross=C[:n_u, n_u:],
+        cross=(C[:n_u, n_u:], np.eye(p - n_u)),
+        root_s2=_root(cov_s2),
+        lift=np.zeros((n_u, 0)),
+        reduced=False,
         variance_s2=cov_s2 - with_s2.T @ read,
         read=read,
         write=np.eye(n_u),
