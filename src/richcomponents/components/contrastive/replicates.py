@@ -92,8 +92,8 @@ class Basis:
     """A whitened basis of the shared directions for one sample or a stack of replicates (leading axes ``...``).
 
     ``outer`` (d_U, k) and ``inner`` (..., k, k): Cov(U) = outer inner outer', and Cov(V) alike. ``from_x`` (..., d_U, r) and
-    ``to_x`` (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full sample's leading ``(x, y)`` to this
-    basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
+    ``to_x`` (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full sample's leading
+    ``(x, y)`` to this basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
     """
 
     outer: Array
