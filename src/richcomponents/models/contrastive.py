@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -630,13 +630,11 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         if what == "A":
             return self._interval("mixing", self.A_, lambda m: m.A_, level, progress)
-        if component == "S1":
-            return self._interval("cov_s1", np.asarray(self._solution.cov_s1), _covariance_of("S1"), level, progress)
-        result = self.jackknife(_covariance_of(component), progress=progress)
-        return Interval(result.estimate, result.standard_error, *result.interval(level))
+        point = np.asarray(self._solution.covariance(component))
+        return self._interval(f"cov_{component.lower()}", point, _covariance_of(component), level, progress)
 
     def _interval(
-        self, target: Target, point: Array, chosen: Callable[[ContrastiveRCA], Array], level: float, progress: bool
+        self, target: str, point: Array, chosen: Callable[[ContrastiveRCA], Array], level: float, progress: bool
     ) -> Interval:
         """chosen : the same from a refitted model."""
         shared = self._shared
@@ -649,12 +647,12 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 found = self._identified_interval(shared, target, point, level, more)
                 if not more or shared.identified.gate == 0 or shared.leading or target not in ("cov_s1", "var_s1"):
                     return found
-                seen = self._fast_interval(shared, target, point, level)
+                seen = self._fast_interval(shared, cast(Target, target), point, level)
                 return Interval(
                     point, found.standard_error, np.minimum(found.low, seen.low), np.maximum(found.high, seen.high)
                 )
             if self.rank_ and not shared.leading and target in ("mixing", "cov_s1", "var_s1"):
-                return self._fast_interval(shared, target, point, level)
+                return self._fast_interval(shared, cast(Target, target), point, level)
         result = self.jackknife(chosen, progress=progress)
         low, high = result.interval(level)
         return Interval(point, result.standard_error, low, high)
