@@ -46,7 +46,7 @@ __all__ = [
 
 _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
 _DENSE = 4 * 2**30  # bytes that a sparse matrix may grow to
-_EXACT = 2**53  # whole numbers up to here are exact in floating point
+EXACT = 2**53  # whole numbers up to here are exact in floating point
 _WAYS = (
     "views= says which columns are which: a number k (the first k columns and the rest), a dict such as "
     '{"tests": [...], "controls": [...]} (names, numbers or slices), or separate tables, fit_views([U, V])'
@@ -205,7 +205,7 @@ def _exact(objects: np.ndarray[tuple[int, ...], np.dtype[Any]]) -> None:
 
 def is_exact(low: int, high: int) -> bool:
     """Whether floating point represents all whole numbers from low to high."""
-    return max(abs(low), abs(high)) <= _EXACT
+    return max(abs(low), abs(high)) <= EXACT
 
 
 def _whole(low: int, high: int, where: str = "the table") -> None:

@@ -202,3 +202,16 @@ def test_whatever_python_writes_is_read_as_python_reads_it(tmp_path_factory, row
         assert any("\n" in row[1] for row in rows)
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("cell", ["9007199254740993", "-9007199254740993", "0009007199254740993", "9" * 5000])
+def test_whole_numbers_that_would_be_rounded_are_refused(tmp_path, cell):
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{cell},3\n0.5,4\n")
+    with pytest.raises(rc.DataError, match=r"column 'a' of t.csv holds .* in line 3, an integer beyond 2\*\*53"):
+        Moments.from_source(tmp_path / "t.csv", 2, n_blocks=1)
+    assert Moments.from_source(tmp_path / "t.csv", 2, columns=["b"], n_blocks=1).n == 3  # a label, where it is no data
+
+
+def test_large_decimal_numbers_are_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1e20,1\n9007199254740992,2\n12345678901234567890.5,3\n")
+    assert Moments.from_source(tmp_path / "t.csv", 2, n_blocks=1).n == 3

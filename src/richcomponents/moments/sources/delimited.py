@@ -29,6 +29,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments.sources.base import Source, file_mark
+from richcomponents.views import EXACT
 
 __all__ = ["MISSING", "DelimitedSource", "is_missing", "numbers", "words"]
 
@@ -36,6 +37,7 @@ MISSING = ("", ".", "#n/a", "#na", "-nan", "<na>", "n/a", "na", "nan", "none", "
 _BYTES = 2**24
 _LONGEST = 2**27  # bytes of a row: a quote that is never closed must not take the whole file into memory
 _QUOTE, _LF, _CR = b'"\n\r'
+_WHOLE = re.compile(rb"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,11 @@ class DelimitedSource(Source):
         except UnicodeDecodeError:
             return self._not_utf8(line)
         name = repr(self.names[column]) if self.names is not None else column
+        if _WHOLE.fullmatch(cell.strip()):
+            return DataError(
+                f"column {name} of {self.path.name} holds {shown.strip()[:40]} in line {line}, an integer beyond 2**53, which "
+                "floating point cannot represent: subtract an offset first, or leave the column out"
+            )
         return DataError(
             f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line {line}. "
             "Leave text columns out (columns=, or views= by name)"
@@ -311,7 +318,8 @@ def _is_cell(cell: bytes) -> bool:
 
 
 def numbers(cells: Any) -> Array | None:
-    """The numbers in a pyarrow array of bytes or texts, NaN where they are missing; None when some cell is neither."""
+    """The numbers in a pyarrow array of bytes or texts, NaN where they are missing; None when some cell is neither, or a whole
+    number that floating point would round: digits beyond 2**53 are labels."""
     import pyarrow as arrow
     from pyarrow import compute
 
@@ -326,7 +334,15 @@ def numbers(cells: Any) -> Array | None:
     except arrow.ArrowInvalid:
         return None
     out: Array = found.to_numpy(zero_copy_only=False)
-    return out
+    with np.errstate(invalid="ignore"):
+        large = [cells[int(i)].as_py().strip() for i in np.flatnonzero(np.abs(out) >= EXACT)]
+    return None if any(map(_rounded, large)) else out
+
+
+def _rounded(cell: bytes) -> bool:
+    """Whether a cell is a whole number beyond 2**53."""
+    digits = cell.lstrip(b"+-0")
+    return _WHOLE.fullmatch(cell) is not None and (len(digits) > 16 or int(digits or b"0") > EXACT)
 
 
 def words(cells: Any) -> list[str | None]:
