@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
+from richcomponents.algebra.spectral import Logistic, logit
 from richcomponents.components.contrastive.canonical import canonical, whitening
 from richcomponents.components.contrastive.coefficients import coefficients, residualise
 from richcomponents.components.contrastive.dependence import RowUnits
@@ -14,9 +15,8 @@ from richcomponents.components.contrastive.evidence import grams, implicit_grams
 from richcomponents.components.contrastive.fit import find_shared
 from richcomponents.components.contrastive.identify import sign_flip_z
 from richcomponents.components.contrastive.known import identify_known
+from richcomponents.components.contrastive.pair import energy_and_score, near_pair
 from richcomponents.components.contrastive.rank import choose_rank
-from richcomponents.components.contrastive.replicates import Link, logit, near_basis, score
-from richcomponents.components.contrastive.specification import energy as energy_in
 from richcomponents.components.contrastive.specification import flip_test, outcome_test
 from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
@@ -144,11 +144,11 @@ def test_link_is_the_logistic_function_of_a_matrix():
     rng = np.random.default_rng(6)
     X = rng.normal(size=(3, 3))
     X = X + X.T
-    link = Link.at(X)
-    np.testing.assert_allclose(logit(link.t), X, atol=1e-6)
+    link = Logistic.at(X)
+    np.testing.assert_allclose(logit(link.value), X, atol=1e-6)
     direction = rng.normal(size=(3, 3))
     direction = direction + direction.T
-    numeric = (Link.at(X + 1e-6 * direction).t - Link.at(X - 1e-6 * direction).t) / 2e-6
+    numeric = (Logistic.at(X + 1e-6 * direction).value - Logistic.at(X - 1e-6 * direction).value) / 2e-6
     np.testing.assert_allclose(link.derivative(direction), numeric, atol=1e-7)
 
 
@@ -159,14 +159,14 @@ def test_both_forms_of_the_score_agree():
     gram = grams(state, found.correlations)[0]
     mean = pair_mean(gram, np.ones(20), np.ones(20))
     back = np.linalg.inv(joint_whitening(found.correlations))
-    basis = near_basis(found, 3, np.cov(((data.X - data.X.mean(axis=0)) @ found.leading(3).T).T, bias=True))
+    basis = near_pair(found, 3, np.cov(((data.X - data.X.mean(axis=0)) @ found.leading(3).T).T, bias=True))
     energy = SharedEnergy(found.correlations)
     theta = np.random.default_rng(0).normal(size=energy.size) * 0.5
     value, gradient = energy.value_and_gradient(theta, mean)
     X = logit(energy.matrix(theta))
-    other = score(basis, back @ mean @ back.T, Link.at(X))
+    energy_there, other = energy_and_score(basis, back @ mean @ back.T, Logistic.at(X))
     np.testing.assert_allclose(other, gradient[: energy.n_matrix], rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
-    assert float(value) == pytest.approx(energy_in(basis, back @ mean @ back.T, energy.matrix(theta)), rel=1e-8)
+    assert float(value) == pytest.approx(float(energy_there), rel=1e-8)
 
 
 def test_rank_of_labs():

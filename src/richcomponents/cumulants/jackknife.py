@@ -12,7 +12,7 @@ from richcomponents.algebra import Array
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 
-__all__ = ["JackknifeResult", "block_jackknife", "jackknife_error"]
+__all__ = ["JackknifeResult", "block_jackknife", "delete_one", "jackknife_error", "jackknife_variance"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,21 @@ class JackknifeResult:
         return self.estimate - half, self.estimate + half
 
 
-def jackknife_error(replicates: Array) -> Array:
-    """sqrt((B-1)/B sum_b (replicate_b - mean)^2), over the first axis."""
+def delete_one(blocks: int) -> Array:
+    """Block weights of the delete-one-block replicates, (B, B)."""
+    out: Array = 1.0 - np.eye(blocks)
+    return out
+
+
+def jackknife_variance(replicates: Array) -> Array:
+    """(B-1)/B sum_b (replicate_b - mean)^2, over the first axis."""
     b = len(replicates)
-    spread: Array = np.sqrt((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
-    return spread
+    return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
+
+
+def jackknife_error(replicates: Array) -> Array:
+    """The square root of the jackknife variance."""
+    return np.asarray(np.sqrt(jackknife_variance(replicates)))
 
 
 def block_jackknife(function: Callable[[Moments], Array], moments: Moments) -> JackknifeResult:

@@ -38,8 +38,8 @@ from richcomponents.components.contrastive.fit import (
 )
 from richcomponents.components.contrastive.intervals import Interval, Target, confidence, evaluate, replicate
 from richcomponents.components.contrastive.known_mixing import check_known_mixing
+from richcomponents.components.contrastive.pair import BlockCovariances
 from richcomponents.components.contrastive.rank import largest_rank
-from richcomponents.components.contrastive.replicates import BlockCovariances
 from richcomponents.components.contrastive.score import higher_order_score, second_order_score
 from richcomponents.components.contrastive.solution import WideView, solve_efficient, solve_paper, whole_recipes
 from richcomponents.components.contrastive.specification import TestResult, outcome_test

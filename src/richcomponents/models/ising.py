@@ -12,7 +12,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.components.component import _PlainRecipes, no_recipes
 from richcomponents.components.contrastive.intervals import Replicates, functional_error, replicate
-from richcomponents.components.contrastive.replicates import BlockCovariances
+from richcomponents.components.contrastive.pair import BlockCovariances
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,

@@ -26,18 +26,11 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.replicates import (
-    EDGE,
-    Basis,
-    BlockCovariances,
-    delete_one,
-    matrix_power,
-    near_basis,
-    sym,
-)
+from richcomponents.components.contrastive.pair import EDGE, BlockCovariances, Pair, near_pair
 from richcomponents.components.covariance import Spread
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.jackknife import delete_one, jackknife_error
 from richcomponents.storage import storable
 
 
@@ -90,7 +83,7 @@ def ends_below(top: Array) -> tuple[Array, Array]:
     return (top - size) / 2, (top + size) / 2
 
 
-def covariance_bounds(basis: Basis, what: str, more: bool) -> Bounds:
+def covariance_bounds(basis: Pair, what: str, more: bool) -> Bounds:
     """Identified interval of every entry of Cov(S1), Cov(S2) or Cov(S3), for any rank (stacks allowed).
 
     what : "cov_s1", "cov_s2" or "cov_s3"; more : further directions may be shared.
@@ -98,24 +91,24 @@ def covariance_bounds(basis: Basis, what: str, more: bool) -> Bounds:
     own, cross = (basis.from_y, basis.cross.swapaxes(-1, -2)) if what == "cov_s3" else (basis.from_x, basis.cross)
     total = basis.cov_v() if what == "cov_s3" else basis.cov_u()
     square = cross @ cross.swapaxes(-1, -2)
-    top = sym(total - own @ square @ own.swapaxes(-1, -2))
-    slack = matrix_power(np.eye(square.shape[-1]) - square, 0.5, EDGE)
+    top = symmetric(total - own @ square @ own.swapaxes(-1, -2))
+    slack = power(np.eye(square.shape[-1]) - square, 0.5, EDGE)
     low, high = ends_below(top) if more else cov_s1_ends(own @ slack, top)
     return Bounds(total - high, total - low) if what == "cov_s2" else Bounds(low, high)
 
 
-def var_s1_bounds(basis: Basis, more: bool) -> Bounds:
+def var_s1_bounds(basis: Pair, more: bool) -> Bounds:
     """Identified interval of every Var(S1): the diagonal of the above, without its other entries."""
     top = basis.var_s1(np.zeros_like(basis.cross))
-    return Bounds(np.zeros_like(top) if more else top - np.sum((basis.from_x @ basis.slack) ** 2, axis=-1), top)
+    return Bounds(np.zeros_like(top) if more else top - np.sum((basis.from_x @ basis.h) ** 2, axis=-1), top)
 
 
-def mixing_bounds(basis: Basis) -> Bounds:
+def mixing_bounds(basis: Pair) -> Bounds:
     """Identified interval of every entry of A (on the range of S2), in original units, for any rank (stacks allowed)."""
     ct = np.swapaxes(basis.cross, -1, -2)
     square = basis.cross @ ct
-    inv = matrix_power(square, -1.0, 1e-12)
-    root = matrix_power(inv - np.eye(square.shape[-1]), 0.5, 0.0)
+    inv = power(square, -1.0, 1e-12)
+    root = power(inv - np.eye(square.shape[-1]), 0.5, 0.0)
     left = basis.from_y @ ct @ root
     right = np.swapaxes(root @ basis.to_x, -1, -2)
     low, high = _range(left, right)
@@ -132,14 +125,14 @@ def bounds_with_noise(
     Block jackknife errors of the two ends; one-sided quantile where the interval is wide, two-sided where it is a point.
     """
 
-    def find(basis: Basis) -> Bounds:
+    def find(basis: Pair) -> Bounds:
         if what == "mixing":
             return mixing_bounds(basis)
         return var_s1_bounds(basis, more) if what == "var_s1" else covariance_bounds(basis, what, more)
 
     blocks = len(moments.count)
-    full = find(near_basis(canonical, rank, moments.covariance(np.ones(blocks))))
-    reps = find(near_basis(canonical, rank, moments.covariance(delete_one(blocks))))
+    full = find(near_pair(canonical, rank, moments.covariance(np.ones(blocks))))
+    reps = find(near_pair(canonical, rank, moments.covariance(delete_one(blocks))))
     se_low, se_high = jackknife_error(reps.lower), jackknife_error(reps.upper)
     width = (full.upper - full.lower) / np.maximum(np.maximum(se_low, se_high), 1e-300)
     q = _imbens_manski(width, blocks - 1, level)

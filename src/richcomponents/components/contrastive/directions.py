@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import Logistic
 from richcomponents.components.contrastive.identify import Identified
 from richcomponents.components.contrastive.intervals import Evidence, replicate
-from richcomponents.components.contrastive.replicates import Link
 from richcomponents.components.contrastive.trust import block_variance, posterior_variance, trust
 from richcomponents.components.covariance import Spread, top_directions
 
@@ -65,8 +65,8 @@ def trust_in_directions(identified: Identified, evidence: Evidence, residualised
 
     at_t = rep.basis.cov_s1(identified.t)
     start, end = frame(rep.basis.cov_s1(none)), frame(at_t)
-    left_out = frame(rep.bases.cov_s1(Link.at(rep.xs).t)) - frame(rep.bases.cov_s1(none))
-    pulled = frame(rep.basis.cov_s1(Link.at(rep.loose).t)) - end
+    left_out = frame(rep.bases.cov_s1(Logistic.at(rep.xs).value)) - frame(rep.bases.cov_s1(none))
+    pulled = frame(rep.basis.cov_s1(Logistic.at(rep.loose).value)) - end
     may_be_pulled = frame(at_t + rep.shrinkage_directions("cov_s1")) - end
     drawn = frame(rep.basis.cov_s1(identified.t_draws))
     doubt = block_variance(left_out) + float(np.sum(pulled**2)) + float(np.sum(may_be_pulled**2))

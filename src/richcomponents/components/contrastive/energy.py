@@ -21,20 +21,82 @@ All functions accept leading batch dimensions ("...").
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import minimize
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import Logistic
 from richcomponents.moments.parallel import available_cores, run_all
 
 PRIOR_CENTRE = -1.0
 PRIOR_SD_LEVEL = 1.5
 PRIOR_SD_SLOPE = 1.0
-MAX_LOGIT = 15.0
 
 
 def _transpose(a: Array) -> Array:
     return a.swapaxes(-1, -2)
+
+
+def row_space(t: Array, delta: Array) -> Array:
+    """R = [T | Delta], (..., r, 2r)."""
+    return np.concatenate(np.broadcast_arrays(t, delta), axis=-1)
+
+
+def projector(t: Array, delta: Array) -> Array:
+    """P = R'(R R')^-1 R, (..., 2r, 2r)."""
+    rows = row_space(t, delta)
+    return np.asarray(_transpose(rows) @ np.linalg.solve(rows @ _transpose(rows), rows))
+
+
+def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Array]:
+    """tr(P G) (...) and its derivative (..., r, r) in logit T, for G (..., 2r, 2r) in the coordinates w.
+
+    Delta is diagonal in the canonical coordinates of a sample, and any (r, r) matrix in those of its replicates.
+    """
+    r = t.value.shape[-1]
+    rows = row_space(t.value, delta)
+    dual = np.linalg.solve(rows @ _transpose(rows), rows)  # (R R')^-1 R
+    dual_gram = dual @ gram
+    inner = dual_gram @ _transpose(rows)
+    slope = dual_gram[..., :r] - inner @ dual[..., :r]
+    return np.trace(inner, axis1=-2, axis2=-1), t.derivative(slope + _transpose(slope))
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A Gaussian posterior: principal axes (size, size; columns) and precisions (size,) relative to the prior, floored at one
+    half (the energy may be flat or bent the wrong way)."""
+
+    axes: Array
+    precision: Array
+
+    @classmethod
+    def of(cls, curvature: Array, root: Array) -> Laplace:
+        """curvature : of the energy (size, size); root : root root' is the prior covariance."""
+        values, vectors = np.linalg.eigh(np.eye(len(curvature)) + root.T @ curvature @ root)
+        return cls(root @ vectors, np.maximum(values, 0.5))
+
+    @property
+    def inverse(self) -> Array:
+        """The posterior covariance."""
+        factor = self.axes / np.sqrt(self.precision)
+        return np.asarray(factor @ factor.T)
+
+
+def free_precision(trend: Array, tau: float) -> Array:
+    """Prior precision of the lower triangle of logit T (k, k), level and slope integrated out.
+
+    trend : (r, 2), or (r, 0) for E alone.
+    """
+    r = len(trend)
+    i, j = np.tril_indices(r)
+    full = np.zeros((len(i), trend.shape[1]))
+    full[i == j] = trend
+    sd = np.array([PRIOR_SD_LEVEL, PRIOR_SD_SLOPE])[: trend.shape[1]]
+    covariance = np.diag(tau**2 / np.where(i == j, 1.0, 2.0)) + (full * sd**2) @ full.T
+    return np.asarray(np.linalg.inv(covariance))
 
 
 class SharedEnergy:
@@ -54,49 +116,27 @@ class SharedEnergy:
         self.n_matrix = len(self.rows)
         self.size = self.n_matrix + 2
 
-    def _decompose(self, theta: Array) -> tuple[Array, Array, Array]:
-        """Eigenvalues (..., r) and vectors (..., r, r) of logit T, and the eigenvalues (..., r) of T."""
+    def _logistic(self, theta: Array) -> Logistic:
+        """T of parameters theta (..., size)."""
         free = theta[..., : self.n_matrix]
         matrix = np.zeros((*theta.shape[:-1], self.r, self.r))
         matrix[..., self.rows, self.cols] = free
         matrix[..., self.cols, self.rows] = free
         diagonal = np.arange(self.r)
         matrix[..., diagonal, diagonal] += self.centre + theta[..., self.n_matrix :] @ self.trend.T
-        logits, vectors = np.linalg.eigh(matrix)
-        logits = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
-        return logits, vectors, 1 / (1 + np.exp(-logits))
+        return Logistic.at(matrix)
 
     def matrix(self, theta: Array) -> Array:
         """T (..., r, r) of parameters theta (..., size)."""
-        _, vectors, shares = self._decompose(theta)
-        return np.asarray((vectors * shares[..., None, :]) @ _transpose(vectors))
+        return self._logistic(theta).value
 
     def projector(self, t: Array) -> Array:
-        """P = R'(R R')^-1 R (..., 2r, 2r) for R = [T | Delta] and T (..., r, r)."""
-        rows = np.concatenate([t, np.broadcast_to(self.delta, t.shape)], axis=-1)
-        return np.asarray(_transpose(rows) @ np.linalg.solve(rows @ _transpose(rows), rows))
+        """P (..., 2r, 2r) of T (..., r, r)."""
+        return projector(t, self.delta)
 
     def value_and_gradient(self, theta: Array, gram: Array) -> tuple[Array, Array]:
         """tr(P G) (...) and its gradient (..., size), for theta (..., size) and G (..., 2r, 2r)."""
-        logits, vectors, shares = self._decompose(theta)
-        t = (vectors * shares[..., None, :]) @ _transpose(vectors)
-        rows = np.concatenate([t, np.broadcast_to(self.delta, t.shape)], axis=-1)
-        dual = np.linalg.solve(rows @ _transpose(rows), rows)  # (R R')^-1 R
-        dual_gram = dual @ gram
-        inner = dual_gram @ _transpose(rows)
-        value = np.trace(inner, axis1=-2, axis2=-1)
-        slope = dual_gram[..., : self.r] - inner @ dual[..., : self.r]
-        slope = slope + _transpose(slope)  # derivative in the symmetric matrix T
-        # Daleckii-Krein: through the matrix logistic function, by divided differences
-        gap = logits[..., :, None] - logits[..., None, :]
-        near = np.abs(gap) < 1e-6
-        slopes = shares * (1 - shares)
-        divided = np.where(
-            near,
-            (slopes[..., :, None] + slopes[..., None, :]) / 2,
-            (shares[..., :, None] - shares[..., None, :]) / np.where(near, 1.0, gap),
-        )
-        slope = vectors @ (divided * (_transpose(vectors) @ slope @ vectors)) @ _transpose(vectors)
+        value, slope = energy_and_slope(self._logistic(theta), self.delta, gram)
         matrix_part = slope[..., self.rows, self.cols] * self.multiplicity
         trend_part = np.diagonal(slope, axis1=-2, axis2=-1) @ self.trend
         return value, np.concatenate([matrix_part, trend_part], axis=-1)
@@ -122,13 +162,13 @@ class SharedEnergy:
         )
         return np.asarray(origin + scale * found.x)
 
-    def modes_nearby(self, grams: Array, tau: float, start: Array, factor: Array, steps: int = 5) -> Array:
+    def modes_nearby(self, grams: Array, tau: float, start: Array, inverse: Array, steps: int = 5) -> Array:
         """Modes (m, size) for several G (m, 2r, 2r) close to the one whose mode is ``start`` (size,).
 
-        Newton steps with the curvature (F F')^-1 of the known mode, F = ``factor``, all at once; a step that does not
+        Newton steps with the inverse curvature of the known mode, all at once; a step that does not
         improve is quartered.
         """
-        precision, inverse = self.penalty(tau), factor @ factor.T
+        precision = self.penalty(tau)
         theta = np.tile(start, (len(grams), 1))
 
         def objective(points: Array) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.algebra.spectral import symmetric
 from richcomponents.cumulants import block_grams, linearised_block_cumulants
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import available_cores, run_all
@@ -106,13 +107,13 @@ def implicit_grams(z: Array, whiten: Array, *, n_blocks: int) -> Array:
     return np.stack([block_grams([x, y], w, n_blocks=n_blocks), block_grams([w, x, y], w, n_blocks=n_blocks)])
 
 
-def pair_mean(gram: Array, left: Array, right: Array) -> Array:
-    """Weighted mean over pairs of different blocks of ``gram`` (..., B, B, k, k) -> (..., k, k), symmetric.
+def pair_mean(gram: Array, left: Array, right: Array | None = None) -> Array:
+    """Weighted means over pairs of different blocks of ``gram`` (*n, B, B, k, k): (*m, *n, k, k), symmetric.
 
-    ``left`` and ``right`` (B,) are block weights; the pair (a, b) gets left_a right_b + right_a left_b.
+    ``left`` and ``right`` (*m, B), equal by default, are block weights; the pair (a, b) gets left_a right_b + right_a left_b.
     """
-    weights = np.outer(left, right)
-    weights = weights + weights.T
-    np.fill_diagonal(weights, 0.0)
-    mean = np.tensordot(weights / weights.sum(), np.moveaxis(gram, (-4, -3), (0, 1)), 2)
-    return np.asarray((mean + mean.swapaxes(-1, -2)) / 2)
+    right = left if right is None else right
+    weights = left[..., :, None] * right[..., None, :]
+    weights = (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(weights.shape[-1]))
+    weights = weights / weights.sum((-1, -2), keepdims=True)
+    return symmetric(np.tensordot(weights, np.moveaxis(gram, (-4, -3), (0, 1)), axes=((-2, -1), (0, 1))))

@@ -12,8 +12,9 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.energy import SharedEnergy
+from richcomponents.components.contrastive.energy import Laplace, SharedEnergy
 from richcomponents.components.contrastive.evidence import pair_mean
+from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
 from richcomponents.storage import storable
 
 TAUS = (0.1, 0.3, 0.8, 2.0)
@@ -92,16 +93,9 @@ class Identified:
         return self.gate * self.t
 
 
-def _jackknife_means(gram: Array) -> Array:
-    """Delete-one-block pair means (B, ..., 2r, 2r) of gram (..., B, B, 2r, 2r)."""
-    n_blocks = gram.shape[-3]
-    return np.array([pair_mean(gram, keep, keep) for keep in 1.0 - np.eye(n_blocks)])
-
-
-def _jackknife_variance(values: Array) -> Array:
-    """Jackknife variance from delete-one-block values along the first axis."""
-    n_blocks = len(values)
-    return np.asarray((n_blocks - 1) / n_blocks * np.sum((values - values.mean(0)) ** 2, axis=0))
+def _without_each_block(gram: Array) -> Array:
+    """Pair means (B, ..., 2r, 2r) of gram (..., B, B, 2r, 2r) without each block."""
+    return np.stack([pair_mean(gram, keep) for keep in delete_one(gram.shape[-3])])
 
 
 def share_above_noise(z: Array) -> Array:
@@ -117,10 +111,10 @@ def order_weights(energy: SharedEnergy, gram: Array, n: float, rounds: int = 3) 
     of its energy that stands above block noise.  Gaussian theory (n/4 and n/8) starts the iteration.
     """
     n_blocks = gram.shape[1]
-    mean = pair_mean(gram, np.ones(n_blocks), np.ones(n_blocks))
-    left_out = _jackknife_means(gram)  # (B, orders, 2r, 2r)
+    mean = pair_mean(gram, np.ones(n_blocks))
+    left_out = _without_each_block(gram)  # (B, orders, 2r, 2r)
     values = np.trace(left_out, axis1=-2, axis2=-1)
-    z = values.mean(0) / np.sqrt(np.maximum(_jackknife_variance(values), 1e-300))
+    z = values.mean(0) / np.sqrt(np.maximum(jackknife_variance(values), 1e-300))
     weights = n / np.array([4.0, 8.0]) * share_above_noise(z)
     theta: Array | None = None
     matrix_part = slice(0, energy.n_matrix)
@@ -129,8 +123,8 @@ def order_weights(energy: SharedEnergy, gram: Array, n: float, rounds: int = 3) 
             break
         theta = energy.mode(np.tensordot(weights, mean, 1), 0.5, theta)
         values, scores = energy.value_and_gradient(theta, left_out)
-        z = values.mean(0) / np.sqrt(np.maximum(_jackknife_variance(values), 1e-300))
-        noise = _jackknife_variance(scores[..., matrix_part]).sum(-1)
+        z = values.mean(0) / np.sqrt(np.maximum(jackknife_variance(values), 1e-300))
+        noise = jackknife_variance(scores[..., matrix_part]).sum(-1)
         bend = np.array([energy.curvature_trace(theta, g) for g in mean])
         weights = np.maximum(0.0, bend / np.maximum(noise, 1e-300)) * share_above_noise(z)
     return weights, z
@@ -150,28 +144,19 @@ def sign_flip_z(gram: Array, contrast: Array) -> float:
 
 
 @dataclass(frozen=True)
-class _Laplace:
-    """Mode (size,), principal axes of the posterior (size, size; columns) and their precisions (size,)."""
+class _Fit:
+    """Mode (size,) of theta and the posterior about it, for one tau."""
 
     mode: Array
-    axes: Array
-    precision: Array  # relative to the prior, floored
-
-    @property
-    def factor(self) -> Array:
-        """F with F F' the inverse posterior curvature."""
-        return self.axes / np.sqrt(self.precision)
+    posterior: Laplace
 
 
-def _laplace(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> _Laplace:
+def _fit(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> _Fit:
     mode = energy.mode(gram, tau, start)
-    scale = energy.penalty(tau) ** -0.5
-    relative = np.eye(energy.size) + scale[:, None] * energy.curvature(mode, gram) * scale
-    values, vectors = np.linalg.eigh(relative)
-    return _Laplace(mode, scale[:, None] * vectors, np.maximum(values, 0.5))
+    return _Fit(mode, Laplace.of(energy.curvature(mode, gram), np.diag(energy.penalty(tau) ** -0.5)))
 
 
-def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Laplace]) -> Array:
+def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
     """Held-out energy above T = 0, in nats: (folds, len(TAUS)).
 
     Train on pairs within the training blocks, score on the pairs that involve a held-out block.
@@ -180,11 +165,11 @@ def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Laplace]) -> Array:
     lower = energy.projector(np.zeros((energy.r, energy.r)))
     folds = min(FOLDS, n_blocks)
     held = (np.arange(n_blocks) % folds == np.arange(folds)[:, None]).astype(float)
-    train = np.stack([pair_mean(gram, 1 - h, 1 - h) * (1 - h.mean()) for h in held])
+    train = np.stack([pair_mean(gram, 1 - h) * (1 - h.mean()) for h in held])
     test = np.stack([pair_mean(gram, h, np.ones(n_blocks)) for h in held])
     scores = []
     for tau, fit in zip(TAUS, fits, strict=True):
-        theta = energy.modes_nearby(train, tau, fit.mode, fit.factor)
+        theta = energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse)
         scores.append(np.sum((energy.projector(energy.matrix(theta)) - lower) * test, axis=(-2, -1)))
     return np.stack(scores, axis=1)
 
@@ -224,11 +209,11 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
     energy = SharedEnergy(canonical.correlations[:rank])
     weights, order_z = order_weights(energy, gram, canonical.n)
     nats = np.tensordot(weights, gram, 1)  # (B, B, 2r, 2r)
-    mean = pair_mean(nats, np.ones(n_blocks), np.ones(n_blocks))
+    mean = pair_mean(nats, np.ones(n_blocks))
 
-    fits: list[_Laplace] = []
+    fits: list[_Fit] = []
     for tau in TAUS:
-        fits.append(_laplace(energy, mean, tau, fits[-1].mode if fits else None))
+        fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else None))
     informative = bool(weights.any())
     scores = _held_out(energy, nats, fits) if informative else np.zeros((1, len(TAUS)))
     gains = scores.mean(0)
@@ -239,16 +224,16 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
 
     draws, draw_weights, t = [], [], np.zeros((rank, rank))
     for weight, fit in zip(tau_weights, fits, strict=True):
-        spread = np.minimum(1.0, np.sqrt(INFLATION / fit.precision))
+        spread = np.minimum(1.0, np.sqrt(INFLATION / fit.posterior.precision))
         noise = rng.normal(size=(DRAWS_PER_TAU, energy.size)) * spread
-        draws.append(energy.matrix(np.vstack([fit.mode, fit.mode + noise @ fit.axes.T])))
+        draws.append(energy.matrix(np.vstack([fit.mode, fit.mode + noise @ fit.posterior.axes.T])))
         draw_weights.append(np.full(len(draws[-1]), weight / len(draws[-1])))
         t += weight * draws[-1][0]
 
     # one Newton step from the mode for every left-out block
     chosen = fits[best]
-    scores_out = energy.value_and_gradient(chosen.mode, _jackknife_means(nats))[1]
-    step = (scores_out - energy.value_and_gradient(chosen.mode, mean)[1]) @ chosen.factor @ chosen.factor.T
+    scores_out = energy.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
+    step = (scores_out - energy.value_and_gradient(chosen.mode, mean)[1]) @ chosen.posterior.inverse
     shifts = energy.matrix(chosen.mode + step) - energy.matrix(chosen.mode)
 
     reference = energy.projector(energy.matrix(fits[1].mode)) - energy.projector(np.zeros((rank, rank)))

@@ -21,27 +21,25 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import Logistic, logit
 from richcomponents.components.contrastive.canonical import RANK_TOLERANCE, Canonical
-from richcomponents.components.contrastive.replicates import (
-    Basis,
+from richcomponents.components.contrastive.energy import Laplace
+from richcomponents.components.contrastive.evidence import pair_mean
+from richcomponents.components.contrastive.pair import (
     BlockCovariances,
-    Link,
+    Pair,
     curvature,
-    delete_one,
-    logit,
-    near_basis,
-    pair_mean,
+    near_pair,
     quadratic,
-    sandwich_inverse,
     score,
     units,
 )
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
 
 Target = Literal["mixing", "cov_s1", "var_s1"]
 
 
-def evaluate(basis: Basis, what: Target, t: Array) -> Array:
+def evaluate(basis: Pair, what: Target, t: Array) -> Array:
     """A, Cov(S1) or its diagonal for a given T."""
     return {"mixing": basis.mixing, "cov_s1": basis.cov_s1, "var_s1": basis.var_s1}[what](t)
 
@@ -52,7 +50,7 @@ class Evidence:
 
     ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
     objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``precision``: the prior precision
-    of X in the coordinates of ``units`` (see ``prior_precision``).
+    of X in the coordinates of ``units`` (see ``free_precision``).
     """
 
     canonical: Canonical
@@ -66,8 +64,8 @@ class Evidence:
 class Replicates:
     """Delete-one-block replicates of T with their bases, and the matrices they came from."""
 
-    basis: Basis  # full sample
-    bases: Basis  # stack of B
+    basis: Pair  # full sample
+    bases: Pair  # stack of B
     x: Array  # (r, r)
     xs: Array  # (B, r, r)
     loose: Array  # (r, r), X after one step against the pull of the prior
@@ -76,11 +74,13 @@ class Replicates:
 
     def values(self, what: Target) -> Array:
         """Replicates (B, ...) of A, Cov(S1) or its diagonal."""
-        return evaluate(self.bases, what, Link.at(self.xs).t)
+        return evaluate(self.bases, what, Logistic.at(self.xs).value)
 
     def squared_pull(self, what: Target) -> Array:
         """Square of the estimated shrinkage bias, entry by entry."""
-        moved = evaluate(self.basis, what, Link.at(self.loose).t) - evaluate(self.basis, what, Link.at(self.x).t)
+        moved = evaluate(self.basis, what, Logistic.at(self.loose).value) - evaluate(
+            self.basis, what, Logistic.at(self.x).value
+        )
         out: Array = moved**2
         return out
 
@@ -94,15 +94,15 @@ class Replicates:
         r = len(self.x)
         cov = self.inverse @ self.precision @ self.inverse
         root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
-        link = Link.at(self.x)
+        link = Logistic.at(self.x)
         dt = link.derivative(np.tensordot(root.T, units(r), 1))  # (n, r, r): one direction per column of root
         b = self.basis
-        ds = b.slack @ dt @ b.slack
+        ds = b.h @ dt @ b.h
         if what == "var_s1":
             return quadratic(b.from_x, ds)
         if what == "mixing":
-            right = np.linalg.solve(b.shared(link.t), b.to_x)
-            left = np.linalg.solve(b.shared(link.t), b.cross).T
+            right = np.linalg.solve(b.shared(link.value), b.to_x)
+            left = np.linalg.solve(b.shared(link.value), b.cross).T
             d: Array = b.from_y @ left @ ds @ right
         else:
             d = b.from_x @ ds @ b.from_x.T
@@ -113,11 +113,12 @@ def replicate(ev: Evidence) -> Replicates:
     """One-step delete-one-block replicates."""
     blocks = len(ev.gram)
     ones = np.ones(blocks)
-    basis = near_basis(ev.canonical, len(ev.t), ev.moments.covariance(ones))
-    bases = near_basis(ev.canonical, len(ev.t), ev.moments.covariance(delete_one(blocks)))
+    basis = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(ones))
+    bases = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(delete_one(blocks)))
     x = logit(ev.t)
-    link = Link.at(x)
-    inverse = sandwich_inverse(curvature(basis, pair_mean(ev.gram, ones), x), ev.precision)
+    link = Logistic.at(x)
+    root = np.linalg.cholesky(np.linalg.inv(ev.precision))
+    inverse = Laplace.of(curvature(basis, pair_mean(ev.gram, ones), x), root).inverse
     s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link)
     step = (s - s.mean(0)) @ inverse
     pull = inverse @ score(basis, pair_mean(ev.gram, ones), link)
@@ -146,7 +147,7 @@ def interval(estimate: Array, variance: Array, blocks: int, level: float = 0.95)
 
 def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Interval:
     """Interval for every entry of A or Cov(S1) around the given point estimate."""
-    v = jackknife_error(rep.values(what)) ** 2 + rep.shrinkage_variance(what) + rep.squared_pull(what)
+    v = jackknife_variance(rep.values(what)) + rep.shrinkage_variance(what) + rep.squared_pull(what)
     return interval(point, v, len(rep.xs), level)
 
 
@@ -157,24 +158,24 @@ def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps
     each block. As for A and Cov(S1): jackknife + shrinkage expected under the prior + shrinkage seen.
     """
 
-    def beta(basis: Basis, t: Array, u: Array, v: Array) -> Array:
+    def beta(basis: Pair, t: Array, u: Array, v: Array) -> Array:
         own = u[..., None] - basis.from_x @ basis.cross @ basis.to_y @ v[..., None]
         return np.asarray((_inverse(basis.cov_s1(t)) @ own)[..., 0])
 
-    here = beta(rep.basis, Link.at(rep.x).t, with_u, with_v)
-    replicates = beta(rep.bases, Link.at(rep.xs).t, with_u_reps, with_v_reps)
-    pulled = beta(rep.basis, Link.at(rep.loose).t, with_u, with_v) - here
+    here = beta(rep.basis, Logistic.at(rep.x).value, with_u, with_v)
+    replicates = beta(rep.bases, Logistic.at(rep.xs).value, with_u_reps, with_v_reps)
+    pulled = beta(rep.basis, Logistic.at(rep.loose).value, with_u, with_v) - here
     spread = rep.inverse @ rep.precision @ rep.inverse
     root = np.linalg.cholesky(spread + 1e-12 * np.trace(spread) / len(spread) * np.eye(len(spread)))
     steps = np.tensordot(root.T, units(len(rep.x)), 1)
     own = with_u - rep.basis.from_x @ rep.basis.cross @ rep.basis.to_y @ with_v
-    dt = Link.at(rep.x).derivative(steps)
-    inverse = _inverse(rep.basis.cov_s1(Link.at(rep.x).t))
+    dt = Logistic.at(rep.x).derivative(steps)
+    inverse = _inverse(rep.basis.cov_s1(Logistic.at(rep.x).value))
     # d Cov(S1) = - L dT L', so d beta = Cov(S1)^-1 L dT L' beta
-    lift = rep.basis.from_x @ rep.basis.slack
+    lift = rep.basis.from_x @ rep.basis.h
     moved = (inverse @ lift) @ (dt @ (lift.T @ (inverse @ own))[:, None])
     prior = np.sum(moved[..., 0] ** 2, axis=0)
-    return np.asarray(np.sqrt(jackknife_error(replicates) ** 2 + prior + pulled**2))
+    return np.asarray(np.sqrt(jackknife_variance(replicates) + prior + pulled**2))
 
 
 def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], mean_changes: Array) -> Array:
@@ -183,15 +184,15 @@ def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], m
     change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
     mean_changes : (B, d), of the mean, without each block. Jackknife + shrinkage expected under the prior + shrinkage seen.
     """
-    here = rep.basis.cov_s1(Link.at(rep.x).t)
+    here = rep.basis.cov_s1(Logistic.at(rep.x).value)
     spread = rep.shrinkage_directions("cov_s1")
-    pull = rep.basis.cov_s1(Link.at(rep.loose).t) - here
+    pull = rep.basis.cov_s1(Logistic.at(rep.loose).value) - here
     blocks = len(mean_changes)
     covariances = np.concatenate([rep.values("cov_s1") - here, pull[None], spread])
     means = np.concatenate([mean_changes, np.zeros((len(covariances) - blocks, len(here)))])
     moved = change(covariances, means)
     shrinkage = np.sum(moved[blocks:] ** 2, axis=0)
-    return np.asarray(np.sqrt(jackknife_error(moved[:blocks]) ** 2 + shrinkage))
+    return np.asarray(np.sqrt(jackknife_variance(moved[:blocks]) + shrinkage))
 
 
 def _inverse(covariance: Array) -> Array:

@@ -63,5 +63,5 @@ def higher_order_score(shared: SharedPart, canonical: Canonical, u: Array, v: Ar
     if not r or blocks < 2 or not known.order_weights.any():
         return 0.0
     grams = implicit_grams(z, joint_whitening(known.correlations), n_blocks=blocks)
-    mean = pair_mean(np.tensordot(known.order_weights, grams, 1), np.ones(blocks), np.ones(blocks))
+    mean = pair_mean(np.tensordot(known.order_weights, grams, 1), np.ones(blocks))
     return float(np.sum(SharedEnergy(known.correlations).projector(known.t) * mean)) / canonical.n

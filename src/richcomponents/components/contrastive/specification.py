@@ -13,20 +13,14 @@ import numpy as np
 from scipy import optimize, stats
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import Logistic, logit
 from richcomponents.components.contrastive.canonical import Canonical, canonical
 from richcomponents.components.contrastive.dependence import RowUnits
+from richcomponents.components.contrastive.energy import free_precision, projector
+from richcomponents.components.contrastive.evidence import pair_mean
 from richcomponents.components.contrastive.intervals import Evidence, replicate
+from richcomponents.components.contrastive.pair import Pair, energy_and_score, near_pair, units
 from richcomponents.components.contrastive.rank import leftover_statistic, remaining_p_value
-from richcomponents.components.contrastive.replicates import (
-    Basis,
-    Link,
-    logit,
-    near_basis,
-    pair_mean,
-    prior_precision,
-    score,
-    units,
-)
 from richcomponents.storage import storable
 
 
@@ -82,42 +76,32 @@ def relaxed(ev: Evidence, tau: float = 3.0) -> Evidence:
     """
     r = len(ev.t)
     ones = np.ones(len(ev.gram))
-    basis = near_basis(ev.canonical, len(ev.t), ev.moments.covariance(ones))
+    basis = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(ones))
     gram = pair_mean(ev.gram, ones)
-    precision = prior_precision(np.zeros((r, 0)), np.zeros(0), tau)
+    precision = free_precision(np.zeros((r, 0)), tau)
     i, j = np.tril_indices(r)
     x0 = logit(ev.t)[i, j]
     e = units(r)
 
     def loss(x: Array) -> tuple[float, Array]:
-        link = Link.at(np.tensordot(x, e, 1))
+        link = Logistic.at(np.tensordot(x, e, 1))
         pull = precision @ (x - x0)
-        return 0.5 * float((x - x0) @ pull) - energy(basis, gram, link.t), pull - score(basis, gram, link)
+        value, slope = energy_and_score(basis, gram, link)
+        return 0.5 * float((x - x0) @ pull) - float(value), pull - slope
 
     x = optimize.minimize(loss, x0, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-    return replace(ev, t=Link.at(np.tensordot(x, e, 1)).t)
+    return replace(ev, t=Logistic.at(np.tensordot(x, e, 1)).value)
 
 
-def energy(basis: Basis, gram: Array, t: Array) -> float:
-    """Energy of ``gram`` inside the row space of ``[S | cross]``."""
-    lift = basis.white @ basis.jump
-    rows = np.concatenate([basis.shared(t), basis.cross], -1) @ basis.white
-    g = lift @ gram @ lift.T
-    return float(np.trace(np.linalg.solve(rows @ rows.T, rows @ g @ rows.T)))
-
-
-def residual_maker(basis: Basis, t: Array) -> Array:
+def residual_maker(basis: Pair, t: Array) -> Array:
     """Operator E (..., 2r, 2r) with ``M E`` = the part of the cumulants ``M`` outside the row space of ``[S | cross]``.
 
     ``M`` in the full sample's leading ``(x, y)``; "outside" is orthogonal in the metric of the basis' own covariance.
     """
-    w = basis.white
-    rows = np.concatenate(np.broadcast_arrays(basis.shared(t), basis.cross), -1) @ w
-    inside = np.swapaxes(rows, -1, -2) @ np.linalg.solve(rows @ np.swapaxes(rows, -1, -2), rows)
-    out = np.eye(rows.shape[-1]) - inside  # orthogonal projector in whitened coordinates
-    lift = w @ basis.jump  # z_white = lift z
-    e: Array = np.swapaxes(lift, -1, -2) @ out @ np.linalg.inv(np.swapaxes(lift, -1, -2))
-    return e
+    inside = projector(t, basis.delta)
+    outside = np.eye(inside.shape[-1]) - inside  # orthogonal projector in whitened coordinates
+    lift = np.swapaxes(basis.whiten @ basis.from_full, -1, -2)  # w' = z' lift
+    return np.asarray(lift @ outside @ np.linalg.inv(lift))
 
 
 def overidentification_test(ev: Evidence, grams: Array, tau: float = 3.0, flips: int = 1999) -> TestResult:
@@ -139,9 +123,9 @@ def residual_inner_products(ev: Evidence, grams: Array) -> Array:
     """
     blocks = grams.shape[1]
     rep = replicate(ev)
-    metric = rep.basis.white
+    metric = rep.basis.whiten.T
     e0 = residual_maker(rep.basis, ev.t) @ metric
-    each = residual_maker(rep.bases, Link.at(rep.xs).t)
+    each = residual_maker(rep.bases, Logistic.at(rep.xs).value)
     influence = -(blocks - 1) * (each - each.mean(0)) @ metric
     off = 1 - np.eye(blocks)
     others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)

@@ -19,7 +19,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.identify import Identified
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.jackknife import jackknife_variance
 
 __all__ = ["block_variance", "posterior_variance", "trust", "trust_in_change"]
 
@@ -36,7 +36,7 @@ def trust(gate: float, change: Array, doubt: float, *, timid: bool = False) -> f
 
 def block_variance(left_out: Array) -> float:
     """Jackknife variance, summed over entries, of values (B, ...) without each block."""
-    return float(np.sum(jackknife_error(left_out) ** 2)) if len(left_out) else 0.0
+    return float(np.sum(jackknife_variance(left_out))) if len(left_out) else 0.0
 
 
 def posterior_variance(identified: Identified, drawn: Array) -> float:

@@ -8,12 +8,12 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.energy import PRIOR_SD_LEVEL, PRIOR_SD_SLOPE, SharedEnergy
+from richcomponents.components.contrastive.energy import SharedEnergy, free_precision
 from richcomponents.components.contrastive.evidence import joint_whitening
 from richcomponents.components.contrastive.fit import SharedPart
 from richcomponents.components.contrastive.identify import TAUS
 from richcomponents.components.contrastive.intervals import Evidence
-from richcomponents.components.contrastive.replicates import BlockCovariances, mixture_tau, prior_precision
+from richcomponents.components.contrastive.pair import BlockCovariances, mixture_tau
 
 __all__ = ["interval_evidence", "plain_grams"]
 
@@ -45,5 +45,5 @@ def interval_evidence(shared: SharedPart, canonical: Canonical) -> Evidence:
         moments=BlockCovariances.of(shared.state),
         gram=np.tensordot(known.order_weights, plain_grams(shared), 1),
         t=known.t,
-        precision=prior_precision(energy.trend, np.array([PRIOR_SD_LEVEL, PRIOR_SD_SLOPE]), tau),
+        precision=free_precision(energy.trend, tau),
     )

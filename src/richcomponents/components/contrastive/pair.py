@@ -1,4 +1,4 @@
-"""Delete-one-block replicates of the fit, to first order, without refitting.
+"""Two views at rank r, in the user's units: one sample, or a stack of its delete-one-block replicates.
 
 Notation: ``x``, ``y`` are the canonical coordinates of the two views, ``D`` the canonical
 correlations, ``r`` the rank of the shared part, ``S = D D' + h T h`` the covariance of ``S2`` in ``x`` coordinates,
@@ -17,24 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import Logistic, power, symmetric
 from richcomponents.components.contrastive.canonical import Canonical
+from richcomponents.components.contrastive.energy import energy_and_slope
 from richcomponents.moments import Moments
 
 EDGE = 1e-4  # 1 - D^2 is kept above this: a canonical correlation of one leaves no room for S1
-
-
-def sym(a: Array) -> Array:
-    """Symmetric part of (a stack of) square matrices."""
-    out: Array = (a + np.swapaxes(a, -1, -2)) / 2
-    return out
-
-
-def matrix_power(a: Array, power: float, floor: float) -> Array:
-    """``a ** power`` for (a stack of) symmetric matrices; eigenvalues below ``floor`` are raised to it."""
-    w, q = np.linalg.eigh(a)
-    w = np.maximum(w, floor)
-    out: Array = (q * w[..., None, :] ** power) @ np.swapaxes(q, -1, -2)
-    return out
 
 
 def quadratic(rows: Array, core: Array) -> Array:
@@ -68,32 +56,18 @@ class BlockCovariances:
         return out
 
 
-def delete_one(blocks: int) -> Array:
-    """Weights of the delete-one-block replicates, (B, B)."""
-    out: Array = 1.0 - np.eye(blocks)
-    return out
-
-
 def mixture_tau(taus: Array, weights: Array) -> float:
     """One ``tau`` for a mixture over penalties: root mean square (a wide component with some weight must widen intervals)."""
     return float(np.sqrt((weights * taus**2).sum() / weights.sum()))
 
 
-def pair_mean(gram: Array, weight: Array) -> Array:
-    """Mean of ``gram[a, b]`` over pairs ``a != b`` with weights ``weight[..., a] * weight[..., b]``: (..., p, p)."""
-    w = weight[..., :, None] * weight[..., None, :] * (1 - np.eye(gram.shape[0]))
-    w = w / w.sum((-1, -2), keepdims=True)
-    out: Array = np.tensordot(w, gram, axes=((-2, -1), (0, 1)))
-    return sym(out)
-
-
 @dataclass(frozen=True)
-class Basis:
-    """A whitened basis of the shared directions for one sample or a stack of replicates (leading axes ``...``).
+class Pair:
+    """Two views in a whitened basis of their shared directions: a sample or a stack of replicates (leading axes ``...``).
 
     ``outer`` (d_U, k) and ``inner`` (..., k, k): Cov(U) = outer inner outer', and Cov(V) alike. ``from_x`` (..., d_U, r) and
-    ``to_x`` (..., r, d_U) lead from and to original units; ``jump`` (..., 2r, 2r) maps the full sample's leading
-    ``(x, y)`` to this basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate).
+    ``to_x`` (..., r, d_U) lead from and to original units; ``from_full`` (..., 2r, 2r) maps the full sample's
+    leading ``(x, y)`` to this basis; ``cross`` = Cov(x, y) (r x r, not diagonal in a replicate); ``h`` (..., r, r).
     """
 
     outer: Array
@@ -105,13 +79,26 @@ class Basis:
     from_y: Array
     to_y: Array
     cross: Array
-    jump: Array
-    slack: Array  # h
-    white: Array  # [[I, cross], [cross', I]]^(-1/2)
+    from_full: Array
+    h: Array
+
+    @property
+    def delta(self) -> Array:
+        """h^-1 cross: with it the energy of this pair is that of ``energy_and_slope``."""
+        return np.asarray(np.linalg.solve(self.h, self.cross), dtype=np.float64)
+
+    @property
+    def whiten(self) -> Array:
+        """(..., 2r, 2r), from (x, y) to w = (h^-1 (x - cross y), y), whose covariance is I."""
+        r = self.h.shape[-1]
+        out = np.zeros((*self.h.shape[:-2], 2 * r, 2 * r))
+        out[..., :r, :r], out[..., :r, r:] = np.linalg.inv(self.h), -self.delta
+        out[..., r:, r:] = np.eye(r)
+        return out
 
     def shared(self, t: Array) -> Array:
         """``S``, the covariance of ``S2`` in this basis."""
-        out: Array = self.cross @ np.swapaxes(self.cross, -1, -2) + self.slack @ t @ self.slack
+        out: Array = self.cross @ np.swapaxes(self.cross, -1, -2) + self.h @ t @ self.h
         return out
 
     def cov_u(self) -> Array:
@@ -127,7 +114,7 @@ class Basis:
     def cov_s1(self, t: Array) -> Array:
         """Cov(S1) in original units."""
         out: Array = self.cov_u() - self.from_x @ self.shared(t) @ np.swapaxes(self.from_x, -1, -2)
-        return sym(out)
+        return symmetric(out)
 
     def var_s1(self, t: Array) -> Array:
         """Its diagonal, (..., d_U)."""
@@ -140,12 +127,12 @@ class Basis:
         return out
 
 
-def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
+def near_pair(canonical: Canonical, rank: int, cov: Array) -> Pair:
     """Whitened basis for the covariance ``cov`` of z = (x, y) (stacks allowed) nearest to the full sample's basis."""
     p, r = canonical.rank_u, rank
     cu, cv, cuv = cov[..., :p, :p], cov[..., p:, p:], cov[..., :p, p:]
-    hu, hv = matrix_power(cu, -0.5, 1e-8), matrix_power(cv, -0.5, 1e-8)
-    su, sv = matrix_power(cu, 0.5, 1e-8), matrix_power(cv, 0.5, 1e-8)
+    hu, hv = power(cu, -0.5, 1e-8), power(cv, -0.5, 1e-8)
+    su, sv = power(cu, 0.5, 1e-8), power(cv, 0.5, 1e-8)
     core = hu @ cuv @ hv
     left, _, right = np.linalg.svd(core)
     left, right = _nearest(left[..., :, :r]), _nearest(np.swapaxes(right, -1, -2)[..., :, :r])
@@ -153,11 +140,10 @@ def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
     cross = tl @ core @ right
     eye = np.broadcast_to(np.eye(r), cross.shape)
     ct = np.swapaxes(cross, -1, -2)
-    sigma = np.concatenate([np.concatenate([eye, cross], -1), np.concatenate([ct, eye], -1)], -2)
-    jump = np.zeros_like(sigma)
-    jump[..., :r, :r] = (tl @ hu)[..., :r]
-    jump[..., r:, r:] = (tr @ hv)[..., :r]
-    return Basis(
+    from_full = np.zeros((*cross.shape[:-2], 2 * r, 2 * r))
+    from_full[..., :r, :r] = (tl @ hu)[..., :r]
+    from_full[..., r:, r:] = (tr @ hv)[..., :r]
+    return Pair(
         outer=canonical.u_from_x,
         inner=cu,
         outer_v=canonical.v_from_y,
@@ -167,9 +153,8 @@ def near_basis(canonical: Canonical, rank: int, cov: Array) -> Basis:
         from_y=canonical.v_from_y @ sv @ right,
         to_y=tr @ hv @ canonical.y_from_v,
         cross=cross,
-        jump=jump,
-        slack=matrix_power(eye - cross @ ct, 0.5, EDGE),
-        white=matrix_power(sigma, -0.5, EDGE),
+        from_full=from_full,
+        h=power(eye - cross @ ct, 0.5, EDGE),
     )
 
 
@@ -183,44 +168,6 @@ def _nearest(frame: Array) -> Array:
     return out
 
 
-@dataclass(frozen=True)
-class Link:
-    """``T = logistic(X)`` at one symmetric ``X`` (or a stack), with its derivative (Daleckii-Krein)."""
-
-    t: Array
-    vectors: Array
-    quotient: Array
-
-    @classmethod
-    def at(cls, x: Array) -> Link:
-        """Evaluate at ``x`` (..., r, r)."""
-        w, q = np.linalg.eigh(x)
-        w = np.clip(w, -15.0, 15.0)
-        s = 1 / (1 + np.exp(-w))
-        slope = s * (1 - s)
-        gap = w[..., :, None] - w[..., None, :]
-        near = np.abs(gap) < 1e-6
-        rise = s[..., :, None] - s[..., None, :]
-        mean = (slope[..., :, None] + slope[..., None, :]) / 2
-        return cls(
-            (q * s[..., None, :]) @ np.swapaxes(q, -1, -2), q, np.where(near, mean, rise / np.where(near, 1.0, gap))
-        )
-
-    def derivative(self, direction: Array) -> Array:
-        """dT for dX = ``direction`` (self-adjoint, so also the pull-back of a gradient)."""
-        qt = np.swapaxes(self.vectors, -1, -2)
-        out: Array = self.vectors @ (self.quotient * (qt @ direction @ self.vectors)) @ qt
-        return out
-
-
-def logit(t: Array, edge: float = 1e-6) -> Array:
-    """Inverse of the link: the symmetric ``X`` with ``T = logistic(X)``; eigenvalues of T are kept in [edge, 1 - edge]."""
-    w, q = np.linalg.eigh(t)
-    w = np.clip(w, edge, 1 - edge)
-    out: Array = (q * np.log(w / (1 - w))[..., None, :]) @ np.swapaxes(q, -1, -2)
-    return out
-
-
 def units(r: int) -> Array:
     """Symmetric unit matrices, (r(r+1)/2, r, r): coordinates are the entries of the lower triangle."""
     i, j = np.tril_indices(r)
@@ -231,49 +178,23 @@ def units(r: int) -> Array:
     return out
 
 
-def score(basis: Basis, gram: Array, link: Link) -> Array:
-    """Gradient of the energy of ``gram`` inside the row space of ``[S | cross]`` in the coordinates of ``units``.
+def energy_and_score(pair: Pair, gram: Array, t: Logistic) -> tuple[Array, Array]:
+    """Energy of ``gram`` inside the row space of ``[S | cross]``, and its gradient in the coordinates of ``units``.
 
     ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); stacks broadcast.
     """
-    r = basis.cross.shape[-1]
-    lift = basis.white @ basis.jump
-    g = lift @ gram @ np.swapaxes(lift, -1, -2)
-    rows = np.concatenate(np.broadcast_arrays(basis.shared(link.t), basis.cross), -1) @ basis.white
-    dual = np.linalg.solve(rows @ np.swapaxes(rows, -1, -2), rows)
-    pg = dual @ g
-    d = 2 * ((pg - (pg @ np.swapaxes(rows, -1, -2)) @ dual) @ basis.white)[..., :r]
-    d = link.derivative(basis.slack @ sym(d) @ basis.slack)
-    i, j = np.tril_indices(r)
-    out: Array = d[..., i, j] * np.where(i == j, 1.0, 2.0)
-    return out
+    lift = pair.whiten @ pair.from_full
+    value, slope = energy_and_slope(t, pair.delta, lift @ gram @ np.swapaxes(lift, -1, -2))
+    i, j = np.tril_indices(slope.shape[-1])
+    return value, slope[..., i, j] * np.where(i == j, 1.0, 2.0)
 
 
-def curvature(basis: Basis, gram: Array, x: Array, step: float = 1e-3) -> Array:
+def score(pair: Pair, gram: Array, t: Logistic) -> Array:
+    """The gradient alone."""
+    return energy_and_score(pair, gram, t)[1]
+
+
+def curvature(pair: Pair, gram: Array, x: Array, step: float = 1e-3) -> Array:
     """Minus the second derivative of the energy in the coordinates of ``units`` (central differences of the score)."""
     e: Array = units(x.shape[-1]) * step
-    h: Array = (score(basis, gram, Link.at(x + e)) - score(basis, gram, Link.at(x - e))) / (-2 * step)
-    return sym(h)
-
-
-def prior_precision(features: Array, sd: Array, tau: float) -> Array:
-    """Precision of ``X`` in the coordinates of ``units`` when X = c + sum_j b_j diag(features[:, j]) + E.
-
-    b_j ~ N(0, sd_j^2); E has density exp(-|E|^2 / (2 tau^2)) (Frobenius norm).
-    """
-    r = len(features)
-    i, j = np.tril_indices(r)
-    cov = np.diag(tau**2 / np.where(i == j, 1.0, 2.0)).astype(np.float64)
-    full = np.zeros((len(i), features.shape[1]))
-    full[i == j] = features
-    out: Array = np.linalg.inv(cov + (full * sd**2) @ full.T).astype(np.float64)
-    return out
-
-
-def sandwich_inverse(curve: Array, precision: Array, floor: float = 0.5) -> Array:
-    """(curve + precision)^-1 with the eigenvalues relative to ``precision`` kept above ``floor`` (the mode may be flat)."""
-    root = np.linalg.cholesky(np.linalg.inv(precision))  # precision^-1 = root root'
-    w, q = np.linalg.eigh(np.eye(len(curve)) + sym(root.T @ curve @ root))
-    m = root @ q
-    out: Array = (m / np.maximum(w, floor)) @ m.T
-    return out
+    return symmetric((score(pair, gram, Logistic.at(x + e)) - score(pair, gram, Logistic.at(x - e))) / (-2 * step))
