@@ -102,6 +102,11 @@ def _residual(values: Array, on: Array) -> Array:
     """Values (n, d) without their regression on centred columns (n, k); means stay."""
     if not on.shape[1]:
         return values
+    if len(on) <= on.shape[1] + 1:
+        raise DataError(
+            f"{len(on)} samples are too few for a regression on {on.shape[1]} columns (of the other view, or covariates): it "
+            "leaves nothing. Use fewer columns"
+        )
     return np.asarray(values - on @ np.linalg.lstsq(on, values - values.mean(axis=0), rcond=None)[0])
 
 

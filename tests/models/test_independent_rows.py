@@ -281,3 +281,55 @@ def test_without_evidence_all_covariances_have_their_identified_set():
         interval = model.confidence_interval("covariance", name)
         assert ((interval.low <= truth) & (truth <= interval.high)).all()
         assert ((interval.low <= interval.estimate) & (interval.estimate <= interval.high)).all()
+
+
+@pytest.mark.parametrize("groups", [2, 3, 5])
+def test_few_groups_cannot_tell(rng, groups):
+    """Means and covariances are theirs, and so their own spread says little: no rank, no rejection, and it is said."""
+    labels = np.repeat(np.arange(groups), 300 // groups)
+    for _ in range(5):
+        X = rng.normal(size=(groups, 6))[labels] + 0.3 * rng.normal(size=(len(labels), 6))
+        model = rc.ContrastiveRCA(views=3).fit(X, groups=labels)
+        assert model.rank_ == 0
+        assert model.diagnostics_.independent_rows <= groups + 1e-9
+        assert model.diagnostics_.largest_rank == len(model.diagnostics_.canonical_correlations)
+        assert (
+            model.outcome_test(X, rng.normal(size=groups)[labels] + 0.1 * rng.normal(size=len(labels))).p_value > 0.01
+        )
+
+
+def test_a_few_heavy_rows_are_few_rows(rng):
+    weight = np.ones(100)
+    weight[:3] = 500
+    for _ in range(5):
+        model = rc.ContrastiveRCA(views=3).fit(rng.normal(size=(100, 6)), sample_weight=weight)
+        assert model.rank_ == 0
+        assert model.diagnostics_.independent_rows < 4
+
+
+def test_no_table_is_worth_more_than_its_rows(rng):
+    X = rng.normal(size=(400, 8))
+    X[1::2] = -X[::2]  # pairs that cancel
+    assert rc.ContrastiveRCA(views=4).fit(X, groups=np.arange(400) // 2).diagnostics_.independent_rows <= 400
+
+
+@pytest.mark.parametrize("how", ["groups", "weights"])
+def test_repeated_rows_do_not_make_a_wide_view_narrow(rng, how):
+    """60 rows are 60 rows, however often they are counted: views are reduced, nothing is found, least squares is refused."""
+    X, y = rng.normal(size=(60, 105)), rng.normal(size=60)
+    if how == "groups":
+        copies = np.repeat(np.arange(60), 10)
+        model, Z, t = rc.ContrastiveRCA(views=100).fit(X[copies], groups=copies), X[copies], y[copies]
+    else:
+        model, Z, t = rc.ContrastiveRCA(views=100).fit(X, sample_weight=np.full(60, 30)), X, y
+    assert model.rank_ == 0
+    assert model.diagnostics_.searched_u is not None
+    with pytest.raises(rc.DataError, match="do not determine"):
+        model.coefficients(Z, t)
+
+
+def test_weights_of_a_wide_table_are_not_expanded(rng):
+    W = rng.normal(size=(40, 3000))
+    one = rc.ContrastiveRCA(views=1500).fit(W)
+    many = rc.ContrastiveRCA(views=1500).fit(W, sample_weight=np.full(40, 10**6))
+    np.testing.assert_allclose(many.components_["S1"].variance, one.components_["S1"].variance, rtol=1e-6)

@@ -214,3 +214,37 @@ def test_missing_values_among_moments_and_covariates(table):
             rc.ComponentRegression().fit_component(component, cross, mean=mean)
     with pytest.raises(rc.DataError, match="covariates hold missing"):
         rc.ComponentLogisticRegression().fit_clean(table[0][:, :3], table[1] > 0, covariates=np.full((1000, 1), np.nan))
+
+
+def test_a_missing_covariate_is_refused_after_the_fit_too(rng):
+    X = rng.normal(size=(300, 7))
+    model = rc.ContrastiveRCA(views={"U": [0, 1, 2], "V": [3, 4, 5]}, covariates=[6]).fit(X)
+    X[5, 6] = np.nan
+    for asks in (model.transform, lambda Z: model.coefficients(Z, Z[:, 0])):
+        with pytest.raises(rc.DataError, match="the covariate 'x6' holds missing"):
+            asks(X)
+
+
+def test_a_fit_keeps_its_own_copy_of_what_it_was_told():
+    data = rc.datasets.make_contrastive(800, d=3, S2="skewed", A="good", random_state=1)
+    A, mean = data.A.copy(), np.ones(3)
+    model = rc.ContrastiveRCA(views=3, A=A, mean={"S2": mean}).fit(data.X)
+    before = model.A_.copy()
+    A *= -1
+    mean += 1
+    np.testing.assert_array_equal(model.A_, before)
+    np.testing.assert_array_equal(model.components_["S2"].mean, np.ones(3))
+
+
+def test_v_as_covariates_needs_more_rows_than_columns(rng):
+    learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=8))
+    with pytest.raises(rc.DataError, match="50 samples are too few for a regression on 60 columns"):
+        rc.baselines.covariates(learner, rng.normal(size=(50, 68)), rng.normal(size=50))
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 60), (100, 120)])
+def test_log_odds_on_many_columns_come_with_a_warning(rng, n, d):
+    X, label = rng.normal(size=(n, d + 5)), rng.integers(0, 2, size=n)
+    with pytest.warns(rc.SampleSizeWarning, match="rows of the rarer class for"):
+        fit = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=d)).fit(X, label)
+    assert (fit.coefficients_ is None) == (n <= d)

@@ -262,7 +262,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
     def _known_mixing(self, d_u: int, d_v: int) -> Array | None:
         if self.A is None:
             return None
-        A = as_matrix(self.A)
+        A = as_matrix(self.A).copy()
         if A.shape != (d_v, d_u):
             raise DataError(
                 f"A must have one row per column of V and one column per column of U: shape ({d_v}, {d_u}), got {A.shape}"
@@ -291,7 +291,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         s2 = np.zeros(d_u)
         if self.mean is not None:
             which, given = next(iter(self.mean.items()))
-            value = np.asarray(given, dtype=np.float64)
+            value = np.array(given, dtype=np.float64)
             expected = mean_v.shape if which == "S3" else mean_u.shape
             if value.shape != expected:
                 raise DataError(f"the known mean of {which} must have shape {expected}, got {value.shape}")
@@ -345,6 +345,12 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             )
         values = self._values(X, reset=False)
         check_finite(values, self.views_)
+        bad = ~np.isfinite(values[:, self._covariate_columns]).all(axis=0)
+        if bad.any():
+            name = self.views_.feature_names[self._covariate_columns[int(np.argmax(bad))]]
+            raise DataError(
+                f"the covariate {name!r} holds missing or infinite values: drop those rows or impute them first"
+            )
         rows = self._residuals(values) - self._centre
         return rows[:, : len(self._u)], rows[:, len(self._u) :]
 
@@ -417,20 +423,32 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         return int(np.sum(self._solution.cov_u.diagonal() > 0)) + self.rank_
 
     def _determined(self) -> bool:
-        """Whether there are more rows than coefficients, those of the covariates included."""
-        return self._second.n > self._wanted() + len(self._covariate_columns)
+        """Whether there are more independent rows than coefficients, those of the covariates included."""
+        rows = self._second.n if self._units_known is None else min(self._second.n, self._units_known)
+        if rows <= self._wanted() + len(self._covariate_columns):
+            return False
+        whole, grouped = self._solution.cov_u, self._units is not None and self._units.groups is not None
+        if not (isinstance(whole, Factored) and grouped):
+            return True
+        return (
+            inverse_factor(whole.rows).shape[1] >= self._wanted() - self.rank_
+        )  # copies of rows determine nothing more
 
     def _degrees(self) -> float:
         """Independent rows less coefficients: what is left to estimate the noise of least squares on all columns."""
         assert self._canonical is not None
         return self._canonical.n - self._wanted() - 1
 
+    def _counted(self) -> str:
+        n, units = self._second.n, self._units_known
+        return f"{n} samples" if units is None or units >= n else f"{units} independent samples"
+
     def _check_determined(self) -> None:
         assert self._canonical is not None
         n, wanted, known = self._canonical.n, self._wanted(), len(self._covariate_columns)
         if not self._determined():
             raise DataError(
-                f"{self._second.n} samples do not determine the {wanted + known} coefficients of least squares on all columns "
+                f"{self._counted()} do not determine the {wanted + known} coefficients of least squares on all columns "
                 f"of view {next(iter(self.views_))!r} ({len(self._u)}), the {self.rank_} shared directions and {known} "
                 'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
             )

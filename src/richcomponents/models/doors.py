@@ -52,6 +52,7 @@ class ContrastiveDoors(Estimator):
     _units: RowUnits | None
     _lost: float
     _weighted: bool
+    _units_known: int | None
     _solution: Solution
 
     def fit(
@@ -152,6 +153,7 @@ class ContrastiveDoors(Estimator):
             )
         self._partial: Partial | None = None
         self._lost, self._units, self._weighted = 0.0, None, moments.dependent
+        self._units_known = None
         self._covariate_columns = np.zeros(0, dtype=np.int64)
         state = moments.select(np.concatenate([self._u, self._v]))
         self._centre = np.array(state.mean)
@@ -233,16 +235,26 @@ class ContrastiveDoors(Estimator):
             table = table.mapped(Inflated(self._partial, (n / (n - self._lost)) ** 0.5), names=kept)
         reduced: dict[str, Frame] = {}
         centred: Array | None = None
-        if self.method == "efficient" and not table.more_than(enough_rows(max(d_u, d_v))):
+        # rows of a group are something between copies and samples: a group counts as three at most
+        enough, units = (
+            enough_rows(max(d_u, d_v)),
+            None if groups is None else 3 * len(set(np.asarray(groups).tolist())),
+        )
+        self._units_known = units
+        if self.method == "efficient" and not (table.more_than(enough) if units is None else units > enough):
             inside = table.array()
-            if table.weighted:  # few rows, however they are counted
-                inside = np.repeat(inside[:, :-1], inside[:, -1].astype(np.int64), axis=0)
-            self._centre = inside.mean(axis=0)
+            weight = inside[:, -1] if table.weighted else np.ones(len(inside))
+            inside, weight = inside[weight > 0, : d_u + d_v], weight[weight > 0]
+            self._centre = np.average(inside, axis=0, weights=weight)
             centred = inside - self._centre
+            if table.weighted:  # rows whose plain second moments are the weighted ones
+                centred *= np.sqrt(weight / weight.mean())[:, None]
+            units = self._units_known = min(len(inside), len(inside) if units is None else units)
             check_range(centred, self.views_)  # wide views are reduced before their moments are taken
             for name, view in (("u", centred[:, :d_u]), ("v", centred[:, d_u:])):
-                if needs_reduction(*view.shape):
-                    reduced[name] = reduce_view(view, int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1)
+                if needs_reduction(units, view.shape[1]):
+                    wanted = int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
+                    reduced[name] = reduce_view(view, units, wanted)
         u, v = (reduced[name] if name in reduced else Frame.identity(d) for name, d in (("u", d_u), ("v", d_v)))
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         if reduction:

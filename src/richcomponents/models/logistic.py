@@ -41,6 +41,7 @@ __all__ = ["ComponentLogisticRegression"]
 
 _FEW_CASES = 10  # of the rarer class, below which there is a warning
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
+_EVENTS = 5  # rows of the rarer class per coefficient, below which log-odds are seriously too large
 
 
 class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: ignore[misc]
@@ -159,6 +160,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._fit_rca(X, groups)
         model = self._need_rca()
         self._warn_of_v(X, target)
+        told = self._warn_of_size(model, target)
         nuisance = self._covariates(model, X)
         plain = model.residual(X)
         low = self._logistic(plain + self._origin(), target, nuisance)
@@ -171,7 +173,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._set(theta, intercept)
         keep = self._kept_rows(model, len(target), groups)
         self.coefficients_: CoefficientTable | None = None
-        if len(keep) > 1:
+        if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
             error = standard_errors(model, plain, low, fit, replicates)
@@ -295,6 +297,21 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             return None
         values = model._values(X, reset=False)[:, model._covariate_columns]
         return np.asarray(values - values.mean(axis=0))
+
+    def _warn_of_size(self, model: ContrastiveRCA, target: Array) -> bool:
+        """Log-odds on many columns are too large; returns whether there are rows enough for honest errors."""
+        if model._canonical is None:
+            return True
+        wanted = model._wanted() + len(model._covariate_columns)
+        events, told = int(min(target.sum(), len(target) - target.sum())), model._determined()
+        if events < _EVENTS * wanted:
+            errors = "" if told else ", and no errors are given"
+            warn_user(
+                f"{events} rows of the rarer class for {wanted} coefficients, fewer than {_EVENTS} each: log-odds come out too "
+                f"large{errors}. Use fewer columns, or a larger penalty (alpha=)",
+                SampleSizeWarning,
+            )
+        return told
 
     def _origin(self) -> Array:
         """What centred columns are moved by: without an intercept the log-odds are zero at S = 0, not at the mean of S."""

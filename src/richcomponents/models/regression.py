@@ -241,7 +241,13 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             names = [in_line(name) for name in self.component_.feature_names]
             width = max(map(len, names))
             lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_, strict=True)]
-        if self.residualised_ is not None:
+        shared = getattr(self.rca_, "_shared", None)
+        if shared is not None and shared.rank and shared.identified.gate == 0:
+            lines.append(
+                "Not identified: these are the coefficients with V as covariates and their sampling errors. Where S1 and the "
+                "shared part cannot be told apart, those on S1 may be larger."
+            )
+        elif self.residualised_ is not None:
             lines.append("V as covariates would give " + ", ".join(f"{b:.4f}" for b in self.residualised_))
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 

@@ -259,12 +259,12 @@ class Rows:
         return np.concatenate(found)
 
     def more_than(self, n: int) -> bool:
-        """Whether there are more than n rows, counted by their weights; reads no further than it must."""
+        """Whether there are more than n rows that count, each once however often it counts; reads no further than it must."""
         if self.source.n_rows is not None and not self.weighted:
             return self.source.n_rows > n
-        seen = 0.0
+        seen = 0
         for rows in self._read(0):
-            seen += rows[:, -1].sum() if self.weighted else len(rows)
+            seen += int(np.sum(rows[:, -1] > 0)) if self.weighted else len(rows)
             if seen > n:
                 return True
         return False

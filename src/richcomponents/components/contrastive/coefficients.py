@@ -230,7 +230,7 @@ def error_of_all_columns(
     """Standard errors (d_u,) of coefficients on all columns of a wide view.
 
     Those of the textbook for least squares on (U, y_1..y_r), carried through the stretch; and, as far as the stretch is
-    trusted, its variance over left-out blocks and over the posterior of T.
+    trusted, its variance over left-out blocks and over the posterior of T, and the square of what was not trusted of it.
     """
     carried = reading.stretched(inverse.T, result.stretch).T
     variance = fit.noise * np.sum(carried**2, axis=1)
@@ -242,6 +242,8 @@ def error_of_all_columns(
         spread = np.sqrt(identified.draw_weights)[:, None] * (drawn - identified.draw_weights @ drawn)
         into = reading.weights @ np.linalg.inv(reading.half)
         variance = variance + result.trust**2 * np.sum((into @ np.vstack([moved, spread]).T) ** 2, axis=1)
+        left = (1 - result.trust) / result.trust * (result.stretch @ hb - hb)  # of the correction, what was not trusted
+        variance = variance + (into @ left) ** 2
     return np.asarray(np.sqrt(variance))
 
 

@@ -42,6 +42,7 @@ _MOST_NUMBERS = (
     2**24
 )  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
 _FEWEST_UNITS = 20
+_FEW_UNITS = 15.0
 
 
 @storable
@@ -55,11 +56,19 @@ class Dependence:
     spread: Array
 
     @classmethod
-    def of(cls, sums: Array, between: Array, n: float, p: int, q: int) -> Self:
+    def of(cls, sums: Array, between: Array, n: float, squares: float, p: int, q: int) -> Self:
         """sums : (7, min(p, q)), see _sums; between : (p + q, p + q), sum over units of the outer squares of their sums of
-        (x, y); n : sum of weights."""
+        (x, y); n : sum of weights, squares : sum over units of their squared weights.
+
+        Few units, or one that outweighs the others, cannot measure their own effect: means and D are theirs, and M_g comes out
+        too small. Then n / effect is n^2 / squares, Kish's number of units, and no more. It is never more than n.
+        """
         a, b, aa, ab, bb, x_x, y_y = np.maximum(sums, 1e-300)
-        effect = a / b
+        units = n**2 / squares
+        if units < _FEW_UNITS:
+            ones = np.ones(sums.shape[1])
+            return cls(n / units * ones, max(units - 1, 1.0) * ones, ones)
+        effect = np.maximum(a / b, 1.0)
         noise = np.maximum(aa - 2 * effect * ab + effect**2 * bb, 0.0)  # of a - effect b
         noise = np.where(noise > 1e-12 * aa, noise, 0.0)  # what rounding leaves of nothing is nothing
         with np.errstate(divide="ignore"):
@@ -115,13 +124,14 @@ class UnitSums:
 
     def __init__(self, correlations: Array, p: int, q: int, weighted: bool = False) -> None:
         self.d, self.p, self.q, self.weighted = correlations, p, q, weighted
-        self.n = 0.0
+        self.n = self.squares = 0.0  # of weights, and of their squares over units
         self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
         self.products: Array | None = None  # (units, p, q), M_g + W_g D
 
     def update(self, rows: object, start: int | None = None) -> None:
         """Every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
         z, w = self._split(rows)
+        self.squares += float(w @ w)
         own, total = self._own(z), z * w[:, None]
         with one_blas_thread():
             self.between += total.T @ total
@@ -167,7 +177,7 @@ class UnitSums:
         return np.asarray(size - 2 * _tails(x[:, :full] * y[:, :full] * self.d) + _tails(self.d**2))
 
     def result(self) -> Dependence:
-        sums, between = self.sums, self.between
+        sums, between, squares = self.sums, self.between, self.squares
         if self.products is not None:
             full = np.arange(len(self.d))
             centred = self.products.copy()
@@ -175,7 +185,8 @@ class UnitSums:
             sums = sums + _sums(_corner_tails(centred**2), self.inside, self.totals, self.p)
             with one_blas_thread():
                 between = between + self.totals.T @ self.totals
-        return Dependence.of(sums, between, self.n, self.p, self.q)
+            squares += float(self.sizes @ self.sizes)
+        return Dependence.of(sums, between, self.n, squares, self.p, self.q)
 
 
 def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) -> Dependence:
@@ -192,7 +203,7 @@ def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) ->
     products[:, full, full] -= sizes[:, None] * correlations
     totals = vectors[:, state.layout.orders[1]]
     sums = _sums(_corner_tails(products**2), inside, totals, p)
-    return Dependence.of(sums, totals.T @ totals, float(sizes.sum()), p, q)
+    return Dependence.of(sums, totals.T @ totals, float(sizes.sum()), float(sizes @ sizes), p, q)
 
 
 @storable

@@ -144,6 +144,8 @@ class Diagnostics:
             )
         if self.known_mixing is not None and self.known_mixing.p_value < 0.01:
             out.append(contradicted(self.known_mixing))
+        if wide and self.verdict == "known mixing":
+            out.append("The known A was not tested: there are too many columns for these samples.")
         return out
 
     def summary(self) -> str:

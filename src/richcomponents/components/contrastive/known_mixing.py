@@ -40,7 +40,7 @@ def check_known_mixing(second: Moments, n_u: int, rank: object, mixing: Array) -
     blocks = second.block_covariances()[used][:, :n_u, n_u:]
     cross = found.x_from_u @ blocks @ found.y_from_v.T
     result, explained = mixing_test(found, r, mixing, cross, second.block_sizes[used].astype(np.float64))
-    if explained <= 0 and result.p_value < ABSURD:
+    if explained <= 0 and result.p_value < ABSURD and not second.dependent:
         raise DataError(
             "the known A contradicts the data: with no covariance of a shared part does it explain any of Cov(U, V). "
             "Check its sign, the units of the columns, and that its rows follow the columns of V and its columns those of U; "
