@@ -37,6 +37,7 @@ __all__ = [
     "column_names",
     "dense",
     "is_exact",
+    "is_label",
     "join_views",
     "not_data",
     "refuse_foreign",
@@ -464,11 +465,16 @@ def not_data(names: Sequence[str] | None, rows: Array | None = None) -> dict[str
     for i, name in enumerate(names or ()):
         if _OUTCOME.fullmatch(name.strip()):
             found[name] = "an outcome, by its name"
-        elif _LABEL.fullmatch(name.strip()):
+        elif is_label(name):
             found[name] = "sample labels or an index, by its name"
         elif rows is not None and len(rows) > 2 and (np.diff(rows[:, i]) == 1).all():
             found[name] = "an index: it counts the rows"
     return found
+
+
+def is_label(name: str) -> bool:
+    """Whether a column is, by its name, sample labels or an index."""
+    return _LABEL.fullmatch(name.strip()) is not None
 
 
 def _resolve_columns(view: str, wanted: Any, n_columns: int, places: Mapping[str, int]) -> IntArray:
