@@ -24,7 +24,7 @@ from richcomponents.models import (
 )
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance, gather
-from richcomponents.tables import Selection, digest, join_files, read_table, select
+from richcomponents.tables import Selection, digest, first_text, join_files, read_table, select
 
 __all__ = ["MODELS", "Request", "Result", "run_fit", "simulate"]
 
@@ -139,7 +139,7 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
         )
     if kind == "regression" and y is not None and y.dtype.kind != "f":
         raise DataError(
-            f"the target {request.target!r} holds text ({str(y[0])!r}): use --model logistic for two classes, or encode "
+            f"the target {request.target!r} holds text ({str(y[first_text(y) or 0])!r}): use --model logistic for two classes, or encode "
             "it as numbers"
         )
     if kind == "logistic" and y is not None and (count := len(np.unique(y.astype(np.str_)))) != 2:
