@@ -139,8 +139,8 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
         )
     if kind == "regression" and y is not None and y.dtype.kind != "f":
         raise DataError(
-            f"the target {request.target!r} holds text ({str(y[first_text(y) or 0])!r}): use --model logistic for two classes, or encode "
-            "it as numbers"
+            f"the target {request.target!r} holds text ({str(y[first_text(y) or 0])!r}): use --model logistic for two "
+            "classes, or encode it as numbers"
         )
     if kind == "logistic" and y is not None and (count := len(np.unique(y.astype(np.str_)))) != 2:
         advice = (

@@ -273,7 +273,9 @@ def test_a_target_is_no_covariate(capsys, table):
 @pytest.mark.filterwarnings("error")
 def test_a_warning_is_told_once_as_a_note(capsys, tmp_path, data, command):
     rare = (np.arange(len(data.X)) < 6).astype(float)
-    np.savetxt(tmp_path / "t.csv", np.column_stack([data.X, rare]), delimiter=",", header="a,b,c,d,e,f,case", comments="")
+    np.savetxt(
+        tmp_path / "t.csv", np.column_stack([data.X, rare]), delimiter=",", header="a,b,c,d,e,f,case", comments=""
+    )
     code, out, err = run(capsys, command, tmp_path / "t.csv", "--views", "3", "--target", "case")
     assert code == 0, err
     assert err.count("rows are of the class") == 1

@@ -65,8 +65,8 @@ def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> I
     missing = np.isnat(labels) if labels.dtype.kind in "mM" else [_is_missing(label) for label in labels.tolist()]
     if np.any(missing):
         raise DataError(
-            f"groups holds {int(np.sum(missing))} missing label(s), the first in row {int(np.argmax(missing))}: drop those rows, or "
-            "give each its own label"
+            f"groups holds {int(np.sum(missing))} missing label(s), the first in row {int(np.argmax(missing))}: drop those "
+            "rows, or give each its own label"
         )
     turn: dict[object, int] = {}
     codes = np.array([turn.setdefault(label, len(turn)) for label in labels.tolist()], dtype=np.int64)

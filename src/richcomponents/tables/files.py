@@ -346,9 +346,9 @@ def _refuse_contradiction(tables: Sequence[FileTable]) -> None:
             row = next(i for i, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
             how = "the same values in another order" if set(here) == set(there) else "other values"
             raise DataError(
-                f"{other.source} and {table.source} both have a column {name!r}, with {how}: data row {row + 1} is {here[row]!r} in "
-                f"the one and {there[row]!r} in the other. Match the rows by it with --id {shlex.quote(name)}; or, if it does not "
-                "label samples, take it out of one of the files"
+                f"{other.source} and {table.source} both have a column {name!r}, with {how}: data row {row + 1} is "
+                f"{here[row]!r} in the one and {there[row]!r} in the other. Match rows by it: --id {shlex.quote(name)}"
+                "; or, if it does not label samples, take it out of one of the files"
             )
 
 
