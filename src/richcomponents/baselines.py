@@ -88,7 +88,7 @@ def _parts(learner: Any, X: object) -> _Parts:
         raise DataError(
             f"the simple methods learn what is specific to one view, 'S1' or 'S3', not {learner.component!r}"
         )
-    values = as_matrix(X)
+    values = model._values(X, reset=True)
     model._resolve(values.shape[1], column_names(X))
     check_finite(values, model.views_)
     known = values[:, model._covariate_columns]

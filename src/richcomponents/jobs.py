@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from richcomponents.models import (
 )
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance, gather
-from richcomponents.tables import Selection, digest, join_files, read_table, select
+from richcomponents.tables import Selection, digest, first_text, join_files, read_table, select
 
 __all__ = ["MODELS", "Request", "Result", "run_fit", "simulate"]
 
@@ -67,7 +67,7 @@ class Result:
 
 
 def run_fit(request: Request, *, progress: bool = False) -> Result:
-    """Read, select, fit and gather. Warnings of the fit become the findings' notes."""
+    """Read, select, fit and gather. Warnings of the library become the findings' notes."""
     groups = request.groups or ""
     labels = {
         request.key or "",
@@ -89,27 +89,27 @@ def run_fit(request: Request, *, progress: bool = False) -> Result:
         views=views, rank=_rank(request.rank), covariates=covariates or None, random_state=request.seed
     )
     learner, y = _learner(request, rca, chosen)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        learner.fit(X, y, groups=chosen.groups)
     made = Provenance(
         command=request.command,
         files={str(path): digest(path) for path in request.data},
         seed=request.seed,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+    with warnings.catch_warnings(record=True) as caught:  # the findings fit other methods, which warn again
+        warnings.simplefilter("always")
+        learner.fit(X, y, groups=chosen.groups)
+        findings = gather(
+            learner,
+            X,
+            y,
+            names=chosen.names,
+            outcome=request.target or "y",
+            provenance=made,
+            progress=progress,
+        )
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
-    findings = gather(
-        learner,
-        X,
-        y,
-        names=chosen.names,
-        outcome=request.target or "y",
-        notes=[*notes, *chosen.notes, *dict.fromkeys(told)],
-        provenance=made,
-        progress=progress,
-    )
-    return Result(learner, chosen, findings)
+    noted = tuple(dict.fromkeys([*notes, *chosen.notes, *told, *findings.notes]))
+    return Result(learner, chosen, replace(findings, notes=noted))
 
 
 def _rank(text: str) -> str | int:
@@ -139,8 +139,8 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
         )
     if kind == "regression" and y is not None and y.dtype.kind != "f":
         raise DataError(
-            f"the target {request.target!r} holds text ({str(y[0])!r}): use --model logistic for two classes, or encode "
-            "it as numbers"
+            f"the target {request.target!r} holds text ({str(y[first_text(y) or 0])!r}): use --model logistic for two "
+            "classes, or encode it as numbers"
         )
     if kind == "logistic" and y is not None and (count := len(np.unique(y.astype(np.str_)))) != 2:
         advice = (

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -31,11 +31,13 @@ __all__ = [
     "as_matrix",
     "as_table",
     "check_finite",
+    "check_labels",
     "check_range",
     "check_sparse",
     "column_names",
     "dense",
     "is_exact",
+    "is_label",
     "join_views",
     "not_data",
     "refuse_foreign",
@@ -342,6 +344,42 @@ def column_names(X: object) -> tuple[str, ...] | None:
     return None
 
 
+def check_labels(X: object, *chosen: object) -> None:
+    """Refuses column labels of a data frame that leave open what is meant: text and numbers mixed, or numbers in `chosen`
+    (views=, covariates=) where the labels are numbers but not those of the positions, 0, 1, 2, ..."""
+    frame = _as_frame(X)
+    labels = list(frame.columns) if isinstance(frame, nw.DataFrame) else []
+    texts = [label for label in labels if isinstance(label, str)]
+    odd = next((label for label in labels if not isinstance(label, str)), None)
+    remedy = (
+        "Make all labels text, X.columns = X.columns.astype(str), and choose columns by these names; or pass X.to_numpy() and "
+        "choose them by position"
+    )
+    if odd is not None and texts:
+        raise DataError(
+            f"the data frame's column labels are text ({texts[0]!r}) as well as other things ({odd!r}). {remedy}"
+        )
+    if not isinstance(odd, Number) or labels == list(range(len(labels))):
+        return
+    number = next((n for part in chosen for n in _numbers_in(part)), None)
+    if number is not None:
+        raise DataError(
+            f"column {number} may mean the column labelled {number} or the one at position {number}: the data frame's column "
+            f"labels are numbers ({', '.join(map(repr, labels[:3]))}, ...). {remedy}"
+        )
+
+
+def _numbers_in(chosen: object) -> Iterator[int]:
+    """The numbers that choose columns, in a dict of views or a list of columns; a mask holds none."""
+    if isinstance(chosen, Mapping):
+        for part in chosen.values():
+            yield from _numbers_in([part] if isinstance(part, Integral) else part)
+        return
+    inside = (chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
+    if isinstance(inside, Iterable) and not isinstance(inside, str):
+        yield from (int(item) for item in inside if isinstance(item, Integral) and not isinstance(item, bool))
+
+
 def _sample_index(X: object) -> tuple[object, ...] | None:
     """Sample labels: an AnnData-like obs_names or a pandas index; None for what has none."""
     labels = getattr(X, "obs_names", None)
@@ -427,11 +465,16 @@ def not_data(names: Sequence[str] | None, rows: Array | None = None) -> dict[str
     for i, name in enumerate(names or ()):
         if _OUTCOME.fullmatch(name.strip()):
             found[name] = "an outcome, by its name"
-        elif _LABEL.fullmatch(name.strip()):
+        elif is_label(name):
             found[name] = "sample labels or an index, by its name"
         elif rows is not None and len(rows) > 2 and (np.diff(rows[:, i]) == 1).all():
             found[name] = "an index: it counts the rows"
     return found
+
+
+def is_label(name: str) -> bool:
+    """Whether a column is, by its name, sample labels or an index."""
+    return _LABEL.fullmatch(name.strip()) is not None
 
 
 def _resolve_columns(view: str, wanted: Any, n_columns: int, places: Mapping[str, int]) -> IntArray:
@@ -477,6 +520,7 @@ def _one_column(view: str, column: object, n_columns: int, places: Mapping[str, 
 
 def as_table(X: object, views: object = None) -> Table:
     """A table and its column groups, checked."""
+    check_labels(X, views)
     values, names = as_matrix(X), column_names(X)
     resolved = resolve_views(views, values.shape[1], names, values)
     check_finite(values, resolved)

@@ -267,3 +267,19 @@ def test_a_target_is_no_covariate(capsys, table):
     code, _, err = run(capsys, "fit", table, *VIEWS, "--target", "y", "--covariates", "y")
     assert code == 1
     assert "'y' is the target and also a covariate" in err
+
+
+@pytest.mark.parametrize("command", ["fit", "diagnose"])
+@pytest.mark.filterwarnings("error")
+def test_a_warning_is_told_once_as_a_note(capsys, tmp_path, data, command):
+    rare = (np.arange(len(data.X)) < 6).astype(float)
+    np.savetxt(
+        tmp_path / "t.csv", np.column_stack([data.X, rare]), delimiter=",", header="a,b,c,d,e,f,case", comments=""
+    )
+    code, out, err = run(capsys, command, tmp_path / "t.csv", "--views", "3", "--target", "case")
+    assert code == 0, err
+    assert err.count("rows are of the class") == 1
+    assert all(line.startswith("note: ") for line in err.splitlines())
+    code, out, err = run(capsys, command, tmp_path / "t.csv", "--views", "3", "--target", "case", "--json")
+    assert (code, err) == (0, "")
+    assert sum("rows are of the class" in note for note in json.loads(out)["notes"]) == 1

@@ -131,3 +131,38 @@ def test_files_made_by_pandas_and_anndata_keep_their_labels_out_of_the_views(dat
     assert "V is c1, c2, c3. Left out: 'depth' (an annotation of the samples), 'batch' (text)" in note
     out, _ = run(capsys, "diagnose", tmp_path / "rna.h5ad", tmp_path / "protein.h5ad")
     assert "3 columns, V has 3" in out
+
+
+def test_numbers_for_a_frame_labelled_by_other_numbers_are_refused(data, frame):
+    numbered = frame.set_axis(range(1, 7), axis=1)
+    chosen = {"t": [1, 2], "c": [4, 5]}
+    ambiguous = r"labelled \d.*position \d.*astype\(str\).*to_numpy\(\)"
+    for fit in (
+        lambda: rc.ContrastiveRCA(views=chosen).fit(numbered),
+        lambda: rc.ContrastiveRCA(views=chosen).partial_fit(numbered),
+        lambda: rc.ContrastiveRCA(views={"t": slice(1, 3), "c": ["4", "5"]}).fit(numbered),
+        lambda: rc.ContrastiveRCA(views={"t": ["1", "2"], "c": ["4", "5"]}, covariates=[3]).fit(numbered),
+        lambda: rc.RCA(views={"t": 1, "c": np.array([4, 5])}).fit(numbered),
+        lambda: rc.as_table(numbered, chosen),
+    ):
+        with pytest.raises(rc.DataError, match=ambiguous):
+            fit()
+    texts = {"t": ["1", "2"], "c": ["4", "5"]}
+    meant = rc.ContrastiveRCA(views={"t": [0, 1], "c": [3, 4]}).fit(data.X).A_
+    for X, views in (
+        (numbered, texts),
+        (numbered.set_axis(numbered.columns.astype(str), axis=1), texts),
+        (numbered.to_numpy(), {"t": [0, 1], "c": [3, 4]}),
+        (frame.set_axis(range(6), axis=1), {"t": [0, 1], "c": [3, 4]}),
+    ):
+        np.testing.assert_array_equal(rc.ContrastiveRCA(views=views).fit(X).A_, meant)
+    halves = [numbered[[1, 2, 3]], numbered[[4, 5, 6]]]
+    everything = rc.ContrastiveRCA(views=3).fit(numbered).A_
+    np.testing.assert_array_equal(rc.ContrastiveRCA().fit_views(halves).A_, everything)
+
+
+def test_labels_that_are_text_and_numbers_are_refused_in_words(frame):
+    mixed = frame.set_axis(["t1", "t2", "t3", 1, 2, 3], axis=1)
+    for model in (rc.ContrastiveRCA(views=3), rc.RCA(views={"t": ["t1", "t2"], "c": [3, 4]})):
+        with pytest.raises(rc.DataError, match=r"text \('t1'\).*\(1\).*astype\(str\)"):
+            model.fit(mixed)

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.linalg import helmert
 
@@ -292,7 +293,6 @@ def test_few_groups_cannot_tell(rng, groups):
         model = rc.ContrastiveRCA(views=3).fit(X, groups=labels)
         assert model.rank_ == 0
         assert model.diagnostics_.independent_rows <= groups + 1e-9
-        assert model.diagnostics_.largest_rank == len(model.diagnostics_.canonical_correlations)
         assert (
             model.outcome_test(X, rng.normal(size=groups)[labels] + 0.1 * rng.normal(size=len(labels))).p_value > 0.01
         )
@@ -333,3 +333,39 @@ def test_weights_of_a_wide_table_are_not_expanded(rng):
     one = rc.ContrastiveRCA(views=1500).fit(W)
     many = rc.ContrastiveRCA(views=1500).fit(W, sample_weight=np.full(40, 10**6))
     np.testing.assert_allclose(many.components_["S1"].variance, one.components_["S1"].variance, rtol=1e-6)
+
+
+@pytest.mark.parametrize("gone", [None, float("nan"), pd.NA, pd.NaT, np.datetime64("NaT")])
+def test_missing_group_labels_are_refused_and_counted(table, gone):
+    X, y = table
+    labels = [f"s{i // 3}" for i in range(len(X))]
+    labels[7] = labels[80] = gone
+    for groups in (labels, np.array(labels, dtype=object), pd.Series(labels)):
+        for fit in (
+            lambda groups=groups: fitted(X, groups=groups),
+            lambda groups=groups: rc.RCA(views={"a": [0, 1], "b": [2, 3], "c": [4, 5]}).fit(X, groups=groups),
+            lambda groups=groups: rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(X, y, groups=groups),
+            lambda groups=groups: rc.Moments.of(X, 4, groups=groups),
+        ):
+            with pytest.raises(rc.DataError, match=r"2 missing label\(s\), the first in row 7: drop those rows"):
+                fit()
+    dates = np.array(["2001-01-01", "NaT"] * (len(X) // 2), dtype="datetime64[ns]")
+    for groups in (dates, np.where(np.isnat(dates), np.nan, 1.0)):
+        with pytest.raises(rc.DataError, match=rf"{len(X) // 2} missing label\(s\), the first in row 1"):
+            fitted(X, groups=groups)
+
+
+def test_one_single_group_is_refused_in_words(table, tmp_path):
+    X, y = table
+    np.save(tmp_path / "rows.npy", X)
+    one = ["a"] * len(X)
+    for fit in (
+        lambda: fitted(X, groups=one),
+        lambda: fitted(tmp_path / "rows.npy", groups=one),
+        lambda: rc.ContrastiveRCA(views={"u": [0, 1, 2], "v": [3, 4, 5]}, covariates=[7]).fit(X, groups=one),
+        lambda: rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(X, y, groups=one),
+        lambda: fitted(X).outcome_test(X, y, groups=one),
+        lambda: rc.ContrastiveRCA(views=4).fit_moments(rc.Moments.of(X, 4, groups=one)),
+    ):
+        with pytest.raises(rc.DataError, match=r"150 rows belong to one (group|block).*at least two"):
+            fit()

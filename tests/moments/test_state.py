@@ -280,7 +280,7 @@ def test_a_refused_update_changes_nothing(rng):
 def test_grouped_rows_come_whole(rng):
     X = rng.normal(size=(50, 2))
     acc = Accumulator(2, np.zeros(2))
-    acc.update_grouped(X, ["a", None] * 25)
+    acc.update_grouped(X, ["a", "b"] * 25)
     with pytest.raises(rc.DataError, match="accumulator of their own"):
         acc.update(X)
     other = Accumulator(2, np.zeros(2))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from richcomponents.errors import DataError
-from richcomponents.tables import FileTable, select
+from richcomponents.tables import FileTable, read_table, select
 
 TABLE = FileTable(
     "t.csv",
@@ -72,7 +74,7 @@ def test_views_of_the_file_need_no_option():
         (["tests=X_*", "controls=C_*"], {}, r"view 'tests': no column of t.csv fits 'X_\*'"),
         (["tests=T_3", "controls=C_*"], {}, r"t.csv has no column 'T_3' .for view 'tests'.; did you mean"),
         (["tests", "controls=C_*"], {}, "--views tests names no columns"),
-        (["tests=who", "controls=C_*"], {}, "column 'who' of view 'tests' holds text .'a'."),
+        (["tests=who", "controls=C_*"], {}, "column 'who' of view 'tests' holds text .'a' in data row 1."),
         (["9"], {}, "--views 9 would leave a view empty"),
         (BOTH, {"target": "z"}, r"t.csv has no column 'z' .the target."),
         (BOTH, {"covariates": ["sex"]}, r"t.csv has no column 'sex' .a covariate."),
@@ -131,3 +133,27 @@ def test_an_outcome_has_one_role(roles, message):
     table = FileTable("four.csv", columns, {})
     with pytest.raises(DataError, match=message):
         select(table, ["tests=a,b", "controls=c"], **roles)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("<LOD", "leave it out, or encode it"),
+        ("1,5", "a decimal comma. Write"),
+        ("1.234,5", "a decimal comma. Write"),
+        ("1,234.5", "a thousands separator. Write"),
+        ("1,234", "a decimal comma or a thousands separator. Write"),
+    ],
+)
+def test_the_cell_that_is_no_number_is_shown(tmp_path, rng, cell, message):
+    rows = [[f"{value:.3f}" for value in row] for row in rng.normal(size=(100, 3))]
+    rows[3][0], rows[50][0], rows[70][0] = "NA", f'"{cell}"', "-"
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,c\n" + "".join(",".join(row) + "\n" for row in rows))
+    where = re.escape(f"column 'a' of view 'u' holds text ({cell!r} in data row 51): ")
+    with pytest.raises(DataError, match=where + f".*{message}"):
+        select(read_table(path), ["u=a", "v=b,c"])
+    columns = {name: np.ones(3) for name in "bc"}
+    written = FileTable("t", columns | {"a": np.array([None, "1.5", "2"], dtype=object)})
+    with pytest.raises(DataError, match=r"'1.5' in data row 2"):
+        select(written, ["u=a", "v=b,c"])

@@ -7,6 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
+from richcomponents.cli import main
 from richcomponents.errors import DataError
 from richcomponents.tables import digest, join_files, read_table
 
@@ -128,6 +129,34 @@ def test_two_files_that_do_not_match(tmp_path):
         join_files([one, other], "id")
     with pytest.raises(DataError, match=r"one.csv has no column 'sample' .the sample labels, --id."):
         join_files([one, short], "sample")
+
+
+@pytest.mark.parametrize("name", ["sample_id", "donor"])
+def test_labels_that_contradict_the_order_are_refused(tmp_path, capsys, name):
+    rows = ["ann,1,2\n", "bob,2,1\n", "cid,3,5\n"]
+    one = write(tmp_path / "t1.csv", f"{name},a,b\n" + "".join(rows))
+    turned = write(tmp_path / "t2.csv", f"{name},c,d\n" + "".join(rows[::-1]))
+    others = write(tmp_path / "t3.csv", f"{name},c,d\nann,1,2\nbob,2,1\ndan,3,5\n")
+    for path, message in (
+        (turned, rf"t1.csv and t2.csv.*another order: data row 1 is 'ann'.*'cid'.*--id {name}"),
+        (others, rf"t1.csv and t3.csv.*other values: data row 3 is 'cid'.*'dan'.*--id {name}"),
+    ):
+        with pytest.raises(DataError, match=message):
+            join_files([read_table(one), read_table(path)])
+        with pytest.raises(SystemExit, match="1"):
+            main(["diagnose", str(one), str(path)])
+        assert f"--id {name}" in capsys.readouterr().err
+        join_files([read_table(one), read_table(path)], name)
+    table, _ = join_files([read_table(one), read_table(write(tmp_path / "t4.csv", one.read_text()))])
+    assert len(table) == 3
+
+
+def test_whole_numbers_called_id_are_labels_and_measurements_are_not(tmp_path):
+    one = read_table(write(tmp_path / "t1.csv", "id,crp,site,mass_index\n1,<LOD,x,21.5\n2,0.5,x,30.2\n3,0.7,x,18.1\n"))
+    two = "id,crp,site,mass_index\n{},0.4,y,21.7\n{},<LOD,y,29.9\n{},0.8,y,18.3\n"
+    join_files([one, read_table(write(tmp_path / "t2.csv", two.format(1, 2, 3)))])
+    with pytest.raises(DataError, match=r"another order.*--id id"):
+        join_files([one, read_table(write(tmp_path / "t2.csv", two.format(3, 2, 1)))])
 
 
 def test_digest_is_sha256(tmp_path):

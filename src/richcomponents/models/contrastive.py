@@ -241,9 +241,14 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             return False
         kind = "samples" if n == second.n else "independent samples"
         short = f"{n:.0f} {kind} are" if n < _MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
+        unsure = (
+            ""
+            if n >= _MIN_ROWS or self.rank != "auto"
+            else ". The number of shared directions is hardly tested: give rank="
+        )
         warn_user(
             f"{short} too few for cumulants of order three and four (at least {_MIN_ROWS} samples in {MIN_BLOCKS} blocks are "
-            "needed): only second moments are used, and coefficients are those of residualising",
+            f"needed): only second moments are used, and coefficients are those of residualising{unsure}",
             SampleSizeWarning,
         )
         return True
@@ -427,12 +432,10 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         rows = self._second.n if self._units_known is None else min(self._second.n, self._units_known)
         if rows <= self._wanted() + len(self._covariate_columns):
             return False
-        whole, grouped = self._solution.cov_u, self._units is not None and self._units.groups is not None
-        if not (isinstance(whole, Factored) and grouped):
+        whole = self._solution.cov_u
+        if not isinstance(whole, Factored) or self._units is None or self._units.groups is None:
             return True
-        return (
-            inverse_factor(whole.rows).shape[1] >= self._wanted() - self.rank_
-        )  # copies of rows determine nothing more
+        return bool(inverse_factor(whole.rows).shape[1] >= self._wanted() - self.rank_)  # copies determine nothing more
 
     def _degrees(self) -> float:
         """Independent rows less coefficients: what is left to estimate the noise of least squares on all columns."""

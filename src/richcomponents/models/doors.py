@@ -31,6 +31,7 @@ __all__ = ["MIN_BLOCKS", "MOST_BLOCKS", "ContrastiveDoors", "is_source"]
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 _FIRST = 1000  # rows that tell an index from data
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
+_MOST_READ = 50_000  # rows of few groups that are looked at in memory
 _MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
@@ -235,13 +236,12 @@ class ContrastiveDoors(Estimator):
             table = table.mapped(Inflated(self._partial, (n / (n - self._lost)) ** 0.5), names=kept)
         reduced: dict[str, Frame] = {}
         centred: Array | None = None
-        # rows of a group are something between copies and samples: a group counts as three at most
-        enough, units = (
-            enough_rows(max(d_u, d_v)),
-            None if groups is None else 3 * len(set(np.asarray(groups).tolist())),
-        )
-        self._units_known = units
-        if self.method == "efficient" and not (table.more_than(enough) if units is None else units > enough):
+        enough, most = enough_rows(max(d_u, d_v)), None if groups is None else len(set(np.asarray(groups).tolist()))
+        self._units_known = None
+        few = not table.more_than(enough)
+        if not few and most is not None and most <= enough:  # many rows of few groups
+            few = not table.more_than(_MOST_READ)
+        if self.method == "efficient" and few:
             inside = table.array()
             weight = inside[:, -1] if table.weighted else np.ones(len(inside))
             inside, weight = inside[weight > 0, : d_u + d_v], weight[weight > 0]
@@ -249,7 +249,9 @@ class ContrastiveDoors(Estimator):
             centred = inside - self._centre
             if table.weighted:  # rows whose plain second moments are the weighted ones
                 centred *= np.sqrt(weight / weight.mean())[:, None]
-            units = self._units_known = min(len(inside), len(inside) if units is None else units)
+            # copies are one row; other rows of a group are something between copies and samples: it counts as three at most
+            units = len({row.tobytes() for row in inside})
+            self._units_known = units = units if most is None else min(units, 3 * most)
             check_range(centred, self.views_)  # wide views are reduced before their moments are taken
             for name, view in (("u", centred[:, :d_u]), ("v", centred[:, d_u:])):
                 if needs_reduction(units, view.shape[1]):

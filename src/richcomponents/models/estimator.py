@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 from richcomponents.algebra import Array
 from richcomponents.errors import DataError
 from richcomponents.storage import Storable
-from richcomponents.views import as_matrix
+from richcomponents.views import as_matrix, check_labels
 
 __all__ = ["Estimator", "as_fitted", "refuse_second_table"]
 
@@ -46,6 +46,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
 
     def _values(self, X: object, *, reset: bool, at_least: int = 1) -> Array:
         """The values (n, p) of a table; its columns become those of the fit (reset), or are compared with them."""
+        check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
         values = as_matrix(X)
         validate_data(self, X, reset=reset, skip_check_array=True)
         checked: Array = check_array(

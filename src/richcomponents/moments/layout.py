@@ -51,19 +51,31 @@ def default_blocks(order: int) -> int:
 def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> IntArray:
     """The statistical block of each of rows 0..n-1: in turn, or, with groups, all rows of a group in one block.
 
-    Groups are dealt out in turn, in order of first appearance.
+    Groups are dealt out in turn, in order of first appearance. A missing label is refused: rows without one would pass for
+    one large group.
 
     >>> block_numbers(5, 2).tolist(), block_numbers(5, 2, ["a", "a", "b", "c", "a"]).tolist()
     ([0, 1, 0, 1, 0], [0, 0, 1, 0, 0])
     """
     if groups is None:
         return np.arange(n_rows, dtype=np.int64) % n_blocks
-    labels = np.asarray(groups)
+    labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)  # else nan becomes 'nan'
     if labels.shape != (n_rows,):
         raise DataError(f"groups must have one label per row ({n_rows}), got shape {labels.shape}")
+    missing = np.isnat(labels) if labels.dtype.kind in "mM" else [_is_missing(label) for label in labels.tolist()]
+    if np.any(missing):
+        raise DataError(
+            f"groups holds {int(np.sum(missing))} missing label(s), the first in row {int(np.argmax(missing))}: drop those "
+            "rows, or give each its own label"
+        )
     turn: dict[object, int] = {}
     codes = np.array([turn.setdefault(label, len(turn)) for label in labels.tolist()], dtype=np.int64)
     return codes % n_blocks
+
+
+def _is_missing(label: object) -> bool:
+    """None, nan, NaT, or the NA of pandas, which does not even say whether it equals itself."""
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.errors import DataError
+from richcomponents.moments.sources.delimited import numbers
 from richcomponents.tables.files import Column, FileTable, listed
 from richcomponents.views import as_matrix, not_data
 
-__all__ = ["Selection", "select"]
+__all__ = ["Selection", "first_text", "select"]
 
 _FIRST = 1000  # rows that tell an index from data
+_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. ]\d{3})+)?,\d+([eE][+-]?\d+)?")  # 1,5 and 1.234,5
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,11 @@ def select(
     names = [*used, *covariates]
     for name in names:
         if table.named(name, "a covariate").dtype.kind not in "biuf":
-            first = next((value for value in table.columns[name] if value is not None), None)
-            if first is None:
+            row = first_text(table.columns[name])
+            if row is None:
                 raise DataError(f"{owner[name]} holds no value at all: leave it out")
-            raise DataError(f"{owner[name]} holds text ({str(first)!r}): leave it out, or encode it as numbers")
+            cell = str(table.columns[name][row])
+            raise DataError(f"{owner[name]} holds text ({cell!r} in data row {row + 1}): {_remedy(cell)}")
     X = np.column_stack([_numbers(table.columns[name], owner[name]) for name in names])
     y = None if target is None else table.named(target, "the target")
     if y is not None and y.dtype.kind in "iu":
@@ -112,6 +117,32 @@ def select(
         None if labels is None else labels[keep],
         (*told, *notes),
     )
+
+
+def first_text(values: Column) -> int | None:
+    """The row of the first cell that is neither a number nor missing, else of the first that is not missing, if any.
+
+    Halves are read until it stands alone.
+    """
+    import pyarrow
+
+    cells = pyarrow.array([None if value is None else str(value).encode() for value in values], pyarrow.binary())
+    if numbers(cells) is not None:
+        return next((i for i, value in enumerate(values) if value is not None), None)
+    low, high = 0, len(cells)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if numbers(cells[low:middle]) is None else (middle, high)
+    return low
+
+
+def _remedy(cell: str) -> str:
+    """What to do about a text among numbers."""
+    thousands, comma = _THOUSANDS.fullmatch(cell), _COMMA.fullmatch(cell)
+    if thousands or comma:
+        found = [what for what, yes in (("a decimal comma", comma), ("a thousands separator", thousands)) if yes]
+        return f"it looks like a number with {' or '.join(found)}. Write numbers like 1234.5"
+    return "leave it out, or encode it as numbers"
 
 
 def _numbers(values: Column, role: str) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +16,10 @@ import numpy as np
 
 from richcomponents.errors import DataError
 from richcomponents.moments.files import read_arrays
-from richcomponents.moments.sources.delimited import DelimitedSource, is_missing, numbers, words
+from richcomponents.moments.sources.delimited import DelimitedSource, is_missing, is_number, numbers, words
 from richcomponents.moments.sources.parquet import ParquetSource
 from richcomponents.moments.sources.stored import H5adSource, modalities, sample_frame
-from richcomponents.views import as_matrix, is_exact
+from richcomponents.views import as_matrix, is_exact, is_label
 
 __all__ = ["Column", "Columns", "FileTable", "digest", "join_files", "listed", "read_table"]
 
@@ -300,7 +301,7 @@ def join_files(tables: Sequence[FileTable], key: str | None = None) -> tuple[Fil
     """One table from several, one view per file, and sentences about what was done.
 
     key : a column with sample labels, in every file: rows are matched by it, samples that are not in all files are left
-    out. Without a key the files must have the same rows in the same order.
+    out. Without a key the files must have the same rows in the same order; labels that say otherwise are refused.
     """
     notes: list[str] = []
     if len(tables) == 1:
@@ -317,6 +318,7 @@ def join_files(tables: Sequence[FileTable], key: str | None = None) -> tuple[Fil
             f"the files have different numbers of rows ({counts}): name the column of sample labels with --id"
         )
     else:
+        _refuse_contradiction(tables)
         notes.append(
             "The files' rows are taken to be the same samples in the same order (name their labels with --id)."
         )
@@ -328,6 +330,34 @@ def join_files(tables: Sequence[FileTable], key: str | None = None) -> tuple[Fil
     shared = _only(tables[0], lambda column: column == key)
     parts = {name: _only(table, lambda column: column != key) for name, table in zip(names, tables, strict=True)}
     return _side_by_side(" and ".join(table.source for table in tables), parts, shared), notes
+
+
+def _refuse_contradiction(tables: Sequence[FileTable]) -> None:
+    """Files that are paired row by row must not label their rows differently."""
+    first: dict[str, FileTable] = {}
+    for table in tables:
+        for name in table.columns:
+            other = first.setdefault(name, table)
+            if other is table or not all(_labels_rows(name, part.columns[name]) for part in (other, table)):
+                continue
+            here, there = (part.labelled(name, "sample labels").tolist() for part in (other, table))
+            if here == there:
+                continue
+            row = next(i for i, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+            how = "the same values in another order" if set(here) == set(there) else "other values"
+            raise DataError(
+                f"{other.source} and {table.source} both have a column {name!r}, with {how}: data row {row + 1} is "
+                f"{here[row]!r} in the one and {there[row]!r} in the other. Match rows by it: --id {shlex.quote(name)}"
+                "; or, if it does not label samples, take it out of one of the files"
+            )
+
+
+def _labels_rows(name: str, values: Column) -> bool:
+    """Whether a column labels the rows: texts, if its name says so or no two are the same; whole numbers, if both."""
+    unique = len(set(values.tolist())) == len(values)
+    if values.dtype.kind in "biuf":
+        return is_label(name) and unique and bool((np.mod(values, 1) == 0).all())
+    return is_label(name) or (unique and not any(is_number(str(value)) for value in values[:20]))
 
 
 def _only(table: FileTable, wanted: Callable[[str], bool]) -> FileTable:

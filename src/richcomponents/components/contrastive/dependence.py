@@ -31,6 +31,7 @@ from typing import Self
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.errors import DataError
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.accumulator import frequencies
 from richcomponents.moments.parallel import one_blas_thread
@@ -140,7 +141,7 @@ class UnitSums:
     def grouped(self, groups: object) -> Callable[[object, int], None]:
         """A function that takes rows in order; groups : the labels of all that will come."""
         most = max(_FEWEST_UNITS, _MOST_NUMBERS // (self.p * self.q + self.p + self.q))
-        unit = block_numbers(len(np.asarray(groups)), most, groups)
+        unit = _unit_numbers(len(np.asarray(groups)), most, groups)
         count = int(unit.max()) + 1 if len(unit) else 0
         self.products = np.zeros((count, self.p, self.q))
         self.totals, self.sizes = np.zeros((count, self.p + self.q)), np.zeros(count)
@@ -192,6 +193,7 @@ class UnitSums:
 def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) -> Dependence:
     """The same from a state of order four of (x, y), whose blocks are the units: what is left of the groups in it."""
     used = np.flatnonzero(state.block_sizes)
+    _refuse_one(used, state.n, "block")
     sizes, full = state.block_sizes[used].astype(np.float64), np.arange(len(correlations))
     vectors = state.central_blocks()[used]
     second = state.block_covariances()[used] * sizes[:, None, None]
@@ -206,6 +208,22 @@ def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) ->
     return Dependence.of(sums, totals.T @ totals, float(sizes.sum()), float(sizes @ sizes), p, q)
 
 
+def _unit_numbers(n: int, most: int, groups: object) -> IntArray:
+    """The number of each row's group, at most so many."""
+    units = block_numbers(n, most, groups)
+    _refuse_one(units, n, "group")
+    return units
+
+
+def _refuse_one(units: IntArray, n: int, kind: str) -> None:
+    """One group alone is refused: there is nothing that it could be compared with."""
+    if n and (units == units[0]).all():
+        raise DataError(
+            f"all {n} rows belong to one {kind}: tests and standard errors compare groups, and need at least two. Leave out "
+            "groups= if the rows are independent"
+        )
+
+
 @storable
 @dataclass(frozen=True)
 class RowUnits:
@@ -218,7 +236,7 @@ class RowUnits:
     def of(cls, n: int, groups: object = None, sample_weight: object = None) -> Self:
         """For n rows; refuses labels and weights that do not line up with them."""
         weight = None if sample_weight is None else frequencies(sample_weight, n)
-        return cls(None if groups is None else block_numbers(n, max(n, 1), groups), weight)
+        return cls(None if groups is None else _unit_numbers(n, max(n, 1), groups), weight)
 
     def __len__(self) -> int:
         known = self.weight if self.groups is None else self.groups

@@ -156,7 +156,7 @@ def find_shared(
     nothing = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     if A is not None:
         return SharedPart(found, identify_known(found, r, A, random_state), state, wide, nothing)
-    if r and second_order_only(found):
+    if second_order_only(found) and r:
         return SharedPart(found, lower_end(found, r, n_blocks, "not identified"), state, wide, nothing)
     D = found.correlations[:r]
     if r == 0:
