@@ -187,9 +187,10 @@ class _Lane:
         if ended is None:
             return
         if self.opened is not None:
-            last = self.errors.read_text(errors="replace").strip()[-600:]
-            what = "hang" if "Timeout" in last else f"crash (exit {ended})"
-            tally.take(fault(f"{what}: {last}", case=self.opened))
+            told = self.errors.read_text(errors="replace").strip()
+            at = told.rfind("Timeout (")  # of the watchdog, above the place where the case hung
+            what = f"crash (exit {ended}): {told[-600:]}" if at < 0 else f"hang: {told[at : at + 600]}"
+            tally.take(fault(what, case=self.opened))
             self.opened = None
         elif ended != 0:
             tally.faults.append(f"a worker ended with {ended}: {self.errors.read_text(errors='replace')[-600:]}")

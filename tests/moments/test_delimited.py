@@ -215,3 +215,12 @@ def test_whole_numbers_that_would_be_rounded_are_refused(tmp_path, cell):
 def test_large_decimal_numbers_are_numbers(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1e20,1\n9007199254740992,2\n12345678901234567890.5,3\n")
     assert Moments.from_source(tmp_path / "t.csv", 2, n_blocks=1).n == 3
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_byte_order_mark_is_text_wherever_the_file_does_not_begin(tmp_path, row):
+    path, lines = tmp_path / "t.csv", [b"1,2", b"3,4"]
+    lines[row] = b"\xef\xbb\xbf" + lines[row]
+    path.write_bytes(b"\n".join([b"\xef\xbb\xbfa,b", *lines]))
+    with pytest.raises(rc.DataError, match=f"column 'a' holds .* in line {row + 2}"):
+        Rows.of(path).array()

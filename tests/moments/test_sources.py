@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from scipy import sparse
 import richcomponents as rc
 from richcomponents.moments import Accumulator, Moments, Rows
 from richcomponents.moments.sources import base
+from richcomponents.tables import read_table
 
 N, NAMES = 3000, ["a", "b", "c", "d"]
 
@@ -163,6 +165,33 @@ def test_groups_of_a_stream_are_those_of_the_table(rng):
     for wrong in (groups[:-1], [*groups, 0]):
         with pytest.raises(rc.DataError, match="one label per row"):
             Moments.of(iter(blocks), 4, np.zeros(2), groups=wrong)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda b: (
+            b[:100] + b[101:200] + b"\1" + b[200:]
+        ),  # numpy takes the first byte of the values for the header's last
+        lambda b: b[:100] + b"\n" + b[101:],
+        lambda b: b.replace(b"(30, 2)", b"(3, 2) "),
+        lambda b: b + b,
+    ],
+)
+def test_an_npy_file_whose_values_are_not_where_its_header_says_is_refused(tmp_path, damage):
+    path = tmp_path / "t.npy"
+    np.save(path, np.full((30, 2), 9, dtype=np.int16))
+    whole = path.read_bytes()
+    assert (rc.open_source(path).n_rows, b"\n" in whole[12:127]) == (30, False)
+    path.write_bytes(damage(whole))
+    with warnings.catch_warnings(action="ignore"):
+        np.load(path)  # numpy does not mind
+    for door in (rc.open_source, read_table):
+        with pytest.raises(
+            rc.DataError,
+            match=r"cannot read t.npy: it (does not begin like an array|holds \d+ bytes of values instead of)",
+        ):
+            door(path)
 
 
 def test_a_bar_changes_nothing(frame, tmp_path, capsys):

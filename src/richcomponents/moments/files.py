@@ -24,6 +24,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError, StateFileError
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import MOST_ROWS, Layout
+from richcomponents.moments.sources.npy import npy_header
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import writing
 
@@ -213,22 +214,10 @@ def _read_array(archive: zipfile.ZipFile, path: Path, name: str, shape: tuple[in
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise StateFileError(f"{path}: array {name!r} is compressed; states are written uncompressed")
     with archive.open(info) as file:
-        found = _npy_header(file)
+        found = npy_header(file)
         if found[:2] != (shape, False) or found[2].str != kind:
             raise StateFileError(f"{path}: array {name!r} is {found[2]} {found[0]}, it should be {kind} {shape}")
         return _npy_values(file, info.file_size, *found)
-
-
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
-    """Shape, whether it is in Fortran's order, and type of an .npy file; numpy's own errors advise to unpickle the file."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    try:
-        shape, fortran, dtype = readers[np.lib.format.read_magic(file)](file, max_header_size=10_000)
-    except Exception as error:
-        raise ValueError("it does not begin like an array in numpy's format") from error
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never read: save numbers or texts")
-    return tuple(shape), fortran, dtype
 
 
 def _npy_values(file: IO[bytes], size: int, shape: tuple[int, ...], fortran: bool, dtype: Any) -> Any:
@@ -262,7 +251,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
             size = os.fstat(file.fileno()).st_size
             if file.read(2) != b"PK":
                 file.seek(0)
-                return {path.stem: _npy_values(file, size, *_npy_header(file))}
+                return {path.stem: _npy_values(file, size, *npy_header(file))}
             with _open_archive(file, path) as archive:
                 members = archive.infolist()
                 unpacked = sum(info.file_size for info in members)
@@ -275,7 +264,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
                 for info in members:
                     with archive.open(info) as member:
                         name = info.filename.removesuffix(".npy")
-                        out[name] = _npy_values(member, info.file_size, *_npy_header(member))
+                        out[name] = _npy_values(member, info.file_size, *npy_header(member))
                 return out
     except (DataError, FileNotFoundError):
         raise

@@ -37,6 +37,7 @@ MISSING = ("", ".", "#n/a", "#na", "-nan", "<na>", "n/a", "na", "nan", "none", "
 _BYTES = 2**24
 _LONGEST = 2**27  # bytes of a row: a quote that is never closed must not take the whole file into memory
 _QUOTE, _LF, _CR = b'"\n\r'
+_MARK = b"\xef\xbb\xbf"
 _WHOLE = re.compile(rb"[+-]?[0-9]+")
 
 
@@ -122,10 +123,12 @@ class DelimitedSource(Source):
             if not len(piece.starts):
                 continue
             self._check_quotes(piece)
+            # pyarrow drops a byte order mark wherever it begins to read; only that of the file is none of its text
+            text = _MARK + piece.text if piece.text.startswith(_MARK) else piece.text
             try:
                 table = reader.read_csv(
-                    arrow.BufferReader(piece.text),
-                    reader.ReadOptions(use_threads=False, block_size=len(piece.text) + 1, column_names=labels),
+                    arrow.BufferReader(text),
+                    reader.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=labels),
                     reader.ParseOptions(
                         delimiter=self._separator,
                         newlines_in_values=True,
@@ -285,7 +288,7 @@ class DelimitedSource(Source):
 
 
 def _without_mark(text: bytes) -> bytes:
-    return text.removeprefix(b"\xef\xbb\xbf")
+    return text.removeprefix(_MARK)
 
 
 def _row_ends(text: bytes) -> tuple[IntArray, IntArray]:

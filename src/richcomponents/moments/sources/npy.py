@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
 import zipfile
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -12,7 +16,32 @@ from richcomponents.algebra import IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments.sources.base import Source, block_rows, file_mark
 
-__all__ = ["NpySource"]
+__all__ = ["NpySource", "npy_header"]
+
+_LONGEST = 10_000  # bytes of a header
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, whether it is in Fortran's order, and type of an .npy file; numpy's own errors advise to unpickle the file.
+
+    The line feed of the header must be its last byte. numpy does not mind when it is not, and a byte that is lost from the
+    header shifts every value by one.
+    """
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        version = np.lib.format.read_magic(file)
+        length = file.read(2 * version[0])
+        text = file.read(min(int.from_bytes(length, "little"), _LONGEST + 1))
+        if text.find(b"\n") != len(text) - 1:
+            raise ValueError("the header does not end where it says")
+        shape, fortran, dtype = readers[version](io.BytesIO(length + text), max_header_size=_LONGEST)
+    except Exception as error:  # a damaged header fails in many ways
+        raise ValueError(
+            "it does not begin like an array in numpy's format (numpy.save): it is damaged, or something else"
+        ) from error
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are never read: save numbers or texts")
+    return tuple(shape), fortran, dtype
 
 
 class NpySource(Source):
@@ -24,21 +53,24 @@ class NpySource(Source):
     def __init__(self, path: Path) -> None:
         self.path, self.title = path, path.name
         try:
-            rows = np.lib.format.open_memmap(path, mode="r")
-        except (
-            Exception
-        ) as error:  # a damaged header fails in many ways; numpy's own words advise to unpickle some files
+            with path.open("rb") as file:
+                shape, fortran, self._dtype = npy_header(file)
+                self._offset = file.tell()
+                held = file.seek(0, os.SEEK_END) - self._offset
+        except ValueError as error:
             if zipfile.is_zipfile(path):
                 raise DataError(
                     f"{path.name} is an archive of arrays, not one: give it as .npz to the command line, or load it"
                 ) from error
+            raise DataError(f"cannot read {path.name}: {error}") from error
+        if len(shape) != 2:
+            raise DataError(f"{path.name} must hold a two-dimensional table, its shape is {shape}")
+        size = self._dtype.itemsize * prod(shape)
+        if min(shape) < 0 or held != size:
             raise DataError(
-                f"cannot read {path.name}: it is damaged, or not an array of numbers in numpy's format (numpy.save)"
-            ) from error
-        if rows.ndim != 2:
-            raise DataError(f"{path.name} must hold a two-dimensional table, its shape is {rows.shape}")
-        (self.n_rows, self._width), self._dtype, self._offset = rows.shape, rows.dtype, rows.offset
-        self._by_rows = bool(rows.flags.c_contiguous)
+                f"cannot read {path.name}: it holds {held} bytes of values instead of {size}, those of {self._dtype} {shape}"
+            )
+        (self.n_rows, self._width), self._by_rows = shape, not fortran
 
     @property
     def width(self) -> int:
