@@ -167,3 +167,20 @@ def test_modalities_of_a_file_are_checked(X, tmp_path):
     forge(path, "mod/protein/X/indices", first(4))
     with pytest.raises(rc.DataError, match=r"damaged"):
         read_table(path)
+
+
+def test_a_heap_without_end_is_refused(X, tmp_path):
+    """libhdf5 would walk it forever."""
+    write(tmp_path / "t.h5ad", X)
+    raw = bytearray((tmp_path / "t.h5ad").read_bytes())
+    heap = raw.find(b"GCOL\x01\0\0\0")
+    assert heap >= 0
+    at, end = heap + 16, heap + int.from_bytes(raw[heap + 8 : heap + 16], "little")
+    while int.from_bytes(raw[at : at + 2], "little"):
+        at += 16 + (int.from_bytes(raw[at + 8 : at + 16], "little") + 7) // 8 * 8
+    assert at < end
+    raw[at + 8 : at + 16] = bytes(8)
+    (tmp_path / "t.h5ad").write_bytes(raw)
+    for door in doors(tmp_path / "t.h5ad"):
+        with pytest.raises(rc.DataError, match="a heap without end"):
+            door()

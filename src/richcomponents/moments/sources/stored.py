@@ -6,6 +6,7 @@ HDF5 reads whichever file a link names.
 
 from __future__ import annotations
 
+import mmap
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +26,7 @@ __all__ = ["H5adSource", "ZarrSource", "modalities", "sample_frame"]
 
 _CHUNK_BYTES = 2**28
 _DEEPEST = 20  # groups inside groups
+_HEAP = b"GCOL\x01\0\0\0"
 
 
 @contextmanager
@@ -213,7 +215,27 @@ def _hdf5(path: Path) -> Any:
         import h5py
     except ImportError:
         raise missing_extra("h5py", "h5ad", path.name) from None
+    _check_heaps(path)
     return h5py.File(path, "r")
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse global heaps (where texts are kept) that libhdf5 would walk forever: an object of number zero and size zero, the
+    free space at the end, is a step of no length. One look over the bytes of the file, far cheaper than reading it."""
+    if not path.stat().st_size:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        heap = raw.find(_HEAP)
+        while heap >= 0:
+            end = min(heap + int.from_bytes(raw[heap + 8 : heap + 16], "little"), len(raw))
+            at = heap + 16
+            while at + 16 <= end:
+                number, size = (int.from_bytes(raw[a:b], "little") for a, b in ((at, at + 2), (at + 8, at + 16)))
+                step = size if number == 0 else 16 + (size + 7) // 8 * 8
+                if step == 0:
+                    raise DataError(f"{path.name} is damaged: its texts are in a heap without end")
+                at += step
+            heap = raw.find(_HEAP, heap + 1)
 
 
 def _member(group: Any, name: str, path: Path) -> Any:
