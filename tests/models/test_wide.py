@@ -249,3 +249,9 @@ def test_matrices_that_nobody_could_hold_are_refused_in_words():
 def test_blocks_have_an_upper_bound():
     with pytest.raises(ValueError, match="at least 10 and at most 200"):
         rc.ContrastiveRCA(views=2, n_blocks=100_000).fit(np.random.default_rng(0).normal(size=(100, 4)))
+
+
+def test_two_rows_determine_nothing(rng):
+    X = rng.normal(size=(2, 4))
+    with pytest.raises(rc.DataError, match="2 samples do not determine"):
+        rc.ContrastiveRCA(views=2).fit(X).coefficients(X, rng.normal(size=2))

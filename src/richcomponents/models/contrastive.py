@@ -400,8 +400,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         ComponentRegression(alpha="cv").
         """
         check_is_fitted(self)
-        if self._solution.reduced:
-            self._check_determined()
+        self._check_determined()
         return self._regress(X, y, sample_weight)[0]
 
     def _regress(self, X: object, y: object, sample_weight: object = None) -> tuple[Coefficients, Residualised]:
@@ -447,7 +446,9 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         return f"{n} samples" if units is None or units >= n else f"{units} independent samples"
 
     def _check_determined(self) -> None:
-        assert self._canonical is not None
+        """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
+        if self._canonical is None:
+            return
         n, wanted, known = self._canonical.n, self._wanted(), len(self._covariate_columns)
         if not self._determined():
             raise DataError(
@@ -455,7 +456,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 f"of view {next(iter(self.views_))!r} ({len(self._u)}), the {self.rank_} shared directions and {known} "
                 'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
             )
-        if n < _FEW_PER_COLUMN * wanted:
+        if self._solution.reduced and n < _FEW_PER_COLUMN * wanted:
             warn_user(
                 f"{n:.0f} samples for {wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least squares on all columns "
                 'is determined, but its errors are large. A penalty (alpha="cv") may serve better',

@@ -87,7 +87,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             return self._fit_predicted(X, target, groups)
         model = self._need_rca()
         self._warn_of_v(X, target)
-        if self.alpha == 0 and model._solution.reduced:
+        if self.alpha == 0:
             model._check_determined()
         fit, plain = model._regress(X, target)
         self.residualised_: Array | None = fit.residualised
