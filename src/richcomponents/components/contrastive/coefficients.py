@@ -231,6 +231,9 @@ def error_of_all_columns(
 
     Those of the textbook for least squares on (U, y_1..y_r), carried through the stretch; and, as far as the stretch is
     trusted, its variance over left-out blocks and over the posterior of T, and the square of what was not trusted of it.
+
+    Too small still: 95% intervals covered .86 at 500 samples of 100 columns (two exponential factors, 30 draws), since what the
+    ridge in M and the guard hold back is not in them.
     """
     carried = reading.stretched(inverse.T, result.stretch).T
     variance = fit.noise * np.sum(carried**2, axis=1)
