@@ -27,10 +27,10 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import richcomponents as rc  # noqa: E402
-from richcomponents.components.general.paper import find_linear, paper_cumulant  # noqa: E402
 from richcomponents.components.sets import SetSystem, Subset  # noqa: E402
 from richcomponents.cumulants import Cumulants  # noqa: E402
 from richcomponents.moments import Moments  # noqa: E402
+from richcomponents.paper.find_linear import find_linear, paper_cumulant  # noqa: E402
 from richcomponents.simulated_views import MultiView, make_views  # noqa: E402
 
 SYSTEMS = {
@@ -90,8 +90,8 @@ def measure(section: str, case: Case, seed: int) -> dict[str, Any]:
         return row | {"efficient": errors(model, data)}
     data = make_views(n, 3, 3, sets=sets(SYSTEMS[label]), random_state=seed)
     if section == "discovery":
-        from richcomponents.components.general.discover import discover_sets
-        from richcomponents.components.general.evidence import Evidence
+        from richcomponents.general.discover import discover_sets
+        from richcomponents.general.evidence import Evidence
 
         model = rc.RCA(views=data.views, sets=data.sets)
         state = white_state(model, data)

@@ -13,7 +13,7 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.cli import main
-from richcomponents.jobs import simulate
+from richcomponents.commands import simulate
 
 VIEWS = ["--views", "U=U_*", "--views", "V=V_*"]
 

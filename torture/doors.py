@@ -19,7 +19,7 @@ import polars as pl
 from scipy import sparse
 
 import richcomponents as rc
-from richcomponents.jobs import Request, run_fit
+from richcomponents.commands import Request, run_fit
 from torture.harness import fault, is_clear, limit_memory, right
 
 TIMEOUT = 120.0

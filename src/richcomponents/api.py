@@ -4,6 +4,7 @@ from richcomponents import baselines, datasets
 from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
 from richcomponents.components import Component
 from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
+from richcomponents.data.views import as_table, join_views
 from richcomponents.errors import (
     CapacityError,
     ConstantColumnWarning,
@@ -28,7 +29,6 @@ from richcomponents.models import (
 from richcomponents.moments import Accumulator, Moments, open_source
 from richcomponents.report import write_report
 from richcomponents.storage import load
-from richcomponents.views import as_table, join_views
 
 __all__ = [
     "RCA",

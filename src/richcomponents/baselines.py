@@ -14,10 +14,10 @@ from sklearn.base import clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.contrastive.canonical import canonical
+from richcomponents.contrastive.canonical import canonical
+from richcomponents.data.views import as_matrix, check_finite, column_names
 from richcomponents.errors import DataError
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.views import as_matrix, check_finite, column_names
 
 __all__ = ["cca", "covariates", "kernel_cca", "naive", "true"]
 

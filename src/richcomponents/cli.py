@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from richcomponents.jobs import Request, Result
+    from richcomponents.commands import Request, Result
 
 __all__ = ["main"]
 
@@ -181,7 +181,7 @@ def simulate(
     truth: Annotated[Path | None, typer.Option(help="Write A and the parameters of S1 to this JSON file.")] = None,
 ) -> None:
     """Write two views with a shared part, and the truth."""
-    from richcomponents.jobs import simulate as write
+    from richcomponents.commands import simulate as write
 
     data = write(out, truth, n_samples=n, d=d, S1=s1, S2=s2, A=mixing, strength=strength, random_state=seed)
     views = "" if out.suffix == ".npz" else " --views 'U=U_*' --views 'V=V_*'"
@@ -251,7 +251,7 @@ def paper(
 
 
 def _fitted(data: list[Path], views: list[str] | None, *, covariates: list[str] | None, **options: Any) -> Result:
-    from richcomponents.jobs import Request, run_fit
+    from richcomponents.commands import Request, run_fit
 
     request: Request = Request(
         data=data,

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.data.views import Table, resolve_views
 from richcomponents.learning.ising import Elimination, grid_edges
 from richcomponents.simulated_views import MultiView, make_views
-from richcomponents.views import Table, resolve_views
 
 __all__ = ["Contrastive", "MultiView", "add_hidden_labs", "load_biomarkers", "make_contrastive", "make_views"]
 

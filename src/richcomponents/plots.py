@@ -18,7 +18,7 @@ from richcomponents.text import in_line, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from richcomponents.components.contrastive.decomposition import VarianceTable
+    from richcomponents.contrastive.decomposition import VarianceTable
 
 __all__ = [
     "correlation_plot",

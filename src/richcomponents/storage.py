@@ -25,6 +25,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from richcomponents.data.views import Views
 from richcomponents.errors import StateFileError
 from richcomponents.moments import Accumulator, Layout, Moments, Partial
 from richcomponents.moments.files import (
@@ -38,7 +39,6 @@ from richcomponents.moments.files import (
 )
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, default_executor
-from richcomponents.views import Views
 
 __all__ = ["Storable", "load", "storable"]
 

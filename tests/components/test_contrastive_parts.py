@@ -7,17 +7,17 @@ import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
 from richcomponents.algebra.spectral import Logistic, logit
-from richcomponents.components.contrastive.canonical import canonical, whitening
-from richcomponents.components.contrastive.coefficients import coefficients, residualise
-from richcomponents.components.contrastive.dependence import RowUnits
-from richcomponents.components.contrastive.energy import SharedEnergy
-from richcomponents.components.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
-from richcomponents.components.contrastive.fit import find_shared
-from richcomponents.components.contrastive.identify import sign_flip_z
-from richcomponents.components.contrastive.known import identify_known
-from richcomponents.components.contrastive.pair import energy_and_score, near_pair
-from richcomponents.components.contrastive.rank import choose_rank
-from richcomponents.components.contrastive.specification import flip_test, outcome_test
+from richcomponents.contrastive.canonical import canonical, whitening
+from richcomponents.contrastive.coefficients import coefficients, residualise
+from richcomponents.contrastive.dependence import RowUnits
+from richcomponents.contrastive.energy import SharedEnergy
+from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
+from richcomponents.contrastive.fit import find_shared
+from richcomponents.contrastive.identify import sign_flip_z
+from richcomponents.contrastive.known import identify_known
+from richcomponents.contrastive.pair import energy_and_score, near_pair
+from richcomponents.contrastive.rank import choose_rank
+from richcomponents.contrastive.specification import flip_test, outcome_test
 from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA

@@ -10,10 +10,10 @@ import pytest
 import richcomponents as rc
 from richcomponents.algebra import multilinear
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.paper import paper_mixing, truncated_pinv
-from richcomponents.components.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
+from richcomponents.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
 from richcomponents.cumulants import Cumulants
 from richcomponents.moments import Moments
+from richcomponents.paper.mixing import paper_mixing, truncated_pinv
 
 S1 = np.array([[0.0, 1.0], [2.0, -1.0], [5.0, 0.5], [-1.0, 3.0]])
 S2 = np.array([[1.0, 0.0], [-1.0, 2.0], [0.0, -3.0], [4.0, 1.0], [0.5, 0.5]])

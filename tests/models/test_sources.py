@@ -141,7 +141,7 @@ def test_an_interrupted_fit_goes_on(frame, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         real(self, rows, start)
 
-    monkeypatch.setattr("richcomponents.moments.sources.base._MOST_ROWS", 1000)
+    monkeypatch.setattr("richcomponents.data.sources.base._MOST_ROWS", 1000)
     monkeypatch.setattr("richcomponents.moments.rows._PIECES", 1)
     with monkeypatch.context() as patched:
         patched.setattr(rc.Accumulator, "update", interrupted)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
+from richcomponents.data.sources import BlockSource
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
-from richcomponents.moments.sources import BlockSource
 
 
 class Stops(BlockSource):
@@ -107,7 +107,7 @@ def test_other_sources_columns_and_options_are_refused(X, tmp_path):
 
 
 def test_a_changed_file_is_refused(X, tmp_path, monkeypatch):
-    monkeypatch.setattr("richcomponents.moments.sources.base._MOST_ROWS", 9000)
+    monkeypatch.setattr("richcomponents.data.sources.base._MOST_ROWS", 9000)
     broken = X.copy()
     broken[-1, 0] = np.nan
     np.save(tmp_path / "x.npy", broken)
@@ -212,7 +212,7 @@ def test_a_checkpoint_is_private_and_a_state_is_not(X, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("shift", [None, np.zeros(3)])
 def test_a_checkpoint_of_a_file_of_equal_size_and_time_but_other_content_is_refused(X, tmp_path, monkeypatch, shift):
-    monkeypatch.setattr("richcomponents.moments.sources.base._MOST_ROWS", 9000)
+    monkeypatch.setattr("richcomponents.data.sources.base._MOST_ROWS", 9000)
     path, kept = tmp_path / "x.npy", tmp_path / "c.npz"
     np.save(path, X)
     before = path.stat()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import richcomponents as rc
 from richcomponents.cli import main
+from richcomponents.data.sources import delimited
 from richcomponents.moments import Moments, Rows
-from richcomponents.moments.sources import delimited
 from richcomponents.tables import read_table
 
 N = 100

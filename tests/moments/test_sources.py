@@ -12,8 +12,8 @@ import pytest
 from scipy import sparse
 
 import richcomponents as rc
+from richcomponents.data.sources import base
 from richcomponents.moments import Accumulator, Moments, Rows
-from richcomponents.moments.sources import base
 from richcomponents.tables import read_table
 
 N, NAMES = 3000, ["a", "b", "c", "d"]

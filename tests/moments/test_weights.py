@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
+from richcomponents.data.sources import BlockSource
 from richcomponents.moments import Moments, Rows
-from richcomponents.moments.sources import BlockSource
 
 
 @pytest.fixture

@@ -7,3 +7,5 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+MEMORY_LIMIT = 4 * 2**30

@@ -26,14 +26,14 @@ from richcomponents.algebra import (
     symmetrise,
     unpack,
 )
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.covariance import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.data.views import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments
-from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.storage import Storable, storable
-from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Component", "CumulantSource", "Recipe", "Term", "no_recipes"]
 

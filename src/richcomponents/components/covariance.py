@@ -13,8 +13,8 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.errors import CapacityError
-from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.storage import storable
 
 __all__ = ["Factored", "Spread", "added", "check_entries", "top_directions", "triangular"]

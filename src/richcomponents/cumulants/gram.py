@@ -20,9 +20,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.data.views import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.moments.layout import Layout
-from richcomponents.views import as_matrix
 
 __all__ = ["block_grams"]
 

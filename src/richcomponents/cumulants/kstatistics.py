@@ -23,10 +23,10 @@ from richcomponents.algebra import (
     partitions_without_singletons,
     plugin_coefficient,
 )
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.views import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments, Rows
-from richcomponents.moments.layout import MEMORY_LIMIT
-from richcomponents.views import as_matrix, column_names
 
 __all__ = ["Cumulants", "cross_cumulant", "cumulant"]
 

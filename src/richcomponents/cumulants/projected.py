@@ -10,9 +10,9 @@ from richcomponents.algebra import (
     partitions_without_singletons,
     plugin_coefficient,
 )
+from richcomponents.data.views import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.moments import Rows
-from richcomponents.views import as_matrix
 
 __all__ = ["projected_cumulant"]
 

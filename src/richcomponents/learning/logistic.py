@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.coefficients import (
+from richcomponents.contrastive.coefficients import (
     Coefficients,
     Reading,
     Residualised,
@@ -27,8 +27,8 @@ from richcomponents.components.contrastive.coefficients import (
     shared_part,
     stretch_matrix,
 )
-from richcomponents.components.contrastive.identify import Identified
-from richcomponents.components.contrastive.trust import trust_in_change
+from richcomponents.contrastive.identify import Identified
+from richcomponents.contrastive.trust import trust_in_change
 
 __all__ = [
     "ATTENUATION",

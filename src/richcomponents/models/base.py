@@ -12,13 +12,13 @@ from sklearn.base import clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.data.views import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator, as_fitted
 from richcomponents.plots import interval_plot
 from richcomponents.storage import storable
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix
 
 __all__ = ["ODDS", "CoefficientTable", "ComponentLearner", "odds_ratios"]
 

@@ -13,10 +13,14 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
-from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.coefficients import (
+from richcomponents.components.covariance import Factored, Spread, added
+from richcomponents.components.frame import Frame
+from richcomponents.components.row_source import RowSource
+from richcomponents.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
+from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.coefficients import (
     Coefficients,
     Reading,
     Residualised,
@@ -25,28 +29,26 @@ from richcomponents.components.contrastive.coefficients import (
     residualise,
     residualise_all_columns,
 )
-from richcomponents.components.contrastive.decomposition import VarianceTable
-from richcomponents.components.contrastive.dependence import Dependence, RowUnits
-from richcomponents.components.contrastive.diagnostics import ADVICE, SUSPICIOUS, Diagnostics, contradicted, diagnose
-from richcomponents.components.contrastive.directions import trust_in_directions
-from richcomponents.components.contrastive.fit import (
-    Frame,
+from richcomponents.contrastive.decomposition import VarianceTable
+from richcomponents.contrastive.dependence import Dependence, RowUnits
+from richcomponents.contrastive.diagnostics import ADVICE, SUSPICIOUS, Diagnostics, contradicted, diagnose
+from richcomponents.contrastive.directions import trust_in_directions
+from richcomponents.contrastive.fit import (
     SharedPart,
     find_shared,
     in_users_units,
     measured_canonical,
 )
-from richcomponents.components.contrastive.intervals import Interval, Target, confidence, evaluate, replicate
-from richcomponents.components.contrastive.known_mixing import check_known_mixing
-from richcomponents.components.contrastive.pair import BlockCovariances
-from richcomponents.components.contrastive.rank import largest_rank
-from richcomponents.components.contrastive.score import higher_order_score, second_order_score
-from richcomponents.components.contrastive.solution import WideView, solve_efficient, solve_paper, whole_recipes
-from richcomponents.components.contrastive.specification import TestResult, outcome_test
-from richcomponents.components.contrastive.uncertainty import interval_evidence, plain_grams
-from richcomponents.components.covariance import Factored, Spread, added
-from richcomponents.components.row_source import RowSource
+from richcomponents.contrastive.intervals import Interval, Target, confidence, evaluate, replicate
+from richcomponents.contrastive.known_mixing import check_known_mixing
+from richcomponents.contrastive.pair import BlockCovariances
+from richcomponents.contrastive.rank import largest_rank
+from richcomponents.contrastive.score import higher_order_score, second_order_score
+from richcomponents.contrastive.solution import WideView, solve_efficient, solve_paper, whole_recipes
+from richcomponents.contrastive.specification import TestResult, outcome_test
+from richcomponents.contrastive.uncertainty import interval_evidence, plain_grams
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.data.views import as_matrix, check_finite, check_outcome
 from richcomponents.errors import (
     DataError,
     SampleSizeWarning,
@@ -57,9 +59,7 @@ from richcomponents.errors import (
 from richcomponents.models.doors import MIN_BLOCKS, ContrastiveDoors, is_source
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Layout, Moments, block_numbers
-from richcomponents.moments.layout import MEMORY_LIMIT
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
-from richcomponents.views import as_matrix, check_finite, check_outcome
 
 __all__ = ["ContrastiveRCA"]
 

@@ -12,19 +12,20 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
-from richcomponents.components.contrastive.canonical import Canonical, whitening
-from richcomponents.components.contrastive.dependence import Dependence, RowUnits, UnitSums, dependence_of_blocks
-from richcomponents.components.contrastive.fit import Frame, SharedPart
-from richcomponents.components.contrastive.reduce import enough_rows, needs_reduction, reduce_view
-from richcomponents.components.contrastive.solution import Solution
+from richcomponents.components.frame import Frame
+from richcomponents.contrastive.canonical import Canonical, whitening
+from richcomponents.contrastive.dependence import Dependence, RowUnits, UnitSums, dependence_of_blocks
+from richcomponents.contrastive.fit import SharedPart
+from richcomponents.contrastive.reduce import enough_rows, needs_reduction, reduce_view
+from richcomponents.contrastive.solution import Solution
+from richcomponents.data.sources import Source, is_path
+from richcomponents.data.sources.lazy import is_dask
+from richcomponents.data.views import Views, check_finite, check_range, column_names, join_views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Inflated, Partial
-from richcomponents.moments.sources import Source, is_path
-from richcomponents.moments.sources.lazy import is_dask
-from richcomponents.views import Views, check_finite, check_range, column_names, join_views, resolve_views
 
 __all__ = ["MIN_BLOCKS", "MOST_BLOCKS", "ContrastiveDoors", "is_source"]
 

@@ -13,21 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.contrastive.dependence import RowUnits
-from richcomponents.components.contrastive.intervals import Interval
-from richcomponents.components.contrastive.specification import TestResult, outcome_test
-from richcomponents.components.general.discover import Verdict, discover_sets
-from richcomponents.components.general.evidence import Evidence
-from richcomponents.components.general.fit import estimate, warm_estimate
-from richcomponents.components.general.frames import WhiteViews
-from richcomponents.components.general.paper import find_linear, require_dimensions
-from richcomponents.components.general.refine import Parameters
-from richcomponents.components.general.solution import SetSolution, solve_joint, solve_paper
-from richcomponents.components.general.start import covariances_identified
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.contrastive.dependence import RowUnits
+from richcomponents.contrastive.intervals import Interval
+from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.data.views import Views, check_finite, check_outcome, column_names, join_views, resolve_views
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
+from richcomponents.general.discover import Verdict, discover_sets
+from richcomponents.general.evidence import Evidence
+from richcomponents.general.fit import estimate, warm_estimate
+from richcomponents.general.frames import WhiteViews
+from richcomponents.general.refine import Parameters
+from richcomponents.general.solution import SetSolution, solve_joint, solve_paper
+from richcomponents.general.start import covariances_identified
 from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator, refuse_second_table
@@ -35,7 +35,7 @@ from richcomponents.models.general_pair import contrastive_names, in_general_wor
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
-from richcomponents.views import Views, check_finite, check_outcome, column_names, join_views, resolve_views
+from richcomponents.paper.find_linear import find_linear, require_dimensions
 
 __all__ = ["RCA"]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
-from richcomponents.components.general.solution import component_name
 from richcomponents.components.sets import Subset
+from richcomponents.data.views import Views
+from richcomponents.general.solution import component_name
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.views import Views
 
 __all__ = ["Pair", "contrastive_names", "in_general_words"]
 

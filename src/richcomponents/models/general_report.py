@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from richcomponents.components.general.solution import component_name
+from richcomponents.general.solution import component_name
 from richcomponents.text import in_line, page
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.components.component import _PlainRecipes, no_recipes
-from richcomponents.components.contrastive.intervals import Replicates, functional_error, replicate
-from richcomponents.components.contrastive.pair import BlockCovariances
+from richcomponents.contrastive.intervals import Replicates, functional_error, replicate
+from richcomponents.contrastive.pair import BlockCovariances
+from richcomponents.data.views import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
@@ -40,7 +41,6 @@ from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix, column_names
 
 __all__ = ["ComponentIsing"]
 

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.contrastive.coefficients import Coefficients
 from richcomponents.components.covariance import Spread
+from richcomponents.contrastive.coefficients import Coefficients
+from richcomponents.data.views import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (
@@ -35,7 +36,6 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
-from richcomponents.views import as_matrix, refuse_foreign
 
 __all__ = ["ComponentLogisticRegression"]
 

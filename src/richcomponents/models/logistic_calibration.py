@@ -6,9 +6,9 @@ import numpy as np
 from scipy.special import logit
 
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.coefficients import Coefficients
-from richcomponents.components.contrastive.intervals import coefficient_error, replicate
 from richcomponents.components.covariance import Factored, Spread
+from richcomponents.contrastive.coefficients import Coefficients
+from richcomponents.contrastive.intervals import coefficient_error, replicate
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.learning.logistic import ATTENUATION, LogisticFit, attenuation
 from richcomponents.models.contrastive import ContrastiveRCA

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.canonical import Canonical
-from richcomponents.components.contrastive.dependence import Dependence, UnitSums
-from richcomponents.components.contrastive.evidence import implicit_grams, joint_whitening
+from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.dependence import Dependence, UnitSums
+from richcomponents.contrastive.evidence import implicit_grams, joint_whitening
 from richcomponents.moments import Moments, Rows
 from richcomponents.moments.building import build_moments
 from richcomponents.moments.layout import LEAF

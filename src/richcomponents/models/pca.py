@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.contrastive.intervals import Interval
 from richcomponents.components.covariance import top_directions
+from richcomponents.contrastive.intervals import Interval
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import loading_plot

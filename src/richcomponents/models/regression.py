@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.components.contrastive.coefficients import Coefficients, Residualised, error_of_all_columns
-from richcomponents.components.contrastive.intervals import coefficient_error, replicate
+from richcomponents.contrastive.coefficients import Coefficients, Residualised, error_of_all_columns
+from richcomponents.contrastive.intervals import coefficient_error, replicate
 from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.data.views import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner
@@ -22,7 +23,6 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
-from richcomponents.views import as_column, check_outcome
 
 __all__ = ["ComponentRegression"]
 

@@ -10,14 +10,15 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.views import as_matrix, same_columns
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, warn_user
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
-from richcomponents.moments.layout import MEMORY_LIMIT, MOST_ROWS, Layout, block_numbers, default_blocks
+from richcomponents.moments.layout import MOST_ROWS, Layout, block_numbers, default_blocks
 from richcomponents.moments.parallel import available_cores, run_all
 from richcomponents.moments.state import Moments
-from richcomponents.views import as_matrix, same_columns
 
 __all__ = ["Accumulator", "check_weights", "frequencies"]
 

@@ -26,12 +26,12 @@ from typing import IO, Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.data.sources.base import Fingerprint
 from richcomponents.errors import DataError, StateFileError, warn_user
 from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.files import check_state, read_archive, read_forest, write_archive
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import Layout
-from richcomponents.moments.sources.base import Fingerprint
 
 __all__ = ["Checkpoint", "held_interrupts"]
 

@@ -13,11 +13,12 @@ from math import lcm
 from typing import Any, Protocol
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.sources.lazy import DaskSource
+from richcomponents.data.views import as_matrix
 from richcomponents.errors import CapacityError
-from richcomponents.moments.layout import LEAF, MEMORY_LIMIT
+from richcomponents.moments.layout import LEAF
 from richcomponents.moments.parallel import in_pieces
-from richcomponents.moments.sources.lazy import DaskSource
-from richcomponents.views import as_matrix
 
 __all__ = ["Mergeable", "reduce_on_cluster"]
 

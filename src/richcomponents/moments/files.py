@@ -21,10 +21,10 @@ from typing import IO, Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.data.sources.npy import npy_header
 from richcomponents.errors import DataError, StateFileError
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import MOST_ROWS, Layout
-from richcomponents.moments.sources.npy import npy_header
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import writing
 

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from richcomponents.algebra import IntArray, packed_size
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import segments
 from richcomponents.errors import CapacityError, DataError
 
@@ -27,7 +28,6 @@ __all__ = [
     "LEAF",
     "MAX_BLOCKED_ORDER",
     "MAX_ORDER",
-    "MEMORY_LIMIT",
     "MOST_ROWS",
     "N_BLOCKS",
     "Layout",
@@ -39,7 +39,6 @@ LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one p
 MAX_ORDER = 6
 MAX_BLOCKED_ORDER = 4  # orders five and six are kept in total only: their block errors are never used
 N_BLOCKS = 20
-MEMORY_LIMIT = 4 * 2**30
 MOST_ROWS = 2.0**53  # counts beyond are not exact
 
 

@@ -18,16 +18,8 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, column_numbers
-from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments.accumulator import frequencies
-from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
-from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
-from richcomponents.moments.columns import column_range, column_sum
-from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import LEAF, MEMORY_LIMIT
-from richcomponents.moments.parallel import in_pieces
-from richcomponents.moments.progress import row_bar
-from richcomponents.moments.sources import (
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.sources import (
     ArraySource,
     BlockSource,
     ChangedError,
@@ -38,8 +30,17 @@ from richcomponents.moments.sources import (
     is_path,
     open_source,
 )
-from richcomponents.moments.sources.lazy import DaskSource, is_dask
-from richcomponents.views import as_matrix, column_names, resolve_views
+from richcomponents.data.sources.lazy import DaskSource, is_dask
+from richcomponents.data.views import as_matrix, column_names, resolve_views
+from richcomponents.errors import CapacityError, DataError
+from richcomponents.moments.accumulator import frequencies
+from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
+from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
+from richcomponents.moments.columns import column_range, column_sum
+from richcomponents.moments.forest import Forest
+from richcomponents.moments.layout import LEAF
+from richcomponents.moments.parallel import in_pieces
+from richcomponents.moments.progress import row_bar
 
 __all__ = ["Rows", "Statistic"]
 

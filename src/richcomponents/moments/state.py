@@ -20,10 +20,11 @@ from richcomponents.algebra import (
     packed_rank,
     unpack,
 )
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import MEMORY_LIMIT, Layout, default_blocks
+from richcomponents.moments.layout import Layout, default_blocks
 
 __all__ = ["Moments"]
 

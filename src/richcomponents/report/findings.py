@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
 from richcomponents.algebra import Array
-from richcomponents.components.contrastive.decomposition import VarianceTable
-from richcomponents.components.contrastive.diagnostics import Diagnostics
-from richcomponents.components.contrastive.specification import TestResult
+from richcomponents.contrastive.decomposition import VarianceTable
+from richcomponents.contrastive.diagnostics import Diagnostics
+from richcomponents.contrastive.specification import TestResult
 from richcomponents.models import (
     ComponentGaussianMixture,
     ComponentIsing,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.data.sources.delimited import numbers
+from richcomponents.data.views import as_matrix, not_data
 from richcomponents.errors import DataError
-from richcomponents.moments.sources.delimited import numbers
 from richcomponents.tables.files import Column, FileTable, listed
-from richcomponents.views import as_matrix, not_data
 
 __all__ = ["Selection", "first_text", "select"]
 

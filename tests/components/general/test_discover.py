@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.components.general.discover import _signs, sign_flip
+from richcomponents.general.discover import _signs, sign_flip
 from richcomponents.simulated_views import make_views
 
 SIGNS = np.random.default_rng(0).integers(0, 2, (2000, 20)) * 2.0 - 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from richcomponents.components.general.paper import find_linear, paper_cumulant
 from richcomponents.components.sets import SetSystem
 from richcomponents.errors import DataError
+from richcomponents.paper.find_linear import find_linear, paper_cumulant
 from tests.components.general.population import Population, relative
 
 

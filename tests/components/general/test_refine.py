@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from richcomponents.algebra import multilinear, pack, packed_indices, symmetrise, unpack
-from richcomponents.components.general.descend import DenseObjective, descend
-from richcomponents.components.general.evidence import Evidence, multiplicity
-from richcomponents.components.general.refine import (
+from richcomponents.components.sets import SetSystem
+from richcomponents.general.descend import DenseObjective, descend
+from richcomponents.general.evidence import Evidence, multiplicity
+from richcomponents.general.refine import (
     JointModel,
     Parameters,
     inverse_root,
@@ -17,14 +18,13 @@ from richcomponents.components.general.refine import (
     white_data,
     white_model,
 )
-from richcomponents.components.general.start import (
+from richcomponents.general.start import (
     assemble,
     covariances_identified,
     least_squares_covariances,
     sequential,
 )
-from richcomponents.components.general.weights import influence_covariance
-from richcomponents.components.sets import SetSystem
+from richcomponents.general.weights import influence_covariance
 from richcomponents.moments import Moments
 from richcomponents.simulated_views import make_views
 from tests.components.general.population import Population, relative

@@ -10,7 +10,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, set_partitions
 from richcomponents.components import Component
-from richcomponents.components.contrastive.recipes import OwnRecipes
+from richcomponents.contrastive.recipes import OwnRecipes
 from richcomponents.errors import DataError
 from richcomponents.learning.ising.sums import all_states
 

@@ -1,0 +1,28 @@
+"""Linear maps between the columns of a table and coordinates made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.storage import storable
+
+__all__ = ["Frame"]
+
+
+@storable
+@dataclass(frozen=True)
+class Frame:
+    """Linear maps between the user's columns and the columns of a state (both centred).
+
+    inner : (k, d), state columns from the user's; outer : (d, k), the way back.
+    """
+
+    inner: Array
+    outer: Array
+
+    @classmethod
+    def identity(cls, d: int) -> Frame:
+        return cls(np.eye(d), np.eye(d))

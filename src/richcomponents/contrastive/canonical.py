@@ -1,0 +1,112 @@
+"""Canonical coordinates of two views, from their covariance matrices alone.
+
+With ``x`` and ``y`` the canonical coordinates of the views U and V,
+
+    Cov(x) = I,   Cov(y) = I,   Cov(x, y) = D  (diagonal, the canonical correlations).
+
+In these coordinates the model U = S1 + S2, V = A S2 + S3 has ONE unknown symmetric matrix.  Write
+S = Cov(S2) (seen from x) and h = (I - D^2)^(1/2).  The covariances of S1 and of S3 are positive
+semi-definite if and only if
+
+    S = D^2 + h T h     with    0 <= T <= I,
+
+and then A = D S^-1, Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere.
+T = 0 is "regress with V as covariates" (residualising); T = I leaves no S1 in the shared directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.contrastive.dependence import Dependence
+from richcomponents.storage import storable
+
+MAX_CORRELATION = 0.9995
+"""Canonical correlations are clipped here: beyond it 1 - D^2 is rounding and sampling noise."""
+
+RANK_TOLERANCE = 1e-9
+"""Eigenvalues of a correlation matrix below this share of the largest count as exact collinearity."""
+
+
+@storable
+@dataclass(frozen=True)
+class Canonical:
+    """Canonical coordinates ``x = x_from_u (u - mean)``, ``y = y_from_v (v - mean)``.
+
+    ``rank_u <= d_u`` and ``rank_v <= d_v`` directions survive the removal of exact collinearities;
+    all of them are kept (also those of the larger view that have no partner), shared ones first.
+
+    ``n`` is the number of independent rows behind them: rows less fitted covariates, over the design effect of groups and
+    weights.  Everything that speaks of noise reads it.  ``dependence`` : where that effect was estimated; None for
+    independent rows.
+    """
+
+    correlations: Array  # D, (min(rank_u, rank_v),), decreasing, clipped
+    x_from_u: Array  # (rank_u, d_u)
+    y_from_v: Array  # (rank_v, d_v)
+    u_from_x: Array  # (d_u, rank_u)
+    v_from_y: Array  # (d_v, rank_v)
+    n: float
+    dependence: Dependence | None = None
+
+    @property
+    def rank_u(self) -> int:
+        """Number of linearly independent columns of U."""
+        return len(self.x_from_u)
+
+    @property
+    def rank_v(self) -> int:
+        """Number of linearly independent columns of V."""
+        return len(self.y_from_v)
+
+    def independent_rows(self, k: int) -> float:
+        """How many independent rows the coordinates beyond the first k are worth."""
+        if self.dependence is None:
+            return self.n
+        return self.n * float(self.dependence.effect[0] / self.dependence.effect[k])
+
+    def with_dependence(self, dependence: Dependence) -> Canonical:
+        """The same coordinates of as many rows that depend on each other."""
+        return replace(self, n=self.n / float(dependence.effect[0]), dependence=dependence)
+
+    def leading(self, rank: int) -> Array:
+        """The map from centred (u, v), (d_u + d_v,), to z = (x_1..x_r, y_1..y_r), as (2r, d_u + d_v)."""
+        d_u, d_v = self.x_from_u.shape[1], self.y_from_v.shape[1]
+        out = np.zeros((2 * rank, d_u + d_v))
+        out[:rank, :d_u] = self.x_from_u[:rank]
+        out[rank:, d_u:] = self.y_from_v[:rank]
+        return out
+
+
+def whitening(cov: Array) -> tuple[Array, Array]:
+    """Whitening map (k, d) of a covariance (d, d) and its right inverse (d, k); k is the numerical rank.
+
+    The columns are first scaled to unit variance, so that the rank does not depend on units.
+    """
+    cov = np.asarray(cov, dtype=float)
+    scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    safe = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(cov / np.outer(safe, safe))
+    keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
+    values, vectors = values[keep], vectors[:, keep]
+    root = np.sqrt(values)
+    varies = scale > 0  # what rounding leaves of eigenvectors on constant columns is nothing
+    return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
+
+
+def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonical:
+    """Canonical correlation analysis from Cov(U) (d_u, d_u), Cov(U, V) (d_u, d_v) and Cov(V) (d_v, d_v)."""
+    white_u, colour_u = whitening(cov_uu)
+    white_v, colour_v = whitening(cov_vv)
+    left, values, right = np.linalg.svd(white_u @ cov_uv @ white_v.T, full_matrices=True)
+    return Canonical(
+        correlations=np.clip(values, 0.0, MAX_CORRELATION),
+        x_from_u=left.T @ white_u,
+        y_from_v=right @ white_v,
+        u_from_x=colour_u @ left,
+        v_from_y=colour_v @ right.T,
+        n=float(n),
+    )

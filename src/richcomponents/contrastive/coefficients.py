@@ -1,0 +1,254 @@
+"""Coefficients of y = beta'S1 + noise, from least squares on both views.
+
+Least squares of the outcome on (x, y_1..y_r) ("residualising") estimates, in the shared coordinates,
+
+    h b = G (h beta) + error,     G = I - T,     Var(error) = noise * I:
+
+it shrinks the truth by G.  The correction multiplies h b by a matrix M close to G^-1.  Plugging in an
+estimate of T would overshoot without bound where T is near 1, so M minimises the expected squared error
+over the posterior of T and over a random beta of the observed size,
+
+    M(lambda) = sym( E[G] (E[G^2] + lambda I)^-1 ),     lambda = noise / (mean square of h beta).
+
+The change delta = beta(M) - beta(I) is then shrunk by what is known about it (see ``trust``), for THIS outcome, with
+variances from leaving out blocks and from the posterior draws, all in the metric of Cov(U) (so that units do
+not matter).  Without evidence the result is residualising, never less.
+
+A wide view is searched for shared directions in its principal components only, but its coefficients are those of least
+squares on ALL its columns.  With R = U - Cov(U, y) y, L the loadings of S2 in every column and Q = L' Cov(R)^-1 L,
+
+    Cov(S1) = Cov(R) - L Q^(-1/2) T Q^(-1/2) L',     beta = b + Cov(R)^-1 L Q^(-1/2) (M - I) Q^(-1/2) L' b,
+
+so that Q^(-1/2) stands for h; for a view that was searched as a whole it is h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from richcomponents.algebra import Array
+from richcomponents.contrastive.canonical import RANK_TOLERANCE, Canonical
+from richcomponents.contrastive.identify import Identified
+from richcomponents.contrastive.trust import trust_in_change
+
+MAX_T = 0.9
+"""No direction is stretched more than 1/(1 - MAX_T) times."""
+
+INFORMATION_FLOOR = 10.0
+"""n odds(D) at which a direction's T gets half its weight."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the r shared coordinates are written into the columns of U and read off them again.
+
+    ``lift`` L (d_u, r); ``weights`` W (d_u, r) with W'L = I; ``half`` (r, r), symmetric, the square root of the variance of
+    W'R, R the residual of U on the shared part of V: h on canonical coordinates.
+    """
+
+    lift: Array
+    weights: Array
+    half: Array
+
+    @classmethod
+    def canonical(cls, canonical: Canonical, rank: int, lift: Array | None = None) -> Reading:
+        """Off the canonical coordinates; lift : into all columns of a view of which only a part was searched."""
+        h = np.sqrt(1 - canonical.correlations[:rank] ** 2)
+        return cls(canonical.u_from_x[:, :rank] if lift is None else lift, canonical.x_from_u[:rank].T, np.diag(h))
+
+    @classmethod
+    def of_all_columns(cls, inverse: Array, lift: Array) -> Reading:
+        """Off all columns, best in least squares: W = Cov(R)^-1 L Q^-1; inverse : (d_u, k), G with G G' = Cov(R)^-1."""
+        toward = inverse @ (inverse.T @ lift)
+        values, vectors = np.linalg.eigh(_symmetric(lift.T @ toward))  # Q
+        half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
+        return cls(lift, toward @ half @ half, half)
+
+    def stretched(self, coef: Array, stretch: Array) -> Array:
+        """Coefficients (..., d_u) with their shared part multiplied by ``stretch`` (r, r) in the metric of ``half``."""
+        change = (coef @ self.lift) @ self.half @ (stretch - np.eye(len(stretch))).T @ np.linalg.inv(self.half)
+        return np.asarray(coef + change @ self.weights.T)
+
+    def without_shared(self, rows: Array, t: Array) -> Array:
+        """R (n, d_u) -> BLUP(S1) at T = t: least squares on it gives the coefficients stretched by (I - t)^-1."""
+        inner = np.linalg.inv(self.half) @ t.T @ self.half
+        return np.asarray(rows - (rows @ self.weights @ inner) @ self.lift.T)
+
+
+@dataclass(frozen=True)
+class Residualised:
+    """Least squares of an outcome on (U, y_1..y_r).
+
+    ``coef`` (d_u,): coefficients of U.  ``noise``: sampling variance of every entry of h b, and of the coefficients over the
+    diagonal of Cov(R)^-1.
+    """
+
+    coef: Array
+    noise: float
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """``beta`` (d_u,) with the correction, ``residualised`` (d_u,) without; ``trust`` in [0, 1].
+
+    ``stretch`` (r, r) is the matrix applied to the shared part of h b, trust included.
+    """
+
+    beta: Array
+    residualised: Array
+    trust: float
+    stretch: Array
+
+    @property
+    def t_effective(self) -> Array:
+        """The T (r, r) with I - T = stretch^-1, for penalised fits on h (I - T) h^-1 (x - D y)."""
+        return np.eye(len(self.stretch)) - np.linalg.inv(self.stretch)
+
+
+def residualise(canonical: Canonical, rank: int, cov_u: Array, cov_v: Array, variance: float) -> Residualised:
+    """Residualised coefficients from Cov(U, outcome) (d_u,), Cov(V, outcome) (d_v,) and Var(outcome).
+
+    The normal equations are 2 x 2 per shared direction: b = (Cov(x, .) - D Cov(y, .)) / (1 - D^2).
+    """
+    d = canonical.correlations[:rank]
+    from_x = canonical.x_from_u @ cov_u
+    from_y = canonical.y_from_v[:rank] @ cov_v
+    b = from_x.copy()
+    b[:rank] = (from_x[:rank] - d * from_y) / (1 - d**2)
+    b_y = (from_y - d * from_x[:rank]) / (1 - d**2)
+    left = max(variance - float(from_x @ b + from_y @ b_y), 1e-12 * variance)
+    return Residualised(canonical.x_from_u.T @ b, left / max(canonical.n - len(b) - rank - 1, 1))
+
+
+def residualise_all_columns(
+    inverse: Array, lift: Array, correlations: Array, with_u: Array, with_y: Array, variance: float, free: float
+) -> Residualised:
+    """The same on all columns of a wide view: Cov(R)^-1 Cov(R, outcome), R = U - L D y.
+
+    inverse : (d_u, k), G with G G' = Cov(R)^-1; with_u (d_u,), with_y (r,) : covariances of U and of y_1..y_r with the
+    outcome; free : degrees of freedom that are left.
+    """
+    with_residual = inverse.T @ (with_u - lift @ (correlations * with_y))
+    left = max(variance - float(with_y @ with_y + with_residual @ with_residual), 1e-12 * variance)
+    return Residualised(inverse @ with_residual, left / free if free > 0 else np.nan)
+
+
+def inverse_factor(rows: Array) -> Array:
+    """G (d, k) with G G' the inverse of rows' rows on its range; rows (m, d) upper triangular.
+
+    Columns are scaled first, as in `whitening`, so that the rank does not depend on units.
+    """
+    scale = np.sqrt(np.sum(rows**2, axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    unit = rows / scale
+    if unit.shape[0] == unit.shape[1] and np.all(np.diag(unit) != 0):
+        inverse = linalg.solve_triangular(unit, np.eye(len(unit)))
+        if np.abs(inverse).max() < 1 / (np.sqrt(RANK_TOLERANCE) * len(unit)):  # far from collinear
+            return np.asarray(inverse / scale[:, None])
+    _, values, right = np.linalg.svd(unit, full_matrices=False)
+    keep = values**2 > RANK_TOLERANCE * max(float(values[0]) ** 2, np.finfo(float).tiny)
+    return np.asarray((right[keep] / values[keep, None]).T / scale[:, None])
+
+
+def guard_weights(canonical: Canonical, rank: int) -> Array:
+    """Square roots (r,) of the weights that T gets in each shared direction.
+
+    With odds(D) = D^2/(1 - D^2), the weight of direction i is
+
+        max(0, 1 - 2 odds(D_{r+1}) / odds(D_i))  *  odds(D_i) / (odds(D_i) + 10/n).
+
+    The first factor (1 at full rank) distrusts directions no stronger than the leftover correlation.  The
+    second: rows [T | Delta] hardly depend on T once T >> Delta, so that n Delta^2 measures what the data
+    can say about T in that direction; with little of it, T is mostly prior and should stretch nothing.
+    """
+    odds = canonical.correlations**2 / (1 - canonical.correlations**2)
+    own = np.maximum(odds[:rank], 1e-300)
+    weights = own / (own + INFORMATION_FLOOR / canonical.n)
+    if rank < len(odds):
+        weights = weights * np.maximum(0.0, 1 - 2 * odds[rank] / own)
+    return np.asarray(np.sqrt(weights))
+
+
+def stretch_matrix(mean_g: Array, mean_g2: Array, ridge: float, guard: Array) -> Array:
+    """M = sym(E[G] (E[G^2] + ridge I)^-1) (..., r, r); T = I - M^-1 is clipped to [0, MAX_T] and guarded."""
+    identity = np.eye(len(guard))
+    raw = mean_g @ np.linalg.inv(mean_g2 + ridge * identity)
+    values, vectors = np.linalg.eigh((raw + raw.swapaxes(-1, -2)) / 2)
+    shares = np.clip(1 - 1 / np.maximum(values, 1e-9), 0.0, MAX_T)
+    t = (vectors * shares[..., None, :]) @ vectors.swapaxes(-1, -2)
+    return np.asarray(np.linalg.inv(identity - guard[:, None] * t * guard))
+
+
+def coefficients(identified: Identified, fit: Residualised, reading: Reading | None = None) -> Coefficients:
+    """Correct residualised coefficients for the part of S1 that residualising removes.
+
+    reading : of the shared coordinates; off the canonical ones by default.
+    """
+    r, canonical = identified.rank, identified.canonical
+    if identified.gate == 0 or r == 0:
+        return Coefficients(fit.coef, fit.coef, 0.0, np.eye(r))
+    reading = Reading.canonical(canonical, r) if reading is None else reading
+    hb, guard, ridge = shared_part(identified, fit, reading)
+    mean_g, mean_g2 = identified.mean_g, identified.mean_g2
+    stretch = stretch_matrix(mean_g, mean_g2, ridge, guard)
+    metric = metric_root(identified, reading)
+    trust = trust_in_change(
+        identified, metric @ (stretch @ hb - hb), lambda g: _variants(identified, g, ridge, guard, hb) @ metric.T
+    )
+    stretch = (1 - trust) * np.eye(r) + trust * stretch
+    return Coefficients(reading.stretched(fit.coef, stretch), fit.coef, trust, stretch)
+
+
+def shared_part(identified: Identified, fit: Residualised, reading: Reading) -> tuple[Array, Array, float]:
+    """h b (r,), the guard weights (r,), and lambda."""
+    r = identified.rank
+    hb = reading.half @ (reading.lift.T @ fit.coef)
+    noise = fit.noise if np.isfinite(fit.noise) else 0.0
+    size = max(float(hb @ hb) - r * noise, 1e-3 * r * noise, 1e-300) / float(np.trace(identified.mean_g2))
+    return hb, guard_weights(identified.canonical, r), noise / size
+
+
+def metric_root(identified: Identified, reading: Reading) -> Array:
+    """M (r, r) with |M v|^2 the square, in the metric of Cov(U), of the change W half^-1 v of coefficients."""
+    inverse = np.linalg.inv(reading.half)
+    squares = np.diag(identified.correlations**2)
+    return np.asarray(np.linalg.cholesky(_symmetric(np.eye(identified.rank) + inverse @ squares @ inverse)).T)
+
+
+def _variants(identified: Identified, g: Array, ridge: float, guard: Array, hb: Array) -> Array:
+    """Stretched h b (m, r) had E[G] been g (m, r, r)."""
+    spread = identified.mean_g2 - identified.mean_g @ identified.mean_g
+    return np.asarray(stretch_matrix(g, g @ g + spread, ridge, guard) @ hb)
+
+
+def error_of_all_columns(
+    identified: Identified, fit: Residualised, reading: Reading, inverse: Array, result: Coefficients
+) -> Array:
+    """Standard errors (d_u,) of coefficients on all columns of a wide view.
+
+    Those of the textbook for least squares on (U, y_1..y_r), carried through the stretch; and, as far as the stretch is
+    trusted, its variance over left-out blocks and over the posterior of T, and the square of what was not trusted of it.
+
+    Too small still: 95% intervals covered .86 at 500 samples of 100 columns (two exponential factors, 30 draws), since what the
+    ridge in M and the guard hold back is not in them.
+    """
+    carried = reading.stretched(inverse.T, result.stretch).T
+    variance = fit.noise * np.sum(carried**2, axis=1)
+    if result.trust > 0:
+        hb, guard, ridge = shared_part(identified, fit, reading)
+        left_out = _variants(identified, identified.mean_g - identified.t_shifts, ridge, guard, hb)
+        drawn = _variants(identified, np.eye(identified.rank) - identified.t_draws, ridge, guard, hb)
+        moved = np.sqrt((len(left_out) - 1) / len(left_out)) * (left_out - left_out.mean(axis=0))
+        spread = np.sqrt(identified.draw_weights)[:, None] * (drawn - identified.draw_weights @ drawn)
+        into = reading.weights @ np.linalg.inv(reading.half)
+        variance = variance + result.trust**2 * np.sum((into @ np.vstack([moved, spread]).T) ** 2, axis=1)
+        left = (1 - result.trust) / result.trust * (result.stretch @ hb - hb)  # of the correction, what was not trusted
+        variance = variance + (into @ left) ** 2
+    return np.asarray(np.sqrt(variance))
+
+
+def _symmetric(matrix: Array) -> Array:
+    return np.asarray((matrix + matrix.T) / 2)

@@ -1,0 +1,247 @@
+"""Which point of the identified set the higher orders pick, and how far to trust it.
+
+Everything here reads one small array: the Gram matrices K (orders, B, B, 2r, 2r) of block cumulants.
+Jackknife, cross-validation and the sign-flip test are all reweightings of its pairs of blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.energy import Laplace, SharedEnergy
+from richcomponents.contrastive.evidence import pair_mean
+from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
+from richcomponents.storage import storable
+
+TAUS = (0.1, 0.3, 0.8, 2.0)
+"""Prior standard deviations of the entries of E; held-out energy weighs them."""
+
+FOLDS = 10
+DRAWS_PER_TAU = 40
+INFLATION = 3.0
+"""Variance of the Laplace draws relative to the curvature (never wider than the prior)."""
+
+GATE_FROM, GATE_TO = 3.0, 4.0
+"""Evidence (in standard errors of the sign-flip distribution) at which the gate starts and ends to open."""
+
+STRONG_EVIDENCE = 4.5
+"""Evidence from which the verdict may be "strong"; the held-out gain must exceed ``STRONG_GAIN`` as well."""
+
+STRONG_GAIN = 10.0
+
+
+@storable
+@dataclass(frozen=True)
+class Identified:
+    """All that the data say about T.
+
+    t : (r, r), the point estimate: modes averaged over tau.
+    t_draws : (m, r, r), draw_weights : (m,); draws of the posterior.
+    t_shifts : (B, r, r); change of the mode when one block is left out.
+    gain : held-out energy above T = 0, in nats.
+    strength : energy above T = 0 over its standard error under random signs of the blocks.
+    gate : 0 (not identified: use T = 0 for coefficients) to 1.
+    """
+
+    canonical: Canonical
+    rank: int
+    t: Array
+    t_draws: Array
+    draw_weights: Array
+    t_shifts: Array
+    tau: float
+    tau_weights: Array
+    order_weights: Array
+    order_z: Array
+    gain: float
+    strength: float
+    gate: float
+    verdict: str
+
+    @property
+    def correlations(self) -> Array:
+        """The shared canonical correlations D (r,)."""
+        return self.canonical.correlations[: self.rank]
+
+    @property
+    def h(self) -> Array:
+        """(I - D^2)^(1/2) as a vector (r,)."""
+        return np.sqrt(1 - self.correlations**2)
+
+    @property
+    def mean_g(self) -> Array:
+        """Posterior mean of I - T: (r, r)."""
+        return np.eye(self.rank) - np.tensordot(self.draw_weights, self.t_draws, 1)
+
+    @property
+    def mean_g2(self) -> Array:
+        """Posterior mean of (I - T)^2: (r, r)."""
+        g = np.eye(self.rank) - self.t_draws
+        return np.tensordot(self.draw_weights, g @ g, 1)
+
+    @property
+    def t_trusted(self) -> Array:
+        """T times the gate, for covariances: without evidence Cov(S1) is the covariance of U given V.
+
+        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. A is not gated:
+        without evidence the prior's T is a better guess of A than either end of the identified set.
+        """
+        return self.gate * self.t
+
+
+def _without_each_block(gram: Array) -> Array:
+    """Pair means (B, ..., 2r, 2r) of gram (..., B, B, 2r, 2r) without each block."""
+    return np.stack([pair_mean(gram, keep) for keep in delete_one(gram.shape[-3])])
+
+
+def share_above_noise(z: Array) -> Array:
+    """max(0, 1 - 1/z^2): the share of a squared signal that stands above its noise, for z-values z > 0."""
+    return np.asarray(np.maximum(0.0, 1 - 1 / np.maximum(z, 1e-9) ** 2))
+
+
+def order_weights(energy: SharedEnergy, gram: Array, n: float, rounds: int = 3) -> tuple[Array, Array]:
+    """Weights (orders,) that turn the energies of the orders into nats, and the z-values of the energies.
+
+    A log-likelihood has a curvature equal to the variance of its score.  The weight of an order is
+    therefore its curvature over the jackknife variance of its score, at the current mode, times the share
+    of its energy that stands above block noise.  Gaussian theory (n/4 and n/8) starts the iteration.
+    """
+    n_blocks = gram.shape[1]
+    mean = pair_mean(gram, np.ones(n_blocks))
+    left_out = _without_each_block(gram)  # (B, orders, 2r, 2r)
+    values = np.trace(left_out, axis1=-2, axis2=-1)
+    z = values.mean(0) / np.sqrt(np.maximum(jackknife_variance(values), 1e-300))
+    weights = n / np.array([4.0, 8.0]) * share_above_noise(z)
+    theta: Array | None = None
+    matrix_part = slice(0, energy.n_matrix)
+    for _ in range(rounds):
+        if not weights.any():
+            break
+        theta = energy.mode(np.tensordot(weights, mean, 1), 0.5, theta)
+        values, scores = energy.value_and_gradient(theta, left_out)
+        z = values.mean(0) / np.sqrt(np.maximum(jackknife_variance(values), 1e-300))
+        noise = jackknife_variance(scores[..., matrix_part]).sum(-1)
+        bend = np.array([energy.curvature_trace(theta, g) for g in mean])
+        weights = np.maximum(0.0, bend / np.maximum(noise, 1e-300)) * share_above_noise(z)
+    return weights, z
+
+
+def sign_flip_z(gram: Array, contrast: Array) -> float:
+    """Energy of ``contrast`` (2r, 2r) in gram (B, B, 2r, 2r) over its standard error under random signs.
+
+    Without any signal, block cumulants are noise around zero, and flipping the signs of whole blocks does
+    not change their distribution.  The energy sum_{a != b} s_a s_b q_ab, q_ab = tr(contrast K_ab), then has
+    mean 0 and variance 2 sum_{a != b} q_ab^2.  (The usual jackknife error is useless here: without signal
+    the energy is a degenerate U-statistic, and held-out folds agree with each other by chance.)
+    """
+    q = np.tensordot(gram, contrast, 2)
+    np.fill_diagonal(q, 0.0)
+    return float(q.sum() / np.sqrt(2 * np.sum(q**2) + 1e-300))
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Mode (size,) of theta and the posterior about it, for one tau."""
+
+    mode: Array
+    posterior: Laplace
+
+
+def _fit(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> _Fit:
+    mode = energy.mode(gram, tau, start)
+    return _Fit(mode, Laplace.of(energy.curvature(mode, gram), np.diag(energy.penalty(tau) ** -0.5)))
+
+
+def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
+    """Held-out energy above T = 0, in nats: (folds, len(TAUS)).
+
+    Train on pairs within the training blocks, score on the pairs that involve a held-out block.
+    """
+    n_blocks = len(gram)
+    lower = energy.projector(np.zeros((energy.r, energy.r)))
+    folds = min(FOLDS, n_blocks)
+    held = (np.arange(n_blocks) % folds == np.arange(folds)[:, None]).astype(float)
+    train = np.stack([pair_mean(gram, 1 - h) * (1 - h.mean()) for h in held])
+    test = np.stack([pair_mean(gram, h, np.ones(n_blocks)) for h in held])
+    scores = []
+    for tau, fit in zip(TAUS, fits, strict=True):
+        theta = energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse)
+        scores.append(np.sum((energy.projector(energy.matrix(theta)) - lower) * test, axis=(-2, -1)))
+    return np.stack(scores, axis=1)
+
+
+def lower_end(canonical: Canonical, rank: int, n_blocks: int, verdict: str) -> Identified:
+    """T = 0 and no evidence: residualising."""
+    zero = np.zeros((1, rank, rank))
+    return Identified(
+        canonical=canonical,
+        rank=rank,
+        t=zero[0],
+        t_draws=np.concatenate([zero, np.eye(rank)[None]]),  # anything between the ends is possible
+        draw_weights=np.full(2, 0.5),
+        t_shifts=np.zeros((n_blocks, rank, rank)),
+        tau=0.0,
+        tau_weights=np.zeros(len(TAUS)),
+        order_weights=np.zeros(2),
+        order_z=np.zeros(2),
+        gain=0.0,
+        strength=0.0,
+        gate=0.0,
+        verdict=verdict,
+    )
+
+
+def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | None = 0) -> Identified:
+    """Estimate T from the Gram matrices ``gram`` (2, B, B, 2r, 2r) of the block cumulants (see ``grams``).
+
+    1. order weights;  2. mode and curvature for each tau;  3. tau by held-out energy over 10 folds;
+    4. inflated Laplace draws, mixed over tau;  5. one Newton step per left-out block;  6. the sign-flip
+    test of the energy above T = 0 opens the gate.
+    """
+    n_blocks = gram.shape[1]
+    if rank == 0:
+        return lower_end(canonical, 0, n_blocks, "nothing shared")
+    rng = np.random.default_rng(random_state)
+    energy = SharedEnergy(canonical.correlations[:rank])
+    weights, order_z = order_weights(energy, gram, canonical.n)
+    nats = np.tensordot(weights, gram, 1)  # (B, B, 2r, 2r)
+    mean = pair_mean(nats, np.ones(n_blocks))
+
+    fits: list[_Fit] = []
+    for tau in TAUS:
+        fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else None))
+    informative = bool(weights.any())
+    scores = _held_out(energy, nats, fits) if informative else np.zeros((1, len(TAUS)))
+    gains = scores.mean(0)
+    best = int(np.argmax(gains))
+    tau_weights = np.exp(gains - gains[best])
+    gain = float(gains[best] + np.log(tau_weights.mean()))
+    tau_weights /= tau_weights.sum()
+
+    draws, draw_weights, t = [], [], np.zeros((rank, rank))
+    for weight, fit in zip(tau_weights, fits, strict=True):
+        spread = np.minimum(1.0, np.sqrt(INFLATION / fit.posterior.precision))
+        noise = rng.normal(size=(DRAWS_PER_TAU, energy.size)) * spread
+        draws.append(energy.matrix(np.vstack([fit.mode, fit.mode + noise @ fit.posterior.axes.T])))
+        draw_weights.append(np.full(len(draws[-1]), weight / len(draws[-1])))
+        t += weight * draws[-1][0]
+
+    # one Newton step from the mode for every left-out block
+    chosen = fits[best]
+    scores_out = energy.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
+    step = (scores_out - energy.value_and_gradient(chosen.mode, mean)[1]) @ chosen.posterior.inverse
+    shifts = energy.matrix(chosen.mode + step) - energy.matrix(chosen.mode)
+
+    reference = energy.projector(energy.matrix(fits[1].mode)) - energy.projector(np.zeros((rank, rank)))
+    strength = sign_flip_z(nats, reference) if informative else 0.0
+    gate = float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
+    sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
+    verdict = sure if gate > 0 else "not identified"
+    return Identified(
+        canonical, rank, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
+        tau_weights, weights, order_z, gain, strength, gate, verdict,
+    )  # fmt: skip

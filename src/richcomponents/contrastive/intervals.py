@@ -1,0 +1,203 @@
+"""Confidence intervals for A and Cov(S1): one-step block jackknife plus the shrinkage term.
+
+``se^2 = jackknife variance + shrinkage variance + squared pull``.
+
+* Jackknife: replicate ``k`` leaves out block ``k`` in the second moments *and* in the Gram matrix.  Its parameter is one
+  Newton step from the fit, ``X_k = X + H^-1 (score_k(X) - mean score)``, with ``H = curvature + Pi`` of the full sample;
+  A and Cov(S1) are then evaluated exactly in the replicate's own basis.
+* Shrinkage: the prior pulls ``X`` by ``H^-1 Pi (c - X_true)``; under the prior itself that has covariance
+  ``H^-1 Pi H^-1`` (Wahba, Nychka: intervals of a smoother that cover on average over the entries).
+* Pull: what one step against the prior, ``X + H^-1 score(X)``, changes.  It matters where the truth lies further from the
+  prior's centre than the prior expects (T near the identity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import Logistic, logit
+from richcomponents.contrastive.canonical import RANK_TOLERANCE, Canonical
+from richcomponents.contrastive.energy import Laplace
+from richcomponents.contrastive.evidence import pair_mean
+from richcomponents.contrastive.pair import (
+    BlockCovariances,
+    Pair,
+    curvature,
+    near_pair,
+    quadratic,
+    score,
+    units,
+)
+from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
+
+Target = Literal["mixing", "cov_s1", "var_s1"]
+
+
+def evaluate(basis: Pair, what: Target, t: Array) -> Array:
+    """A, Cov(S1) or its diagonal for a given T."""
+    return {"mixing": basis.mixing, "cov_s1": basis.cov_s1, "var_s1": basis.var_s1}[what](t)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the intervals need from a fit.
+
+    ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
+    objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``precision``: the prior precision
+    of X in the coordinates of ``units`` (see ``free_precision``).
+    """
+
+    canonical: Canonical
+    moments: BlockCovariances
+    gram: Array
+    t: Array
+    precision: Array
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Delete-one-block replicates of T with their bases, and the matrices they came from."""
+
+    basis: Pair  # full sample
+    bases: Pair  # stack of B
+    x: Array  # (r, r)
+    xs: Array  # (B, r, r)
+    loose: Array  # (r, r), X after one step against the pull of the prior
+    inverse: Array  # (curvature + precision)^-1
+    precision: Array
+
+    def values(self, what: Target) -> Array:
+        """Replicates (B, ...) of A, Cov(S1) or its diagonal."""
+        return evaluate(self.bases, what, Logistic.at(self.xs).value)
+
+    def squared_pull(self, what: Target) -> Array:
+        """Square of the estimated shrinkage bias, entry by entry."""
+        moved = evaluate(self.basis, what, Logistic.at(self.loose).value) - evaluate(
+            self.basis, what, Logistic.at(self.x).value
+        )
+        out: Array = moved**2
+        return out
+
+    def shrinkage_variance(self, what: Target) -> Array:
+        """Variance of the shrinkage bias under the prior, entry by entry, by the delta method."""
+        out: Array = (self.shrinkage_directions(what) ** 2).sum(0)
+        return out
+
+    def shrinkage_directions(self, what: Target) -> Array:
+        """Changes (n, ...) of A, Cov(S1) or its diagonal whose squares add up to the variance of the shrinkage bias."""
+        r = len(self.x)
+        cov = self.inverse @ self.precision @ self.inverse
+        root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
+        link = Logistic.at(self.x)
+        dt = link.derivative(np.tensordot(root.T, units(r), 1))  # (n, r, r): one direction per column of root
+        b = self.basis
+        ds = b.h @ dt @ b.h
+        if what == "var_s1":
+            return quadratic(b.from_x, ds)
+        if what == "mixing":
+            right = np.linalg.solve(b.shared(link.value), b.to_x)
+            left = np.linalg.solve(b.shared(link.value), b.cross).T
+            d: Array = b.from_y @ left @ ds @ right
+        else:
+            d = b.from_x @ ds @ b.from_x.T
+        return d
+
+
+def replicate(ev: Evidence) -> Replicates:
+    """One-step delete-one-block replicates."""
+    blocks = len(ev.gram)
+    ones = np.ones(blocks)
+    basis = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(ones))
+    bases = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(delete_one(blocks)))
+    x = logit(ev.t)
+    link = Logistic.at(x)
+    root = np.linalg.cholesky(np.linalg.inv(ev.precision))
+    inverse = Laplace.of(curvature(basis, pair_mean(ev.gram, ones), x), root).inverse
+    s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link)
+    step = (s - s.mean(0)) @ inverse
+    pull = inverse @ score(basis, pair_mean(ev.gram, ones), link)
+    e = units(len(x))
+    return Replicates(
+        basis, bases, x, x + np.tensordot(step, e, 1), x + np.tensordot(pull, e, 1), inverse, ev.precision
+    )
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its standard error and confidence limits, entry by entry."""
+
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
+
+
+def interval(estimate: Array, variance: Array, blocks: int, level: float = 0.95) -> Interval:
+    """``estimate -+ t(B - 1) standard errors``."""
+    error = np.sqrt(variance)
+    q = float(stats.t.ppf((1 + level) / 2, blocks - 1))
+    return Interval(estimate, error, estimate - q * error, estimate + q * error)
+
+
+def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Interval:
+    """Interval for every entry of A or Cov(S1) around the given point estimate."""
+    v = jackknife_variance(rep.values(what)) + rep.shrinkage_variance(what) + rep.squared_pull(what)
+    return interval(point, v, len(rep.xs), level)
+
+
+def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps: Array, with_v_reps: Array) -> Array:
+    """Standard errors (d_u,) of beta = Cov(S1)^-1 Cov(R, outcome), R the residual of U on the shared part of V.
+
+    with_u (d_u,), with_v (d_v,) : covariances with the outcome; with_u_reps (B, d_u), with_v_reps (B, d_v) : the same without
+    each block. As for A and Cov(S1): jackknife + shrinkage expected under the prior + shrinkage seen.
+    """
+
+    def beta(basis: Pair, t: Array, u: Array, v: Array) -> Array:
+        own = u[..., None] - basis.from_x @ basis.cross @ basis.to_y @ v[..., None]
+        return np.asarray((_inverse(basis.cov_s1(t)) @ own)[..., 0])
+
+    here = beta(rep.basis, Logistic.at(rep.x).value, with_u, with_v)
+    replicates = beta(rep.bases, Logistic.at(rep.xs).value, with_u_reps, with_v_reps)
+    pulled = beta(rep.basis, Logistic.at(rep.loose).value, with_u, with_v) - here
+    spread = rep.inverse @ rep.precision @ rep.inverse
+    root = np.linalg.cholesky(spread + 1e-12 * np.trace(spread) / len(spread) * np.eye(len(spread)))
+    steps = np.tensordot(root.T, units(len(rep.x)), 1)
+    own = with_u - rep.basis.from_x @ rep.basis.cross @ rep.basis.to_y @ with_v
+    dt = Logistic.at(rep.x).derivative(steps)
+    inverse = _inverse(rep.basis.cov_s1(Logistic.at(rep.x).value))
+    # d Cov(S1) = - L dT L', so d beta = Cov(S1)^-1 L dT L' beta
+    lift = rep.basis.from_x @ rep.basis.h
+    moved = (inverse @ lift) @ (dt @ (lift.T @ (inverse @ own))[:, None])
+    prior = np.sum(moved[..., 0] ** 2, axis=0)
+    return np.asarray(np.sqrt(jackknife_variance(replicates) + prior + pulled**2))
+
+
+def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], mean_changes: Array) -> Array:
+    """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of U.
+
+    change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
+    mean_changes : (B, d), of the mean, without each block. Jackknife + shrinkage expected under the prior + shrinkage seen.
+    """
+    here = rep.basis.cov_s1(Logistic.at(rep.x).value)
+    spread = rep.shrinkage_directions("cov_s1")
+    pull = rep.basis.cov_s1(Logistic.at(rep.loose).value) - here
+    blocks = len(mean_changes)
+    covariances = np.concatenate([rep.values("cov_s1") - here, pull[None], spread])
+    means = np.concatenate([mean_changes, np.zeros((len(covariances) - blocks, len(here)))])
+    moved = change(covariances, means)
+    shrinkage = np.sum(moved[blocks:] ** 2, axis=0)
+    return np.asarray(np.sqrt(jackknife_variance(moved[:blocks]) + shrinkage))
+
+
+def _inverse(covariance: Array) -> Array:
+    """Inverses of covariances (..., d, d) on their numerical range, as the coefficients see it: units do not count."""
+    scale = np.sqrt(np.maximum(np.einsum("...ii->...i", covariance), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    outer = scale[..., :, None] * scale[..., None, :]
+    return np.asarray(np.linalg.pinv(covariance / outer, rcond=RANK_TOLERANCE, hermitian=True) / outer)

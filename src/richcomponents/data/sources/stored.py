@@ -1,0 +1,301 @@
+"""Chunked array stores: Zarr, and AnnData's h5ad and h5mu; dense or sparse.
+
+What a store says about itself is checked before it is believed: scipy writes wherever the indices of a sparse matrix point, and
+HDF5 reads whichever file a link names.
+"""
+
+from __future__ import annotations
+
+import mmap
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from richcomponents.algebra import IntArray
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.sources.base import Source, block_rows, file_mark, missing_extra
+from richcomponents.data.views import check_sparse
+from richcomponents.errors import CapacityError, DataError
+
+__all__ = ["H5adSource", "ZarrSource", "modalities", "sample_frame"]
+
+_CHUNK_BYTES = 2**28
+_DEEPEST = 20  # groups inside groups
+_HEAP = b"GCOL\x01\0\0\0"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Errors of the libraries behind a store, which come in all classes, in one that names the file."""
+    try:
+        yield
+    except (DataError, CapacityError):
+        raise
+    except Exception as error:
+        raise DataError(f"cannot read {path.name}: {str(error)[:300] or type(error).__name__}") from error
+
+
+class _Stored(Source):
+    """A two-dimensional array, or an AnnData sparse matrix, inside an open store."""
+
+    def __init__(self, path: Path, array: Any, label: str) -> None:
+        self.path, self.title, self._label, self._turned = path, path.name, label, None
+        self._chunks = getattr(array, "chunks", None)
+        self._sparse = not hasattr(array, "dtype")
+        if self._sparse and not {"data", "indices", "indptr"} <= set(array):
+            raise DataError(f"{label} of {path.name} is a group, not an array: name one of {', '.join(sorted(array))}")
+        kind = str(array.attrs.get("encoding-type", "csr_matrix")) if self._sparse else ""
+        if self._sparse and kind not in ("csr_matrix", "csc_matrix"):
+            raise DataError(f"{label} of {path.name} is a group of a kind that is not known: {kind!r}")
+        shape = tuple(int(k) for k in (array.attrs["shape"] if self._sparse else array.shape))
+        if len(shape) != 2 or min(shape) < 0:
+            raise DataError(f"{label} of {path.name} must be two-dimensional, its shape is {shape}")
+        self.n_rows, self._width = shape
+        if min(shape[0], block_rows(shape[1])) * shape[1] * 8 > MEMORY_LIMIT:
+            raise CapacityError(
+                f"{label} of {path.name} has {shape[1]} columns: too many for a block of rows in memory"
+            )
+        if self._sparse:
+            self._check_parts(array, by_rows=kind == "csr_matrix")
+            self._turned = self._by_rows(array) if kind == "csc_matrix" else None
+
+    def _check_parts(self, array: Any, *, by_rows: bool) -> None:
+        ends, entries = array["indptr"], array["indices"]
+        many = (self.n_rows or 0) if by_rows else self.width
+        if (
+            any(len(part.shape) != 1 for part in (ends, entries, array["data"]))
+            or any(part.dtype.kind not in "iu" for part in (ends, entries))
+            or ends.shape != (many + 1,)
+            or entries.shape != array["data"].shape
+            or int(ends[0]) != 0
+        ):
+            raise self._damaged()
+
+    @abstractmethod
+    def _opened(self) -> AbstractContextManager[Any]:
+        """The array, for as long as it is read."""
+
+    def _by_rows(self, array: Any) -> dict[str, Any]:
+        """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""
+        size = array["indices"].shape[0] * (array["indices"].dtype.itemsize + array["data"].dtype.itemsize)
+        if 2 * size > MEMORY_LIMIT:
+            raise CapacityError(
+                f"{self._label} of {self.path.name} is sparse by columns (CSC) and too large to turn: store it by rows (CSR)"
+            )
+        parts = (array["data"][:], array["indices"][:], np.asarray(array["indptr"][:]).astype(np.int64))
+        self._check_places(parts[2], len(parts[0]))
+        turned = self._checked(sparse.csc_matrix(parts, shape=(self.n_rows, self.width))).tocsr()
+        return {"data": turned.data, "indices": turned.indices, "indptr": turned.indptr}
+
+    def _check_places(self, places: IntArray, entries: int) -> None:
+        if places[0] < 0 or places[-1] > entries or (np.diff(places) < 0).any():
+            raise self._damaged()
+
+    def _damaged(self) -> DataError:
+        return DataError(
+            f"{self._label} of {self.path.name} is damaged: its indices do not fit its shape {(self.n_rows, self.width)}"
+        )
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        size, chosen = self._rows_at_once(), slice(None) if columns is None else columns
+        with _reading(self.path), self._opened() as array:
+            for at in range(0, self.n_rows or 0, size):
+                stop = min(at + size, self.n_rows or 0)
+                part = self._sparse_rows(array, at, stop) if self._sparse else np.asarray(array[at:stop])
+                yield part[:, chosen]
+
+    def _sparse_rows(self, array: Any, at: int, stop: int) -> Any:
+        parts = array if self._turned is None else self._turned
+        places = np.asarray(parts["indptr"][at : stop + 1]).astype(np.int64)
+        self._check_places(places, parts["data"].shape[0])
+        low, high = int(places[0]), int(places[-1])
+        data, indices = (np.asarray(parts[name][low:high]) for name in ("data", "indices"))
+        rows = sparse.csr_matrix((stop - at, self.width), dtype=data.dtype)
+        rows.data, rows.indices, rows.indptr = data, indices, places - low
+        return self._checked(rows).toarray()
+
+    def _checked(self, matrix: Any) -> Any:
+        try:
+            return check_sparse(matrix)
+        except DataError:
+            raise self._damaged() from None
+
+    def _rows_at_once(self) -> int:
+        """Whole chunks of the store where they are small enough, so that none is unpacked twice."""
+        size = block_rows(self.width)
+        chunks = self._chunks
+        if not chunks or chunks[0] * self.width * 8 > _CHUNK_BYTES:
+            return size
+        return int(chunks[0]) * max(size // int(chunks[0]), 1)
+
+    def mark(self) -> str:
+        return f"{file_mark(self.path)} {self._label}"
+
+
+class ZarrSource(_Stored):
+    """A Zarr array, or one array of a group (`array=`; "X", or the only two-dimensional one, by default)."""
+
+    def __init__(self, path: Path, array: str | None = None) -> None:
+        try:
+            import zarr
+        except ImportError:
+            raise missing_extra("zarr", "zarr", path.name) from None
+        with _reading(path):
+            opened: Any = zarr.open(str(path), mode="r")
+            self._array = opened
+            if hasattr(opened, "dtype"):
+                super().__init__(path, opened, "the array")
+                return
+            name = array if array is not None else _only_table(opened, path)
+            if name not in opened:
+                raise DataError(f"{path.name} has no array {name!r}: it holds {', '.join(sorted(opened)) or 'nothing'}")
+            self._array = opened[name]
+            super().__init__(path, self._array, name)
+            if (name == "X" or name.startswith("layers/")) and "var" in opened:
+                self.names = _labels(opened["var"], self.width, f"var of {path.name}")
+
+    def _opened(self) -> AbstractContextManager[Any]:
+        return nullcontext(self._array)
+
+
+class H5adSource(_Stored):
+    """X of an h5ad file, or one of its layers; columns are named by var. part : a group of the file (`mod/rna` of an h5mu)."""
+
+    def __init__(self, path: Path, layer: str | None = None, part: str = "") -> None:
+        label = "X" if layer is None else f"layers/{layer}"
+        self._place = f"{part}/{label}" if part else label
+        with _reading(path), _hdf5(path) as file:
+            group = _member(file, part, path) if part else file
+            if label not in group:
+                layers = ", ".join(sorted(group["layers"])) if "layers" in group else ""
+                raise DataError(f"{path.name} has no {label!r}; its layers are: {layers or 'none'}")
+            super().__init__(path, _member(group, label, path), label)
+            if "var" in group:
+                self.names = _labels(_member(group, "var", path), self.width, f"var of {path.name}")
+            if "obs" in group:
+                self.samples = _labels(_member(group, "obs", path), self.n_rows or 0, f"obs of {path.name}")
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        with _hdf5(self.path) as file:
+            yield _member(file, self._place, self.path)
+
+
+def sample_frame(path: Path) -> Any:
+    """What an h5ad or h5mu file says of its samples: a pandas data frame, indexed by sample."""
+    try:
+        from anndata.io import read_elem
+    except ImportError:
+        raise missing_extra("anndata", "h5ad", path.name) from None
+    with _reading(path), _hdf5(path) as file:
+        return read_elem(_member(file, "obs", path))
+
+
+def modalities(path: Path) -> dict[str, H5adSource]:
+    """The tables of an h5mu file, in its order."""
+    with _reading(path), _hdf5(path) as file:
+        if "mod" not in file:
+            raise DataError(f"{path.name} holds no modalities")
+        names = [str(name) for name in file["mod"].attrs.get("mod-order", list(file["mod"]))]
+    return {name: H5adSource(path, part=f"mod/{name}") for name in names}
+
+
+def _hdf5(path: Path) -> Any:
+    """The file, open for as long as it is read: HDF5 hands out what it has open even when the file is another one by now."""
+    try:
+        import h5py
+    except ImportError:
+        raise missing_extra("h5py", "h5ad", path.name) from None
+    _check_heaps(path)
+    return h5py.File(path, "r")
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse global heaps (where texts are kept) that libhdf5 would walk forever: an object of number zero and size zero, the
+    free space at the end, is a step of no length. One look over the bytes of the file, far cheaper than reading it."""
+    if not path.stat().st_size:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        heap = raw.find(_HEAP)
+        while heap >= 0:
+            end = min(heap + int.from_bytes(raw[heap + 8 : heap + 16], "little"), len(raw))
+            at = heap + 16
+            while at + 16 <= end:
+                number, size = (int.from_bytes(raw[a:b], "little") for a, b in ((at, at + 2), (at + 8, at + 16)))
+                step = size if number == 0 else 16 + (size + 7) // 8 * 8
+                if step == 0:
+                    raise DataError(f"{path.name} is damaged: its texts are in a heap without end")
+                at += step
+            heap = raw.find(_HEAP, heap + 1)
+
+
+def _member(group: Any, name: str, path: Path) -> Any:
+    """What stands at that place of an HDF5 file, all of it in this file."""
+    for step in name.split("/"):
+        group = _own(group, step, path)
+    _check_own(group, path, 0)
+    return group
+
+
+def _own(group: Any, name: str, path: Path) -> Any:
+    import h5py
+
+    link = group.get(name, getlink=True)
+    if link is None:
+        raise DataError(f"{path.name} has no {name!r}")
+    if not isinstance(link, h5py.HardLink):
+        raise DataError(f"{name!r} of {path.name} is a link, perhaps to another file: store the values themselves")
+    found = group[name]
+    if isinstance(found, h5py.Dataset) and (found.external or found.is_virtual):
+        raise DataError(f"{name!r} of {path.name} keeps its values in other files: store the values themselves")
+    return found
+
+
+def _check_own(item: Any, path: Path, depth: int) -> None:
+    """Nothing below leads out of the file or in circles, or is of a kind that AnnData does not write.
+
+    h5py takes the process with it when a damaged file makes a string a list of something else.
+    """
+    from h5py import h5a, h5t
+
+    if depth > _DEEPEST:
+        raise DataError(f"{path.name} is damaged: its groups are nested without end")
+    kinds = [h5a.open(item.id, name.encode()).get_type() for name in item.attrs]
+    kinds += [item.id.get_type()] if hasattr(item, "dtype") else []
+    known = (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM, h5t.REFERENCE)
+    if any(kind.get_class() not in known for kind in kinds):
+        raise DataError(
+            f"{path.name} holds values of a kind that AnnData does not write: it is damaged, or another format"
+        )
+    if not hasattr(item, "dtype"):
+        for name in item:
+            _check_own(_own(item, name, path), path, depth + 1)
+
+
+def _only_table(group: Any, path: Path) -> str:
+    if "X" in group:
+        return "X"
+    tables: list[str] = [name for name in sorted(group) if len(getattr(group[name], "shape", ())) == 2]
+    if len(tables) != 1:
+        raise DataError(f"{path.name} holds {len(tables)} tables ({', '.join(tables)}): name one with array=")
+    return tables[0]
+
+
+def _labels(frame: Any, count: int, what: str) -> tuple[str, ...] | None:
+    """AnnData keeps the names of the columns of X in var, and those of its rows in obs; there must be as many."""
+    index = frame.attrs.get("_index", "_index")
+    if index not in frame:
+        return None
+    held = frame[index] if hasattr(frame[index], "dtype") else frame[index]["values"]
+    if held.shape != (count,):
+        raise DataError(f"{what} has {held.shape} labels, X needs {count}: the file is damaged")
+    return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in held[:])

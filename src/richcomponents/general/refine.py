@@ -1,0 +1,306 @@
+"""Joint refinement: all transformations and cumulants of all components at once.
+
+The model of the cumulants of z = (all views), whitened jointly by W = Cov(z)^(-1/2), is
+
+    k_t(W z) = sum_Q K_{Q,t}(B_Q', ..., B_Q'),     B_Q = W C_Q,
+
+where C_Q (columns of the views in Q, r_Q) are the loadings of component Q on factors of variance one: K_{Q,2} = I, so
+covariances C C' are positive by construction, and K_{Q,3}, K_{Q,4} are free. Factors are known up to a
+rotation, of which nothing that is reported depends. We minimise
+
+    f = sum_t n / (t! v_t) |k_t(W z) - model|^2:
+
+after joint whitening the Frobenius norm is the efficient weighting near Gaussian data; v_t is the variance of
+order t over that of Gaussian data. Levenberg-Marquardt, since the problem is a small non-linear least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import factorial
+from typing import Protocol
+
+import numpy as np
+from scipy import linalg
+
+from richcomponents.algebra import (
+    Array,
+    IntArray,
+    multilinear,
+    pack,
+    packed_indices,
+    packed_rank,
+    packed_size,
+    unpack,
+)
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.general.evidence import Evidence, multiplicity
+from richcomponents.storage import storable
+
+__all__ = [
+    "Fit",
+    "JointModel",
+    "Parameters",
+    "inverse_root",
+    "levenberg_marquardt",
+    "solve_tensors",
+    "transform_errors",
+    "white_data",
+    "white_model",
+]
+
+
+@storable
+@dataclass(frozen=True)
+class Parameters:
+    """loadings : {Q: (columns of its views, r)}; tensors : {(Q, order >= 3): packed (C(r+order-1, order),)}."""
+
+    loadings: Mapping[Subset, Array]
+    tensors: Mapping[tuple[Subset, int], Array]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A minimum: its parameters as a vector, and the value of f."""
+
+    x: Array
+    value: float
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """Residuals of chosen entries and their derivatives.
+
+    system, columns : which components, in which columns of z; ranks : {Q: r}; orders : of the cumulants that are fitted;
+    white : (p, p), the coordinates they are fitted in (W above; the identity where entries have to keep their views);
+    entries : {order: packed entries used}; scale : {order: square root of the weight of each of them};
+    free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do not tell the covariance.
+    """
+
+    system: SetSystem
+    columns: Mapping[str, IntArray]
+    ranks: Mapping[Subset, int]
+    orders: tuple[int, ...]
+    white: Array
+    entries: Mapping[int, IntArray]
+    scale: Mapping[int, Array]
+    free_second: bool = False
+
+    @property
+    def p(self) -> int:
+        return len(self.white)
+
+    def home(self, subset: Subset) -> IntArray:
+        """The columns of z in which the component lives."""
+        return np.concatenate([self.columns[view] for view in subset])
+
+    @cached_property
+    def white_home(self) -> dict[Subset, Array]:
+        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q."""
+        return {q: np.ascontiguousarray(self.white[:, self.home(q)]) for q in self.system.order}
+
+    # ---- the vector of parameters
+
+    @cached_property
+    def slices(self) -> dict[tuple[Subset, int], slice]:
+        """Where C_Q (under order 1) and K_{Q,t} lie."""
+        out, start = {}, 0
+        for q in self.system.order:
+            out[q, 1] = slice(start, start + len(self.home(q)) * self.ranks[q])
+            start = out[q, 1].stop
+            for t in self.orders:
+                if t > 2 or self.free_second:
+                    out[q, t] = slice(start, start + packed_size(self.ranks[q], t))
+                    start = out[q, t].stop
+        return out
+
+    @property
+    def size(self) -> int:
+        return max(int(part.stop) for part in self.slices.values())
+
+    def join(self, parameters: Parameters) -> Array:
+        x = np.zeros(self.size)
+        for (q, t), part in self.slices.items():
+            x[part] = parameters.loadings[q].ravel() if t == 1 else parameters.tensors[q, t]
+        return x
+
+    def split(self, x: Array) -> Parameters:
+        loadings = {q: x[self.slices[q, 1]].reshape(-1, self.ranks[q]) for q in self.system.order}
+        return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
+
+    # ---- values and derivatives
+
+    def data(self, packed: Mapping[int, Array]) -> Array:
+        """The chosen entries of packed cumulants (..., packed), weighted: (..., rows)."""
+        parts = [packed[t][..., self.entries[t]] * self.scale[t] for t in self.orders]
+        return np.concatenate(parts, axis=-1)
+
+    def predict(self, x: Array, *, derivative: bool = True) -> tuple[Array, Array | None]:
+        """The weighted model (rows,) and its derivative (rows, parameters)."""
+        found = self.split(x)
+        values, slopes = [], []
+        for t in self.orders:
+            index = packed_indices(self.p, t)[self.entries[t]]
+            value = np.zeros(len(index))
+            slope = np.zeros((len(index), self.size)) if derivative else None
+            for q in self.system.order if len(index) else ():
+                self._add(q, t, index, found, value, slope)
+            values.append(value * self.scale[t])
+            if slope is not None:
+                slope *= self.scale[t][:, None]
+                slopes.append(slope)
+        return np.concatenate(values), np.vstack(slopes) if derivative else None
+
+    def _add(self, q: Subset, t: int, index: IntArray, found: Parameters, value: Array, slope: Array | None) -> None:
+        """Add K(B', ..., B') of one component to the entries, and its derivatives."""
+        white, r = self.white_home[q], self.ranks[q]
+        rows = (white @ found.loadings[q])[index]  # (entries, t, r)
+        tensor = np.eye(r) if (q, t) not in self.slices else (_merge(r, t) @ found.tensors[q, t]).reshape(r, -1)
+        after = _products([rows[:, s] for s in range(1, t)])  # (entries, r^(t-1)), slots 1..
+        value += np.einsum("ec,ec->e", rows[:, 0], after @ tensor.T)
+        if slope is None:
+            return
+        if (q, t) in self.slices:
+            full = (rows[:, 0][:, :, None] * after[:, None, :]).reshape(len(index), -1)
+            slope[:, self.slices[q, t]] += full @ _merge(r, t)
+        total = np.zeros((len(index), white.shape[1], r))
+        for s in range(t):
+            others = after if s == 0 else _products([rows[:, m] for m in range(t) if m != s])
+            total += white[index[:, s]][:, :, None] * (others @ tensor.T)[:, None, :]
+        slope[:, self.slices[q, 1]] += total.reshape(len(index), -1)
+
+
+def _products(rows: list[Array]) -> Array:
+    """Row-wise outer products, flattened: (entries, r^m)."""
+    out = rows[0]
+    for row in rows[1:]:
+        out = (out[:, :, None] * row[:, None, :]).reshape(len(row), -1)
+    return out
+
+
+@lru_cache(maxsize=32)
+def _merge(r: int, t: int) -> Array:
+    """(r^t, packed), zeros and ones: dense = merge @ packed."""
+    grid = np.stack(np.meshgrid(*[np.arange(r)] * t, indexing="ij"), axis=-1).reshape(-1, t)
+    out = np.zeros((len(grid), packed_size(r, t)))
+    out[np.arange(len(grid)), packed_rank(np.sort(grid, axis=1), r)] = 1.0
+    return out
+
+
+def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
+    """x with the tensors that fit best, given its loadings: a linear problem."""
+    x = x.copy()
+    for (_, t), part in model.slices.items():
+        if t > 1:
+            x[part] = 0.0
+    value, slope = model.predict(x)
+    assert slope is not None
+    free = np.concatenate([np.arange(part.start, part.stop) for (_, t), part in model.slices.items() if t > 1])
+    design = slope[:, free]
+    normal = design.T @ design
+    ridge = 1e-6 * np.diag(normal).max() * np.eye(len(free))
+    x[free] = linalg.solve(normal + ridge, design.T @ (data - value), assume_a="pos")
+    return x
+
+
+def white_model(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, int]) -> JointModel:
+    """The joint model in jointly white coordinates, with all entries."""
+    white = inverse_root(evidence.correlation)
+    entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
+    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, order_scale(evidence, entries))
+
+
+def white_data(evidence: Evidence, model: JointModel) -> Array:
+    """The weighted data (rows,) for :func:`white_model`."""
+    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
+
+
+def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -> dict[tuple[str, Subset], float]:
+    """Approximate relative standard error of every A(i, Q) = C_i C_g^+, in white coordinates.
+
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
+    flat directions that A does not feel, any other flat direction makes A unknown, and the error large.
+    """
+    _, slope = model.predict(x)
+    assert slope is not None
+    values, vectors = np.linalg.eigh(slope.T @ slope)
+    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
+    found, out = model.split(x), {}
+    for q in model.system.order:
+        r, ends = model.ranks[q], np.cumsum([0, *(len(model.columns[view]) for view in q)])
+        of_view = {view: spread[model.slices[q, 1]][ends[i] * r : ends[i + 1] * r] for i, view in enumerate(q)}
+        parts = {view: found.loadings[q][ends[i] : ends[i + 1]] for i, view in enumerate(q)}
+        inverse = np.linalg.pinv(parts[gauge[q]])
+        for view in q:
+            if view == gauge[q]:
+                continue
+            A = parts[view] @ inverse
+            # dA = dC_i C_g^+ - A dC_g C_g^+, row by row
+            change = np.kron(np.eye(len(A)), inverse.T) @ of_view[view] - np.kron(A, inverse.T) @ of_view[gauge[q]]
+            out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
+    return out
+
+
+def order_scale(evidence: Evidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:
+    """Square roots of n multiplicity / (t! v_t) of the chosen entries."""
+    out = {}
+    for t, chosen in entries.items():
+        weight = evidence.n * multiplicity(evidence.p, t)[chosen] / (factorial(t) * evidence.inflation[t])
+        out[t] = np.sqrt(weight)
+    return out
+
+
+def inverse_root(matrix: Array) -> Array:
+    """The symmetric inverse square root of a positive matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))) @ vectors.T)
+
+
+def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
+    """Packed cumulants of matrix' z from those of z."""
+    return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
+
+
+class Predictor(Protocol):
+    """Anything with values and derivatives."""
+
+    def predict(self, x: Array, *, derivative: bool = True) -> tuple[Array, Array | None]: ...
+
+
+def levenberg_marquardt(model: Predictor, x: Array, data: Array, *, iterations: int = 100, tol: float = 1e-4) -> Fit:
+    """min |model(x) - data|^2 from x; damping relative to the curvature of each parameter.
+
+    The minimum is measured in units of sampling noise (one per degree of freedom): a step that gains less than `tol` is the
+    last, since what it would change is far below the standard errors.
+    """
+    value, slope = model.predict(x)
+    assert slope is not None
+    residual = value - data
+    best, damping = float(residual @ residual), 1e-2
+    for _ in range(iterations):
+        normal, gradient = slope.T @ slope, slope.T @ residual
+        curvature = np.diag(normal) + 1e-9 * np.diag(normal).max()
+        for _ in range(12):
+            try:
+                factor = linalg.cho_factor(normal + np.diag(damping * curvature), check_finite=False)
+            except linalg.LinAlgError:
+                damping *= 10
+                continue
+            trial = x - linalg.cho_solve(factor, gradient, check_finite=False)
+            moved = model.predict(trial, derivative=False)[0] - data
+            attained = float(moved @ moved)
+            if attained < best:
+                break
+            damping *= 5
+        else:
+            break
+        converged = best - attained < tol
+        x, best, damping = trial, attained, max(damping / 5, 1e-10)
+        if converged:
+            break
+        value, slope = model.predict(x)
+        assert slope is not None
+        residual = value - data
+    return Fit(x, best)
