@@ -7,9 +7,9 @@ import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
 from richcomponents.algebra.spectral import Logistic, logit
+from richcomponents.components.dependence import RowUnits
 from richcomponents.contrastive.canonical import canonical, whitening
 from richcomponents.contrastive.coefficients import coefficients, residualise
-from richcomponents.contrastive.dependence import RowUnits
 from richcomponents.contrastive.energy import SharedEnergy
 from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.fit import find_shared

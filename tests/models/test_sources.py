@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import richcomponents as rc
-from richcomponents.models.passes import Passes
+from richcomponents.components.data import RowData
 from richcomponents.moments import Rows
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_changes_between_two_passes_is_noticed(frame, tmp_path, monk
     model = rc.ContrastiveRCA(views=3).fit(path)
     for changed in (other, one):
         for owner, step, reading in (
-            (Passes, "second", rc.ContrastiveRCA(views=3).fit),
+            (RowData, "moments", rc.ContrastiveRCA(views=3).fit),
             (Rows, "means", rc.Moments.from_source),
         ):
             write(table, path)
@@ -116,7 +116,7 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read_is_noticed(frame, tmp_pat
     for rows in (5000, 5999):
         np.save(path, table)
         with monkeypatch.context() as patched:
-            followed(patched, Passes, "second", partial(np.save, path, table[:rows]))
+            followed(patched, RowData, "moments", partial(np.save, path, table[:rows]))
             with pytest.raises(rc.DataError, match=r"t.npy (is not what was read before|is cut off)"):
                 rc.ContrastiveRCA(views=3).fit(path)
 
@@ -171,9 +171,9 @@ def test_a_pilot_far_from_the_mean_costs_a_pass_not_digits(monkeypatch):
     data = rc.datasets.make_contrastive(5000, d=2, S2="skewed", random_state=3)
     X = data.X.copy()
     X[:2] += 1e5  # the first rows, about whose mean the second moments are taken
-    passes = Passes(Rows(X), 20)
-    monkeypatch.setattr("richcomponents.models.passes.LEAF", 2)
-    far = passes.second()
+    reader = RowData(Rows(X), 20)
+    monkeypatch.setattr("richcomponents.components.data.LEAF", 2)
+    far = reader.moments(2)
     np.testing.assert_allclose(far.shift, X.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(far.covariance(), np.cov(X.T), rtol=1e-10)
 
@@ -190,9 +190,9 @@ def test_an_interrupted_second_look_goes_on(tmp_path, monkeypatch):
     data = rc.datasets.make_contrastive(5000, d=2, S2="skewed", random_state=3)
     X = data.X.copy()
     X[:2] += 1e5
-    monkeypatch.setattr("richcomponents.models.passes.LEAF", 2)
-    passes = Passes(Rows(X), 20, checkpoint=tmp_path / "c.npz")
-    reference = passes.second()
+    monkeypatch.setattr("richcomponents.components.data.LEAF", 2)
+    reader = RowData(Rows(X), 20, checkpoint=tmp_path / "c.npz")
+    reference = reader.moments(2)
     real, calls = rc.Accumulator.update, []
 
     def interrupted(self, rows, start=None):
@@ -204,9 +204,9 @@ def test_an_interrupted_second_look_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(rc.Accumulator, "update", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            passes.second()
+            reader.moments(2)
     assert len(list(tmp_path.iterdir())) == 1
-    assert passes.second() == reference
+    assert reader.moments(2) == reference
     assert list(tmp_path.iterdir()) == []
 
 

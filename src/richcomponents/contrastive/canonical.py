@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.dependence import Dependence
+from richcomponents.components.dependence import Dependence
 from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995

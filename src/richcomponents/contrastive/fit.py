@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import linalg
 
 from richcomponents.algebra import Array
+from richcomponents.components.data import AffineMap, Data
+from richcomponents.components.dependence import Dependence
 from richcomponents.components.frame import Frame
 from richcomponents.contrastive.canonical import Canonical, canonical
-from richcomponents.contrastive.dependence import Dependence
-from richcomponents.contrastive.evidence import grams
+from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening
 from richcomponents.contrastive.identify import Identified, identify, lower_end
 from richcomponents.contrastive.known import identify_known
 from richcomponents.contrastive.rank import choose_rank
@@ -26,6 +28,8 @@ from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
 __all__ = ["SharedPart", "canonical_of", "find_shared", "measured_canonical", "resolve_rank"]
+
+_MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
 @storable
@@ -73,70 +77,59 @@ def canonical_of(second: Moments, n_u: int, lost: float = 0.0) -> Canonical:
     return canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n - lost)
 
 
-def measured_canonical(
-    second: Moments,
-    n_u: int,
-    lost: float = 0.0,
-    dependence: Callable[[Canonical, Array], Dependence] | None = None,
-) -> tuple[Canonical, Array]:
-    """Canonical coordinates that know how many independent rows they rest on, and the map (p, m) from centred columns to all
-    of them. Arguments as in :func:`find_shared`."""
+def measured_canonical(second: Moments, n_u: int, data: Data | None, lost: float = 0.0) -> tuple[Canonical, AffineMap]:
+    """Canonical coordinates that know how many independent rows they rest on, and the map to all of them."""
     found = canonical_of(second, n_u, lost)
     for which, independent in (("first", found.rank_u), ("second", found.rank_v)):
         if not independent:
             raise DataError(f"no column of the {which} view varies: there is nothing to compare")
-    everything = np.zeros((second.layout.n_columns, found.rank_u + found.rank_v))
-    everything[:n_u, : found.rank_u] = found.x_from_u.T
-    everything[n_u:, found.rank_u :] = found.y_from_v.T
-    return (found if dependence is None else found.with_dependence(dependence(found, everything))), everything
+    everything = AffineMap(second.mean, linalg.block_diag(found.x_from_u.T, found.y_from_v.T))
+    dependence = None if data is None else data.dependence(everything, found.correlations, found.rank_u)
+    return (found if dependence is None else found.with_dependence(dependence)), everything
 
 
 def find_shared(
+    data: Data,
     second: Moments,
     n_u: int,
-    coordinates: Callable[[Array], Moments],
     *,
     rank: object = "auto",
     order: int = 4,
     A: Array | None = None,
     wide: bool = False,
-    implicit: Callable[[Array, Array], Array] | None = None,
     second_order_only: Callable[[Canonical], bool] = lambda found: False,
-    lost: float = 0.0,
-    dependence: Callable[[Canonical, Array], Dependence] | None = None,
+    dependence: Dependence | None = None,
     random_state: int | None = 0,
 ) -> SharedPart:
     """The estimator, from second moments and a way to get moments of linear maps of the columns.
 
     Parameters
     ----------
+    data : Data
+        Of the columns (U, V).
     second : Moments
-        Of the columns (U, V), any order >= 2.
+        Its moments, of any order >= 2.
     n_u : int
-        How many of them are U.
-    coordinates : callable
-        coordinates(matrix (p, m)): the state of the columns (z - mean) @ matrix.
+        How many columns are U.
     rank, A, random_state
-        As in ContrastiveRCA; A in the coordinates of `second`.
+        As in ContrastiveRCA; A in the coordinates of `data`.
     order : 3 or 4
         Highest order of the evidence.
     wide : bool
         Take only the leading coordinates.
-    implicit : callable, optional
-        implicit(matrix (p, 2r), D): the Gram matrices from rows, without moments of order four. Used when it is cheaper.
     second_order_only : callable
         Whether there are too few independent rows for more: T = 0.
-    lost : float
-        Rows' worth of freedom that covariates took.
-    dependence : callable, optional
-        dependence(coordinates, matrix (p, m)): how the rows (z - mean) @ matrix depend on each other. None: not at all.
+    dependence : Dependence, optional
+        How the rows depend on each other, where it was measured before.
     """
-    found, everything = measured_canonical(second, n_u, lost, dependence)
+    found, everything = measured_canonical(second, n_u, data if dependence is None else None, data.lost)
+    if dependence is not None:
+        found = found.with_dependence(dependence)
     r = resolve_rank(rank, found)
-    lead = found.leading(r).T
+    lead = AffineMap(second.mean, found.leading(r).T)
     if wide and r == 0:
-        lead = everything[:, :1]  # a state needs a column; nothing is read from it
-    state = coordinates(lead if wide else everything)
+        lead = AffineMap(second.mean, everything.matrix[:, :1])  # a state needs a column; nothing is read from it
+    state = data.moments(4, lead if wide else everything)
     n_blocks = int(np.sum(second.block_sizes > 0))
     nothing = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     if A is not None:
@@ -144,10 +137,13 @@ def find_shared(
     if second_order_only(found) and r:
         return SharedPart(found, lower_end(found, r, n_blocks, "not identified"), state, wide, nothing)
     D = found.correlations[:r]
+    z = None
+    if r and (wide or second.n < r**3 / 10) and 4 * data.n_blocks <= second.n <= _MOST_PAIRED:
+        z = data.sample(lead)  # rows compared in pairs are the cheaper form of the evidence
     if r == 0:
         evidence = nothing
-    elif implicit is not None and (wide or second.n < r**3 / 10):
-        evidence = implicit(lead, D)
+    elif z is not None:
+        evidence = implicit_grams(z, joint_whitening(D), n_blocks=data.n_blocks)
         evidence[1] *= order >= 4
     else:
         columns = np.arange(2 * r) if wide else np.concatenate([np.arange(r), found.rank_u + np.arange(r)])

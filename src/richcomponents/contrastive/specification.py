@@ -14,8 +14,8 @@ from scipy import optimize, stats
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import Logistic, logit
+from richcomponents.components.dependence import RowUnits
 from richcomponents.contrastive.canonical import Canonical, canonical
-from richcomponents.contrastive.dependence import RowUnits
 from richcomponents.contrastive.energy import free_precision, projector
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import Evidence, replicate

@@ -16,6 +16,8 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.covariance import Factored, Spread, added
+from richcomponents.components.data import Data, StateData
+from richcomponents.components.dependence import Dependence, RowUnits
 from richcomponents.components.frame import Frame
 from richcomponents.components.row_source import RowSource
 from richcomponents.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
@@ -30,7 +32,6 @@ from richcomponents.contrastive.coefficients import (
     residualise_all_columns,
 )
 from richcomponents.contrastive.decomposition import VarianceTable
-from richcomponents.contrastive.dependence import Dependence, RowUnits
 from richcomponents.contrastive.diagnostics import ADVICE, SUSPICIOUS, Diagnostics, contradicted, diagnose
 from richcomponents.contrastive.directions import trust_in_directions
 from richcomponents.contrastive.fit import (
@@ -158,17 +159,16 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
 
     def _solve(
         self,
+        data: Data,
         second: Moments,
         n_u: int,
         u: Frame,
         v: Frame,
-        coordinates: Callable[[Array], Moments],
         *,
         rows: Array | None = None,
         outside: tuple[Outside, Outside] | None = None,
-        implicit: Callable[[Array, Array], Array] | None = None,
         second_order_only: bool | None = None,
-        dependence: Callable[[Canonical, Array], Dependence] | None = None,
+        dependence: Dependence | None = None,
     ) -> Self:
         """From moments to A_ and components_.
 
@@ -183,7 +183,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             self._canonical: Canonical | None = None
             self._state = second
             self._second_order_only = False
-            self._found: Canonical = measured_canonical(second, n_u, self._lost, dependence)[0]
+            self._found: Canonical = measured_canonical(second, n_u, data, data.lost)[0]
             polarised = self.method == "polarised"
             self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A, polarised=polarised)
         else:
@@ -199,16 +199,14 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
 
             inner_A = None if A is None else v.inner @ A @ u.outer
             self._shared = find_shared(
+                data,
                 second,
                 n_u,
-                coordinates,
                 rank=self.rank,
                 order=min(self.order, 4),
                 A=inner_A,
                 wide=wide,
-                implicit=implicit,
                 second_order_only=few,
-                lost=self._lost,
                 dependence=dependence,
                 random_state=self.random_state,
             )
@@ -748,12 +746,13 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         other = copy(self)
         other.rank = self.rank_ if self.method == "efficient" else self.rank
         state = self._state.without([block])
+        data = StateData(state, self._lost)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if self._shared is None or self._canonical is None:
                 other._centre = state.mean
                 d_u = len(self._u)
-                return other._solve(state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)), state.transformed)
+                return other._solve(data, state, d_u, Frame.identity(d_u), Frame.identity(len(self._v)))
             found, known, k = self._canonical, self._canonical.dependence, self._shared.rank
             k_u, k_v = (k, k) if self._shared.leading else (found.rank_u, found.rank_v)
             u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
@@ -766,14 +765,14 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
                 _outside_of(self._solution.cov_v, v, self._solution.into_v / d, d),
             )
             return other._solve(
+                data,
                 state,
                 k_u,
                 u,
                 v,
-                state.transformed,
                 outside=outside,
                 second_order_only=self._second_order_only,
-                dependence=None if known is None else lambda found, matrix: known,
+                dependence=known,
             )
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:

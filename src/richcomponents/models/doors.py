@@ -12,9 +12,10 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import CumulantSource
+from richcomponents.components.data import AffineMap, RowData, StateData
+from richcomponents.components.dependence import RowUnits, UnitSums
 from richcomponents.components.frame import Frame
-from richcomponents.contrastive.canonical import Canonical, whitening
-from richcomponents.contrastive.dependence import Dependence, RowUnits, UnitSums, dependence_of_blocks
+from richcomponents.contrastive.canonical import whitening
 from richcomponents.contrastive.fit import SharedPart
 from richcomponents.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.contrastive.solution import Solution
@@ -23,7 +24,6 @@ from richcomponents.data.sources.lazy import is_dask
 from richcomponents.data.views import Views, check_finite, check_range, column_names, join_views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.models.passes import Linear, Passes
 from richcomponents.moments import Accumulator, Moments, Rows, partial_out
 from richcomponents.moments.partial import Inflated, Partial
 
@@ -33,7 +33,6 @@ MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 _FIRST = 1000  # rows that tell an index from data
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _MOST_READ = 50_000  # rows of few groups that are looked at in memory
-_MOST_PAIRED = 50_000  # rows above which the form that compares rows in pairs is never the cheaper one
 
 
 class ContrastiveDoors(Estimator):
@@ -162,11 +161,7 @@ class ContrastiveDoors(Estimator):
         self._warn_of_constants(state.variances)
         d_u, d_v = len(self._u), len(self._v)
 
-        def dependence(found: Canonical, matrix: Array) -> Dependence:
-            return dependence_of_blocks(state.transformed(matrix), found.correlations, found.rank_u, found.rank_v)
-
-        frames = Frame.identity(d_u), Frame.identity(d_v)
-        self._solve(state, d_u, *frames, state.transformed, dependence=dependence if state.dependent else None)
+        self._solve(StateData(state), state, d_u, Frame.identity(d_u), Frame.identity(d_v))
         return self
 
     def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
@@ -261,25 +256,15 @@ class ContrastiveDoors(Estimator):
         u, v = (reduced[name] if name in reduced else Frame.identity(d) for name, d in (("u", d_u), ("v", d_v)))
         reduction = len(u.inner) < d_u or len(v.inner) < d_v
         if reduction:
-            table = table.mapped(Linear(self._centre, linalg.block_diag(u.inner.T, v.inner.T)))
-        passes = Passes(table, self.n_blocks, **reading)
-        second = passes.second() if self.method == "efficient" else passes.fourth()
+            table = table.mapped(AffineMap(self._centre, linalg.block_diag(u.inner.T, v.inner.T)))
+        data = RowData(table, self.n_blocks, lost=self._lost, **reading)
+        second = data.moments(2 if self.method == "efficient" else 4)
         if not reduction:
             self._centre = np.array(second.mean)
         self._warn_of_constants(second.variances if centred is None or not reduction else centred.var(axis=0))
-        by_rows = passes.groups is None and not rows.weighted and 4 * self.n_blocks <= second.n <= _MOST_PAIRED
-        self._solve(
-            second,
-            len(u.inner),
-            u,
-            v,
-            passes.coordinates(second.mean),
-            rows=centred if reduction else None,
-            implicit=passes.implicit(second.mean) if by_rows else None,
-            dependence=passes.dependence(second.mean),
-        )
+        self._solve(data, second, len(u.inner), u, v, rows=centred if reduction else None)
         if self.order > 4:
-            self._add_high_orders(passes, second)
+            self._add_high_orders(data, second)
         return self
 
     def _warn_of_constants(self, variances: Array) -> None:
@@ -319,7 +304,7 @@ class ContrastiveDoors(Estimator):
             return np.zeros(0, dtype=np.int64)
         return resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
 
-    def _add_high_orders(self, passes: Passes, second: Moments) -> None:
+    def _add_high_orders(self, data: RowData, second: Moments) -> None:
         """Cumulants of order five and six: a state of their own, in the same coordinates, not kept by block."""
         low = self._solution.source
         if low is None:
@@ -328,7 +313,7 @@ class ContrastiveDoors(Estimator):
         if self._shared is not None:
             found = self._shared.canonical
             matrix = linalg.block_diag(found.x_from_u.T, found.y_from_v.T)
-        high = passes.high_orders(second.mean, matrix, self.order)
+        high = data.moments(self.order, AffineMap(second.mean, matrix))
         self._solution = replace(self._solution, source=CumulantSource(low.moments, high=high))
         self._name_components()
 

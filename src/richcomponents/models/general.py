@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.dependence import RowUnits
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.contrastive.dependence import RowUnits
 from richcomponents.contrastive.intervals import Interval
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.cumulants import Cumulants
