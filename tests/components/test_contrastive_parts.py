@@ -13,8 +13,8 @@ from richcomponents.contrastive.coefficients import coefficients, residualise
 from richcomponents.contrastive.energy import SharedEnergy
 from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.fit import find_shared
-from richcomponents.contrastive.identify import sign_flip_z
-from richcomponents.contrastive.known import identify_known
+from richcomponents.contrastive.posterior import sign_flip_z
+from richcomponents.contrastive.posterior import identify_known
 from richcomponents.contrastive.pair import energy_and_score, near_pair
 from richcomponents.contrastive.rank import choose_rank
 from richcomponents.contrastive.specification import flip_test, outcome_test

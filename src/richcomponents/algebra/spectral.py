@@ -8,9 +8,12 @@ import numpy as np
 
 from richcomponents.algebra.arrays import Array
 
-__all__ = ["Logistic", "logit", "power", "symmetric"]
+__all__ = ["RANK_TOLERANCE", "Logistic", "logit", "power", "symmetric", "whitening"]
 
 MAX_LOGIT = 15.0
+
+RANK_TOLERANCE = 1e-9
+"""Eigenvalues of a correlation matrix below this share of the largest count as exact collinearity."""
 
 
 def symmetric(a: Array) -> Array:
@@ -75,3 +78,19 @@ def logit(t: Array, edge: float = 1e-6) -> Array:
     values = np.clip(values, edge, 1 - edge)
     out: Array = (vectors * np.log(values / (1 - values))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return out
+
+
+def whitening(cov: Array) -> tuple[Array, Array]:
+    """Whitening map (k, d) of a covariance (d, d) and its right inverse (d, k); k is the numerical rank.
+
+    The columns are first scaled to unit variance, so that the rank does not depend on units.
+    """
+    cov = np.asarray(cov, dtype=float)
+    scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    safe = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(cov / np.outer(safe, safe))
+    keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
+    values, vectors = values[keep], vectors[:, keep]
+    root = np.sqrt(values)
+    varies = scale > 0  # what rounding leaves of eigenvectors on constant columns is nothing
+    return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]

@@ -11,6 +11,7 @@ import hashlib
 import os
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,7 +114,11 @@ class RowData:
             return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label)
         if order > 2:
             return self._pass(self.rows, order, self.rows.means(), "fourth order")
-        # in one pass, about the mean of the first rows; in two where that was far off
+        return self._second
+
+    @cached_property
+    def _second(self) -> Moments:
+        """In one pass, about the mean of the first rows; in two where that was far off."""
         second = self._pass(self.rows, 2, self.rows.first_means(LEAF), "second order", ".second")
         if (np.abs(second.offset) > _FAR * np.sqrt(np.maximum(second.variances, 0.0))).any():
             second = self._pass(self.rows, 2, second.mean, "second order", ".recentred")

@@ -31,13 +31,14 @@ from typing import Self
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.algebra.spectral import whitening
 from richcomponents.errors import DataError
-from richcomponents.moments import Moments, block_numbers
+from richcomponents.moments import Moments, Partial, Rows, block_numbers
 from richcomponents.moments.accumulator import frequencies
 from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
-__all__ = ["Dependence", "RowUnits", "UnitSums", "dependence_of_blocks"]
+__all__ = ["Dependence", "RowUnits", "UnitSums", "dependence_of_blocks", "lost_rows"]
 
 _MOST_NUMBERS = (
     2**24
@@ -260,3 +261,22 @@ class RowUnits:
         else:
             sums.grouped(self.groups)(rows, 0)
         return sums.result()
+
+
+def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
+    """How many rows' worth of freedom the covariates took: one each, times the design effect of their products with the
+    residuals where rows depend on each other (a covariate that is constant in a group took a whole group's)."""
+    if groups is None and not table.weighted:
+        return float(partial.rank)
+    white = [whitening(C)[0] for C in (partial.covariate_covariance(), partial.covariance())]
+    p, q = (len(w) for w in white)
+    if not p or not q:
+        return float(p)
+
+    def products(rows: Array) -> Array:
+        known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
+        left = (partial.residuals(rows) - partial.mean[partial.kept]) @ white[1].T
+        return np.hstack([known, left])
+
+    sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
+    return p * float(table.mapped(products).reduce(sums, groups=groups).effect[0])

@@ -84,7 +84,7 @@ def ends_below(top: Array) -> tuple[Array, Array]:
 
 
 def covariance_bounds(basis: Pair, what: str, more: bool) -> Bounds:
-    """Identified interval of every entry of Cov(S1), Cov(S2) or Cov(S3), for any rank (stacks allowed).
+    """Posterior interval of every entry of Cov(S1), Cov(S2) or Cov(S3), for any rank (stacks allowed).
 
     what : "cov_s1", "cov_s2" or "cov_s3"; more : further directions may be shared.
     """
@@ -98,13 +98,13 @@ def covariance_bounds(basis: Pair, what: str, more: bool) -> Bounds:
 
 
 def var_s1_bounds(basis: Pair, more: bool) -> Bounds:
-    """Identified interval of every Var(S1): the diagonal of the above, without its other entries."""
+    """Posterior interval of every Var(S1): the diagonal of the above, without its other entries."""
     top = basis.var_s1(np.zeros_like(basis.cross))
     return Bounds(np.zeros_like(top) if more else top - np.sum((basis.from_x @ basis.h) ** 2, axis=-1), top)
 
 
 def mixing_bounds(basis: Pair) -> Bounds:
-    """Identified interval of every entry of A (on the range of S2), in original units, for any rank (stacks allowed)."""
+    """Posterior interval of every entry of A (on the range of S2), in original units, for any rank (stacks allowed)."""
     ct = np.swapaxes(basis.cross, -1, -2)
     square = basis.cross @ ct
     inv = power(square, -1.0, 1e-12)
@@ -119,7 +119,7 @@ def mixing_bounds(basis: Pair) -> Bounds:
 def bounds_with_noise(
     canonical: Canonical, rank: int, moments: BlockCovariances, what: str, level: float = 0.95, more: bool = False
 ) -> Bounds:
-    """Identified interval widened for sampling noise: covers the true entry with probability ``level`` (Imbens, Manski).
+    """Posterior interval widened for sampling noise: covers the true entry with probability ``level`` (Imbens, Manski).
 
     what : "mixing", "cov_s1", "cov_s2" or "cov_s3"; more : further directions than ``rank`` may be shared (covariances only).
     Block jackknife errors of the two ends; one-sided quantile where the interval is wide, two-sided where it is a point.

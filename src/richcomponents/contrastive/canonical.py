@@ -19,16 +19,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import linalg
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import whitening
+from richcomponents.components.data import AffineMap, Data
 from richcomponents.components.dependence import Dependence
+from richcomponents.components.frame import Frame
+from richcomponents.errors import DataError
+from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995
 """Canonical correlations are clipped here: beyond it 1 - D^2 is rounding and sampling noise."""
-
-RANK_TOLERANCE = 1e-9
-"""Eigenvalues of a correlation matrix below this share of the largest count as exact collinearity."""
 
 
 @storable
@@ -72,6 +75,26 @@ class Canonical:
         """The same coordinates of as many rows that depend on each other."""
         return replace(self, n=self.n / float(dependence.effect[0]), dependence=dependence)
 
+    def composed(self, u: Frame, v: Frame) -> Canonical:
+        """The maps of reduced or transformed columns, composed with the way to the user's columns."""
+        return replace(
+            self,
+            x_from_u=self.x_from_u @ u.inner,
+            u_from_x=u.outer @ self.u_from_x,
+            y_from_v=self.y_from_v @ v.inner,
+            v_from_y=v.outer @ self.v_from_y,
+        )
+
+    def truncated(self, rank: int) -> Canonical:
+        """The shared coordinates only."""
+        return replace(
+            self,
+            x_from_u=self.x_from_u[:rank],
+            u_from_x=self.u_from_x[:, :rank],
+            y_from_v=self.y_from_v[:rank],
+            v_from_y=self.v_from_y[:, :rank],
+        )
+
     def leading(self, rank: int) -> Array:
         """The map from centred (u, v), (d_u + d_v,), to z = (x_1..x_r, y_1..y_r), as (2r, d_u + d_v)."""
         d_u, d_v = self.x_from_u.shape[1], self.y_from_v.shape[1]
@@ -79,22 +102,6 @@ class Canonical:
         out[:rank, :d_u] = self.x_from_u[:rank]
         out[rank:, d_u:] = self.y_from_v[:rank]
         return out
-
-
-def whitening(cov: Array) -> tuple[Array, Array]:
-    """Whitening map (k, d) of a covariance (d, d) and its right inverse (d, k); k is the numerical rank.
-
-    The columns are first scaled to unit variance, so that the rank does not depend on units.
-    """
-    cov = np.asarray(cov, dtype=float)
-    scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
-    safe = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(cov / np.outer(safe, safe))
-    keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-    values, vectors = values[keep], vectors[:, keep]
-    root = np.sqrt(values)
-    varies = scale > 0  # what rounding leaves of eigenvectors on constant columns is nothing
-    return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
 
 
 def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonical:
@@ -110,3 +117,26 @@ def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonica
         v_from_y=colour_v @ right.T,
         n=float(n),
     )
+
+
+def canonical_of(second: Moments, n_u: int, lost: float = 0.0) -> Canonical:
+    """Canonical coordinates of a state whose first n_u columns are U and the others V; lost : rows spent on covariates."""
+    C = second.covariance(unbiased=False)
+    return canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n - lost)
+
+
+def canonical_coordinates(
+    data: Data, second: Moments, n_u: int, dependence: Dependence | None = None
+) -> tuple[Canonical, AffineMap]:
+    """Canonical coordinates that know how many independent rows they rest on, and the map to all of them.
+
+    second : the moments of `data`; dependence : of the rows on each other, where it was measured before.
+    """
+    found = canonical_of(second, n_u, data.lost)
+    for which, independent in (("first", found.rank_u), ("second", found.rank_v)):
+        if not independent:
+            raise DataError(f"no column of the {which} view varies: there is nothing to compare")
+    everything = AffineMap(second.mean, linalg.block_diag(found.x_from_u.T, found.y_from_v.T))
+    if dependence is None:
+        dependence = data.dependence(everything, found.correlations, found.rank_u)
+    return (found if dependence is None else found.with_dependence(dependence)), everything

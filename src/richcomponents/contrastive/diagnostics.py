@@ -7,18 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.covariance import Factored
 from richcomponents.contrastive.bounds import IdentifiedSet
-from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.identify import Identified
-from richcomponents.contrastive.intervals import Evidence
-from richcomponents.contrastive.rank import remaining_p_value
-from richcomponents.contrastive.solution import Solution
-from richcomponents.contrastive.specification import TestResult, leftover_test, overidentification_test
+from richcomponents.contrastive.specification import TestResult
 from richcomponents.storage import storable
 from richcomponents.text import page
 
-__all__ = ["ADVICE", "Diagnostics", "diagnose"]
+__all__ = ["ADVICE", "SUSPICIOUS", "Diagnostics", "contradicted"]
 
 _MUCH_LEFT = 0.7
 
@@ -180,47 +174,3 @@ class Diagnostics:
                 f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, p = {self.leftover.p_value:.3f}"
             )
         return page([*lines, *(f"  > {sentence}" for sentence in self.advice())])
-
-
-def diagnose(
-    solution: Solution,
-    found: Canonical,
-    known: Identified | None,
-    identified_set: IdentifiedSet,
-    evidence: tuple[Evidence, Array] | None,
-    n: int,
-    most: int,
-    known_mixing: TestResult | None = None,
-) -> Diagnostics:
-    """Gather what a fit says about itself.
-
-    known : None for the paper's method. evidence : what the over-identification test reads, when there is any.
-    n : number of rows. most : the largest rank that is possible.
-    """
-    rank = solution.rank
-    seen = np.linalg.svd(solution.through_A(solution.root_s2.T), compute_uv=False)[:rank]
-    tried = range(min(rank + 1, len(found.correlations)))
-    nan = float("nan")
-    return Diagnostics(
-        n=n,
-        independent_rows=found.n,
-        largest_rank=most,
-        d_u=len(solution.cov_u),
-        d_v=len(solution.cov_v),
-        canonical_correlations=found.correlations,
-        rank=rank,
-        rank_p_values=np.array([remaining_p_value(found, k) for k in tried]),
-        verdict="paper" if known is None else known.verdict,
-        strength=nan if known is None else known.strength,
-        gain=nan if known is None else known.gain,
-        gate=1.0 if known is None else known.gate,
-        tau=nan if known is None else known.tau,
-        order_weights=np.zeros(2) if known is None else known.order_weights,
-        identified=identified_set,
-        condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
-        overidentification=None if evidence is None else overidentification_test(*evidence),
-        leftover=leftover_test(found, rank),
-        known_mixing=known_mixing,
-        searched_u=found.rank_u if isinstance(solution.cov_u, Factored) else None,
-        searched_v=found.rank_v if isinstance(solution.cov_v, Factored) else None,
-    )

@@ -19,8 +19,8 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import Logistic
 from richcomponents.components.covariance import Spread, top_directions
-from richcomponents.contrastive.identify import Identified
-from richcomponents.contrastive.intervals import Evidence, replicate
+from richcomponents.contrastive.intervals import BlockEvidence, replicate
+from richcomponents.contrastive.posterior import Posterior
 from richcomponents.contrastive.trust import block_variance, posterior_variance, trust
 
 __all__ = ["trust_in_directions"]
@@ -37,18 +37,17 @@ def _leading(covariance: Array, k: int) -> Array:
     return np.asarray(np.linalg.eigh(covariance)[1][..., ::-1][..., :k])
 
 
-def trust_in_directions(identified: Identified, evidence: Evidence, residualised: Spread, k: int) -> float:
+def trust_in_directions(posterior: Posterior, evidence: BlockEvidence, residualised: Spread, k: int) -> float:
     """How much of T to use for the k leading directions of Cov(S1), in [0, gate].
 
-    residualised : Cov(S1) at T = 0 (d, d), in the units of `identified` and `evidence`.
+    residualised : Cov(S1) at T = 0 (d, d), in the user's units.
 
     The doubt is the squared standard error of the change (left-out blocks, second moments included; what the prior pulls; what
     it may have pulled) plus half of its variance over the posterior. All is computed in the span of the shared directions
     and of the leading eigenvectors: nothing else turns.
     """
-    r, k = identified.rank, min(k, MEASURED)
-    found = identified.canonical
-    lift = found.u_from_x[:, :r]
+    r, k = posterior.rank, min(k, MEASURED)
+    lift = evidence.canonical.u_from_x[:, :r]
     inside = np.linalg.qr(np.hstack([top_directions(residualised, k + MEASURED)[1].T, lift]))[0]
     rep = replicate(
         replace(evidence, canonical=replace(evidence.canonical, u_from_x=inside.T @ evidence.canonical.u_from_x))
@@ -63,12 +62,12 @@ def trust_in_directions(identified: Identified, evidence: Evidence, residualised
         v = _leading(covariance + rest, k)
         return np.asarray((v * weights) @ np.swapaxes(v, -1, -2))
 
-    at_t = rep.basis.cov_s1(identified.t)
+    at_t = rep.basis.cov_s1(posterior.t)
     start, end = frame(rep.basis.cov_s1(none)), frame(at_t)
     left_out = frame(rep.bases.cov_s1(Logistic.at(rep.xs).value)) - frame(rep.bases.cov_s1(none))
     pulled = frame(rep.basis.cov_s1(Logistic.at(rep.loose).value)) - end
     may_be_pulled = frame(at_t + rep.shrinkage_directions("cov_s1")) - end
-    drawn = frame(rep.basis.cov_s1(identified.t_draws))
+    drawn = frame(rep.basis.cov_s1(posterior.t_draws))
     doubt = block_variance(left_out) + float(np.sum(pulled**2)) + float(np.sum(may_be_pulled**2))
-    doubt += POSTERIOR_WEIGHT * posterior_variance(identified, drawn)
-    return trust(identified.gate, end - start, doubt, timid=True)
+    doubt += POSTERIOR_WEIGHT * posterior_variance(posterior, drawn)
+    return trust(posterior.gate, end - start, doubt, timid=True)

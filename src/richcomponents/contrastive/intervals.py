@@ -21,22 +21,25 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import Logistic, logit
-from richcomponents.contrastive.canonical import RANK_TOLERANCE, Canonical
-from richcomponents.contrastive.energy import Laplace
-from richcomponents.contrastive.evidence import pair_mean
+from richcomponents.algebra.spectral import RANK_TOLERANCE, Logistic, logit
+from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.energy import Laplace, SharedEnergy, free_precision
+from richcomponents.contrastive.evidence import joint_whitening, pair_mean
 from richcomponents.contrastive.pair import (
     BlockCovariances,
     Pair,
     curvature,
+    mixture_tau,
     near_pair,
     quadratic,
     score,
     units,
 )
+from richcomponents.contrastive.posterior import TAUS, Posterior
 from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
+from richcomponents.moments import Moments
 
-Target = Literal["mixing", "cov_s1", "var_s1"]
+Target = Literal["mixing", "cov_s1", "var_s1", "cov_s2", "cov_s3"]
 
 
 def evaluate(basis: Pair, what: Target, t: Array) -> Array:
@@ -45,7 +48,7 @@ def evaluate(basis: Pair, what: Target, t: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class BlockEvidence:
     """What the intervals need from a fit.
 
     ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
@@ -58,6 +61,31 @@ class Evidence:
     gram: Array
     t: Array
     precision: Array
+
+
+def plain_grams(posterior: Posterior, grams: Array) -> Array:
+    """The Gram matrices per order with their last slot in plain (x, y): (2, B, B, 2r, 2r).
+
+    With w = W z the Gram in w is W G W'.
+    """
+    back = np.linalg.inv(joint_whitening(posterior.correlations))
+    return np.asarray(back @ grams @ back.T)
+
+
+def block_evidence(
+    canonical: Canonical, posterior: Posterior, state: Moments, grams: Array, *, truncated: bool
+) -> BlockEvidence:
+    """The evidence of a fit; truncated : whether `state` holds the leading canonical coordinates only."""
+    if truncated:
+        canonical = canonical.truncated(posterior.rank)
+    tau = mixture_tau(np.array(TAUS), posterior.tau_weights)
+    return BlockEvidence(
+        canonical=canonical,
+        moments=BlockCovariances.of(state),
+        gram=np.tensordot(posterior.order_weights, plain_grams(posterior, grams), 1),
+        t=posterior.t,
+        precision=free_precision(SharedEnergy(posterior.correlations).trend, tau),
+    )
 
 
 @dataclass(frozen=True)
@@ -109,7 +137,7 @@ class Replicates:
         return d
 
 
-def replicate(ev: Evidence) -> Replicates:
+def replicate(ev: BlockEvidence) -> Replicates:
     """One-step delete-one-block replicates."""
     blocks = len(ev.gram)
     ones = np.ones(blocks)

@@ -8,9 +8,9 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.fit import canonical_of, resolve_rank
-from richcomponents.contrastive.known import project
+from richcomponents.contrastive.canonical import Canonical, canonical_of
+from richcomponents.contrastive.posterior import project
+from richcomponents.contrastive.rank import resolve_rank
 from richcomponents.contrastive.specification import TestResult
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments

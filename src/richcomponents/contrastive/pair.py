@@ -82,6 +82,24 @@ class Pair:
     from_full: Array
     h: Array
 
+    @classmethod
+    def at(cls, canonical: Canonical, rank: int) -> Pair:
+        """The sample itself, in its own canonical coordinates: Cov(x, y) = D."""
+        d = canonical.correlations[:rank]
+        return cls(
+            outer=canonical.u_from_x,
+            inner=np.eye(canonical.rank_u),
+            outer_v=canonical.v_from_y,
+            inner_v=np.eye(canonical.rank_v),
+            from_x=canonical.u_from_x[:, :rank],
+            to_x=canonical.x_from_u[:rank],
+            from_y=canonical.v_from_y[:, :rank],
+            to_y=canonical.y_from_v[:rank],
+            cross=np.diag(d),
+            from_full=np.eye(2 * rank),
+            h=np.diag(np.sqrt(1 - d**2)),
+        )
+
     @property
     def delta(self) -> Array:
         """h^-1 cross: with it the energy of this pair is that of ``energy_and_slope``."""
@@ -122,9 +140,12 @@ class Pair:
 
     def mixing(self, t: Array) -> Array:
         """A in original units: ``A`` on the range of ``S2``, zero on its complement in the metric of Cov(U)^-1."""
-        inner = np.linalg.solve(self.shared(t), self.to_x)
-        out: Array = self.from_y @ np.swapaxes(self.cross, -1, -2) @ inner
+        out: Array = self.from_y @ np.swapaxes(self.cross, -1, -2) @ self.from_shared(t)
         return out
+
+    def from_shared(self, t: Array) -> Array:
+        """S^-1 to_x (..., r, d_U)."""
+        return np.asarray(np.linalg.solve(self.shared(t), self.to_x))
 
 
 def near_pair(canonical: Canonical, rank: int, cov: Array) -> Pair:

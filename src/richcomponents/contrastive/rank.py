@@ -7,8 +7,9 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, f, ncx2
 
 from richcomponents.contrastive.canonical import Canonical
+from richcomponents.errors import DataError
 
-__all__ = ["choose_rank", "largest_rank", "leftover_statistic", "remaining_p_value"]
+__all__ = ["choose_rank", "largest_rank", "leftover_statistic", "remaining_p_value", "resolve_rank"]
 
 NEARLY_FULL = 0.8
 """A rank of at least this share of min(d_u, d_v) is taken as full: the last directions are shared too."""
@@ -88,3 +89,21 @@ def largest_rank(found: Canonical, rank: int, level: float = 0.95) -> int:
         high *= 2
     most = brentq(excess, 1e-12, high)
     return min(full, rank + int(most / factor / (SLIGHT**2 / (1 - SLIGHT**2))))
+
+
+def resolve_rank(rank: object, found: Canonical) -> int:
+    """The `rank=` argument: "auto" (sequential test), "full", or a number."""
+    full = len(found.correlations)
+    if rank == "auto":
+        return choose_rank(found)
+    if rank == "full":
+        return full
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
+        raise ValueError(f"rank must be 'auto', 'full' or an integer, got {rank!r}")
+    if not 0 <= rank <= full:
+        raise DataError(
+            f"rank={rank} is impossible: the views have {found.rank_u} and {found.rank_v} independent columns, so they "
+            f"share at most {full} directions. If the shared part has more, it cannot be recovered from these views: "
+            "add columns to the smaller one"
+        )
+    return int(rank)

@@ -1,292 +1,769 @@
-"""A solved contrastive model: A, the covariances of S1, S2, S3, predictors of their values, recipes of their cumulants.
-
-Three ways lead here: the estimator of this library (with A unknown or known), and the paper's formulas.
-"""
+"""The estimator of the contrastive model: what two views say about S1, S2 and S3, in the user's units."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import Component, CumulantSource
-from richcomponents.components.covariance import Factored, Spread, check_entries, triangular
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.components.calibration import Calibrated, error_at_fixed_features
+from richcomponents.components.component import CumulantSource
+from richcomponents.components.covariance import Factored, Spread, added, check_entries, triangular
+from richcomponents.components.data import AffineMap, Data, StateData
 from richcomponents.components.frame import Frame
-from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.fit import SharedPart, in_users_units
-from richcomponents.contrastive.identify import Identified
-from richcomponents.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
-from richcomponents.cumulants import Cumulants
-from richcomponents.moments import Moments
-from richcomponents.paper.mixing import paper_mixing, truncated_pinv
+from richcomponents.components.reduce import SearchSpace
+from richcomponents.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
+from richcomponents.contrastive.calibration import (
+    Calibration,
+    Reading,
+    Residualised,
+    calibrate,
+    error_of_all_columns,
+    inverse_factor,
+    residualise,
+    residualise_all_columns,
+)
+from richcomponents.contrastive.canonical import Canonical, canonical_coordinates
+from richcomponents.contrastive.diagnostics import ADVICE, SUSPICIOUS, contradicted
+from richcomponents.contrastive.directions import trust_in_directions
+from richcomponents.contrastive.energy import SharedEnergy
+from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
+from richcomponents.contrastive.intervals import (
+    BlockEvidence,
+    Interval,
+    Target,
+    block_evidence,
+    coefficient_error,
+    confidence,
+    evaluate,
+    functional_error,
+    plain_grams,
+    replicate,
+)
+from richcomponents.contrastive.known_mixing import check_known_mixing
+from richcomponents.contrastive.pair import BlockCovariances, Pair
+from richcomponents.contrastive.posterior import Posterior, identify, identify_known, lower_end
+from richcomponents.contrastive.rank import largest_rank, resolve_rank
+from richcomponents.contrastive.recipes import OwnRecipes, SharedRecipes
+from richcomponents.contrastive.specification import overidentification_test
+from richcomponents.contrastive.two_views import Key, TwoViews
+from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.data.views import as_matrix
+from richcomponents.errors import (
+    DataError,
+    SampleSizeWarning,
+    SpecificationWarning,
+    WeakIdentificationWarning,
+    warn_user,
+)
+from richcomponents.learning.logistic import LogisticFit, attenuation
+from richcomponents.moments import Layout, Moments
+from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
-__all__ = ["Solution", "WideView", "solve_efficient", "solve_paper", "whole_recipes"]
+__all__ = ["PairOptions", "PairSolution", "solve_pair"]
 
-
-INVERSE_RIDGE = 20.0
-"""In units of 1/n, the noise of a squared canonical correlation."""
+INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correlation
+MOST_PAIRED = 50_000  # rows above which the form of the evidence that compares rows in pairs is never the cheaper one
+MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
+MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+LARGEST_STATE = MEMORY_LIMIT // 2
+FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
 
 
 @storable
 @dataclass(frozen=True)
-class Solution:
-    """In the user's units, for centred views u (n, d_u), v (n, d_v). Covariances of wide views are kept as factors.
+class PairOptions:
+    """As in ContrastiveRCA."""
 
-    known_A : (d_v, d_u), given or by the paper's formula; else A = into_v @ from_u, (d_v, r) and (r, d_u);
-    cov_u, cov_v, cov_s1, cov_s2, cov_s3 : covariances of U, V, S1, S2, S3; cross : (L, M), Cov(U, V) = L M';
-    root_s2 : (d_u, k), Cov(S2) = root_s2 root_s2'; lift : (d_u, r), how the shared coordinates enter EVERY column of U;
-    reduced : whether U was searched for them in its principal components only;
-    variance_s2 : (d_u, d_u), expected squared error of BLUP(S2), what is not known about T included;
-    read, write : BLUP(S2) = [u v] @ read @ write, with read (d_u + d_v, k) and write (k, d_u);
-    recipes : {"S1" | "S2" | "S3": recipe of its cumulants in the coordinates of `source`}.
-    """
-
-    known_A: Array | None
-    into_v: Array
-    from_u: Array
-    cov_u: Spread
-    cov_v: Spread
-    cov_s1: Spread
-    cov_s2: Spread
-    cov_s3: Spread
-    cross: tuple[Array, Array]
-    root_s2: Array
-    lift: Array
-    reduced: bool
-    variance_s2: Spread
-    read: Array
-    write: Array
-    source: CumulantSource | None
-    recipes: dict[str, OwnRecipes | SharedRecipes | PaperRecipes]
-    rank: int
+    rank: Any = "auto"
+    A: Any = None
+    order: int = 4
+    random_state: int | None = 0
 
     @property
-    def A(self) -> Array:
-        """(d_v, d_u); formed when it is asked for."""
-        if self.known_A is not None:
-            return self.known_A
-        check_entries("the matrix A", (len(self.into_v), self.from_u.shape[1]))
-        return np.asarray(self.into_v @ self.from_u)
+    def at_least(self) -> int:
+        """Principal components of a wide view that must be looked at."""
+        return int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
 
-    def through_A(self, s: Array) -> Array:
-        """s (n, d_u) -> s A' (n, d_v)."""
-        return np.asarray(s @ self.known_A.T if self.known_A is not None else (s @ self.from_u.T) @ self.into_v.T)
-
-    def covariance(self, component: str) -> Spread:
-        """Of "S1", "S2" or "S3"."""
-        return {"S1": self.cov_s1, "S2": self.cov_s2, "S3": self.cov_s3}[component]
-
-    def predict_s2(self, u: Array, v: Array) -> Array:
-        """The best linear unbiased predictor of S2 for each row, centred, (n, d_u)."""
-        return np.asarray((u @ self.read[: u.shape[1]] + v @ self.read[u.shape[1] :]) @ self.write)
-
-    def components(
-        self, means: dict[str, Array], names_u: tuple[str, ...], names_v: tuple[str, ...]
-    ) -> dict[str, Component]:
-        names = {"S1": names_u, "S2": names_u, "S3": names_v}
-        return {
-            which: Component(
-                which, names[which], means[which], self.covariance(which), self.source, self.recipes[which]
+    def checked_A(self, d_u: int, d_v: int) -> Array | None:
+        """The known mixing matrix (d_v, d_u)."""
+        if self.A is None:
+            return None
+        A = as_matrix(self.A).copy()
+        if A.shape != (d_v, d_u):
+            raise DataError(
+                f"A must have one row per column of V and one column per column of U: shape ({d_v}, {d_u}), got {A.shape}"
             )
-            for which in ("S1", "S2", "S3")
-        }
+        if not np.isfinite(A).all():
+            raise DataError("the known A holds missing or infinite values")
+        rank = int(np.linalg.matrix_rank(A))
+        wanted = self.rank if isinstance(self.rank, (int, np.integer)) else d_u
+        if rank < wanted:
+            raise DataError(
+                f"the known A has no left inverse: its rank is {rank}, so only {rank} of {wanted} shared directions can be "
+                "seen in V. Add columns to V, drop dependent columns of U, or give rank= if the shared part has lower rank"
+            )
+        return A
 
 
+@storable
 @dataclass(frozen=True)
-class WideView:
-    """What a view has beyond the principal components that were searched, from its rows.
-
-    lift : (d, r), Cov(view, the other view's shared canonical variates) / D: how the shared part enters every column, since
-    the other view sees nothing of what is this view's own; spread : its covariance.
-    """
-
-    lift: Array
-    spread: Factored
-
-    @classmethod
-    def of(cls, view: Array, other: Array, correlations: Array) -> WideView:
-        """view (n, d), centred; other (n, r): shared canonical variates of the other view; correlations D (r,)."""
-        together = view.T @ other / len(view)  # Cov(other) = I: these are regression coefficients
-        left = triangular(view - other @ together.T)
-        return cls(together / correlations, Factored.of(left).plus(together.T, np.eye(len(correlations))))
-
-
-def solve_efficient(
-    shared: SharedPart,
-    u: Frame,
-    v: Frame,
-    cov_u: Spread,
-    cov_v: Spread,
-    source: CumulantSource | None,
-    A: Array | None = None,
-    lifts: tuple[Array | None, Array | None] = (None, None),
-) -> tuple[Solution, Canonical]:
-    """From T in canonical coordinates to the user's units.
+class PairSolution(TwoViews):
+    """The estimator's answers, from T in canonical coordinates.
 
     On the r shared coordinates S = D^2 + h T h, A = D S^-1, A^+ = S D^-1 (this IS the generalised least-squares
     inverse: only the first r coordinates of y carry S2, with noise I - D S^-1 D), and
 
         BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-    Covariances and predictions use T times the gate (Identified.t_trusted), A and the cumulants T itself. If the
+    Covariances and predictions use T times the gate (Posterior.t_trusted), A and the cumulants T itself. If the
     truth is T* and T is used, the squared error of the prediction is h [T* (I - T*) + (T* - T)^2] h; its mean over the
     posterior draws of T* is reported.
 
-    lifts : of views whose columns are more than those searched (see WideView); else the canonical maps say it. Predictions
-    and A use them. Covariances of the parts use the canonical maps, for which they are positive and add up.
+    posterior : what is known of T; truncated : whether `state` holds the leading canonical coordinates only; grams :
+    (2, B, B, 2r, 2r), the evidence; lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter EVERY column, also
+    where a view was searched for them in its principal components only. Predictions and A use these; covariances of the parts
+    use the canonical maps, for which they are positive and add up. known_A : A where it was given, and mixing_test what the data
+    say of it; second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
+    that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups.
     """
-    found, known, r = in_users_units(shared.canonical, u, v), shared.identified, shared.identified.rank
-    d, h = found.correlations[:r], np.sqrt(1 - found.correlations[:r] ** 2)
-    S = _shared_covariance(found, known)
-    trusted = known.t_trusted
-    lift_u, lift_v = found.u_from_x[:, :r], found.v_from_y[:, :r]
-    every_u, every_v = (lift_u if lifts[0] is None else lifts[0]), (lift_v if lifts[1] is None else lifts[1])
-    inner = np.linalg.solve(S, found.x_from_u[:r]) if r else found.x_from_u[:0]
-    own = h[:, None] * (np.eye(r) - trusted) / h  # BLUP of S1 from x - D y
-    d_u, d_v = lift_u.shape[0], lift_v.shape[0]
-    read = np.zeros((d_u + d_v, 2 * r))
-    read[:d_u, :r], read[d_u:, r:] = found.x_from_u[:r].T, found.y_from_v[:r].T
-    write = np.vstack([(np.eye(r) - own).T, (own * d).T]) @ every_u.T
-    covered = np.diag(d**2) + h[:, None] * trusted * h
-    draws = known.t_draws
-    error = np.tensordot(known.draw_weights, draws @ (np.eye(r) - draws) + (draws - trusted) @ (draws - trusted), 1)
-    back = d[:, None] * np.linalg.inv(S) if r else np.zeros((0, 0))  # A in canonical coordinates
-    solution = Solution(
+
+    options: PairOptions
+    posterior: Posterior
+    truncated: bool
+    grams: Array
+    lift_u: Array
+    lift_v: Array
+    known_A: Array | None
+    second_order_only: bool
+    most_rank: int
+    lost: float
+    units: int | None
+    grouped: bool
+
+    # ---- A, covariances, predictions
+
+    @property
+    def rank(self) -> int:
+        return self.posterior.rank
+
+    @property
+    def largest_rank(self) -> int:
+        return self.most_rank
+
+    @property
+    def verdict(self) -> str:
+        return self.posterior.verdict
+
+    @property
+    def reduced(self) -> bool:
+        """Whether U was searched for shared directions in its principal components only."""
+        return isinstance(self.cov_u, Factored)
+
+    @cached_property
+    def pair(self) -> Pair:
+        return Pair.at(self.canonical, self.rank)
+
+    @cached_property
+    def _on_u(self) -> Array:
+        """S^-1 x_from_u (r, d_u): A = lift_v D of it."""
+        return self.pair.from_shared(self.posterior.t)
+
+    @property
+    def A(self) -> Array:
+        if self.known_A is not None:
+            return self.known_A
+        check_entries("the matrix A", (len(self.lift_v), self._on_u.shape[1]))
+        return np.asarray((self.lift_v * self.posterior.correlations) @ self._on_u)
+
+    def through_A(self, s: Array) -> Array:
+        if self.known_A is not None:
+            return np.asarray(s @ self.known_A.T)
+        return np.asarray((s @ self._on_u.T) @ (self.lift_v * self.posterior.correlations).T)
+
+    @cached_property
+    def _covered(self) -> Array:
+        """Cov(S2) on the shared coordinates, at the trusted T."""
+        return self.pair.shared(self.posterior.t_trusted)
+
+    def covariance(self, key: Key) -> Spread:
+        if key == self.keys[0]:
+            return added(self.cov_u, self.pair.from_x, -symmetric(self._covered))
+        if key == self.keys[1]:
+            return self._lifted(self.pair.from_x, self._covered)
+        back = self.posterior.correlations[:, None] * np.linalg.inv(self.pair.shared(self.posterior.t))
+        return added(self.cov_v, self.pair.from_y, -symmetric(back @ self._covered @ back.T))
+
+    def _lifted(self, lift: Array, core: Array) -> Spread:
+        """lift core lift' (d_u, d_u), as factors for a wide view."""
+        if self.reduced:
+            return Factored(np.zeros((0, len(lift))), lift.T, symmetric(core))
+        return symmetric(lift @ symmetric(core) @ lift.T)
+
+    def predict_s2(self, rows: Array) -> Array:
+        r, d, (u, v) = self.rank, self.posterior.correlations, self.split(rows)
+        h = self.posterior.h
+        own = h[:, None] * (np.eye(r) - self.posterior.t_trusted) / h  # BLUP of S1 from x - D y
+        x, y = u @ self.pair.to_x.T, v @ self.pair.to_y.T
+        return np.asarray((x @ (np.eye(r) - own).T + y @ (own * d).T) @ self.lift_u.T)
+
+    @cached_property
+    def error_s2(self) -> Spread:
+        draws, trusted, h = self.posterior.t_draws, self.posterior.t_trusted, self.posterior.h
+        off = draws - trusted
+        error = np.tensordot(self.posterior.draw_weights, draws @ (np.eye(self.rank) - draws) + off @ off, 1)
+        return self._lifted(self.lift_u, h[:, None] * error * h)
+
+    @property
+    def cross(self) -> tuple[Array, Array]:
+        return self.pair.from_x * self.posterior.correlations, self.pair.from_y
+
+    def recipes(self, key: Key) -> OwnRecipes | SharedRecipes:
+        return self._recipes(key, self.truncated)
+
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, OwnRecipes | SharedRecipes]:
+        """All canonical coordinates of centred rows, (n, rank_u + rank_v), and how a component's cumulants are read off
+        them."""
+        u, v = self.split(rows)
+        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self._recipes(key, False)
+
+    def _recipes(self, key: Key, truncated: bool) -> OwnRecipes | SharedRecipes:
+        """Slots on z = (x, y): columns are the user's coordinates."""
+        found, r, S, d = self.canonical, self.rank, self.pair.shared(self.posterior.t), self.posterior.correlations
+        k_u, k_v = (r, r) if truncated else (found.rank_u, found.rank_v)
+        # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without
+        # bound: a ridge of a few standard errors squared leaves a little of S2 there instead.
+        back = S * (d / (d**2 + INVERSE_RIDGE / max(found.n, 1)))
+
+        def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
+            """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
+            out = np.zeros((k_u + k_v, len(lift)))
+            out[: on_x.shape[1]] = (lift[:, : len(on_x)] @ on_x).T
+            out[k_u : k_u + on_y.shape[1]] = (lift[:, : len(on_y)] @ on_y).T
+            return out
+
+        none, u, v = np.zeros((0, 0)), found.u_from_x, found.v_from_y
+        if key == self.keys[2]:
+            forward = d[:, None] * np.linalg.inv(S) if r else none
+            return OwnRecipes(slot(v, none, np.eye(k_v)), slot(v, forward, none), slot(v, np.diag(d), none))
+        from_v = slot(u, none, back)
+        if key == self.keys[0]:
+            return OwnRecipes(slot(u, np.eye(k_u), none), from_v, slot(u, none, np.diag(d)))
+        # x has noise I - S about S2, S D^-1 y has noise S D^-2 S - S: weigh them by precision
+        noise_x = np.eye(r) - S + 1e-9 * np.eye(r)
+        noise_y = back @ back.T - S + 1e-9 * np.eye(r)
+        share = noise_y @ np.linalg.inv(noise_x + noise_y) if r else none
+        best = slot(u, share, (np.eye(r) - share) @ back)
+        return SharedRecipes(slot(u, np.eye(r), none), from_v, best)
+
+    def score(self, rows: Array, n_blocks: int) -> float:
+        """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""
+        total, known = super().score(rows, n_blocks), self.posterior
+        blocks = min(n_blocks, len(rows) // 4)
+        if not self.rank or blocks < 2 or not known.order_weights.any():
+            return total
+        u, v = self.split(rows)
+        z = np.hstack([u @ self.pair.to_x.T, v @ self.pair.to_y.T])
+        seen = implicit_grams(z, joint_whitening(known.correlations), n_blocks=blocks)
+        mean = pair_mean(np.tensordot(known.order_weights, seen, 1), np.ones(blocks))
+        energy = float(np.sum(SharedEnergy(known.correlations).projector(known.t) * mean))
+        return total + energy / self.canonical.n
+
+    # ---- coefficients of an outcome on S1
+
+    def residual(self, key: Key, rows: Array) -> Array:
+        """R (n, d_u): what is left of every column of U after regression on the shared part of V."""
+        self.require_own(key)
+        u, v = self.split(rows)
+        return np.asarray(u - (v @ self.pair.to_y.T * self.posterior.correlations) @ self.lift_u.T)
+
+    @property
+    def coefficients_wanted(self) -> int:
+        """Coefficients of least squares on U and the shared part of V."""
+        return int(np.sum(self.cov_u.diagonal() > 0)) + self.rank
+
+    def determined(self, covariates: int) -> bool:
+        """Whether there are more independent rows than coefficients, those of the covariates included."""
+        rows = self.n if self.units is None else min(self.n, self.units)
+        if rows <= self.coefficients_wanted + covariates:
+            return False
+        if not isinstance(self.cov_u, Factored) or not self.grouped:
+            return True
+        return bool(
+            inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
+        )  # copies say nothing
+
+    def check_determined(self, covariates: int, view: str) -> None:
+        """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
+        n, wanted = self.canonical.n, self.coefficients_wanted
+        if not self.determined(covariates):
+            few = self.units is not None and self.units < self.n
+            counted = f"{self.units} independent samples" if few else f"{self.n} samples"
+            raise DataError(
+                f"{counted} do not determine the {wanted + covariates} coefficients of least squares on all columns "
+                f"of view {view!r} ({self.d_u}), the {self.rank} shared directions and {covariates} "
+                'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
+            )
+        if self.reduced and n < FEW_PER_COLUMN * wanted:
+            warn_user(
+                f"{n:.0f} samples for {wanted} coefficients, fewer than {FEW_PER_COLUMN} each: least squares on all columns "
+                'is determined, but its errors are large. A penalty (alpha="cv") may serve better',
+                SampleSizeWarning,
+            )
+
+    @property
+    def degrees(self) -> float:
+        """Independent rows less coefficients: what is left to estimate the noise of least squares on all columns."""
+        return self.canonical.n - self.coefficients_wanted - 1
+
+    def _inverse_of_residual(self, covariates: int) -> Array | None:
+        """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U, R its residual on the shared part of V.
+
+        None where the canonical coordinates are all of U, or where there are too few samples.
+        """
+        whole = self.cov_u
+        return inverse_factor(whole.rows) if isinstance(whole, Factored) and self.determined(covariates) else None
+
+    def _reading(self, inverse: Array | None) -> Reading:
+        """How the shared coordinates are read off U."""
+        if inverse is None:
+            return Reading.canonical(self.canonical, self.rank, self.lift_u)
+        return Reading.of_all_columns(inverse, self.lift_u)
+
+    def calibrate(
+        self,
+        key: Key,
+        rows: Array,
+        y: Array,
+        weight: Array,
+        free: float,
+        covariates: int,
+        log_odds: LogisticFit | None = None,
+    ) -> Calibrated:
+        """Coefficients of y on S1, all columns of U included.
+
+        rows (n, d_u + d_v), y (n,) : centred; weight (n,) : how often each row counts; free : their number less what covariates
+        took; log_odds : logistic regression on :meth:`residual`, to be calibrated instead of least squares.
+
+        Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
+        that were searched: a guide for penalised fits, no result.
+        """
+        inverse = self._inverse_of_residual(covariates)
+        reading = self._reading(inverse)
+        if log_odds is None:
+            fit = self._least_squares(rows, y * weight, float((y * weight) @ y) / free, free, inverse)
+            solved = calibrate(self.canonical, self.posterior, fit, reading)
+        else:
+            columns = self.canonical.rank_u if inverse is None else inverse.shape[1]
+            noise = 1 / (max(log_odds.information, 1e-12) * max(self.canonical.n - columns - 1, 1))
+            fit = Residualised(log_odds.coef, noise)
+            rest = fit.coef - reading.weights @ (reading.lift.T @ fit.coef)
+            beside = float(np.sqrt(max(float(rest @ (self.cov_u @ rest)), 0.0)))
+            solved = calibrate(self.canonical, self.posterior, fit, reading, beside=beside, attenuation=attenuation)
+        t = solved.t_effective
+        return Calibrated(
+            coef=solved.coef,
+            residualised=fit.coef,
+            trust=solved.trust,
+            features=reading.without_shared(self.residual(key, rows), t),
+            outcome=y,
+            covariance=added(self.cov_u, self.pair.from_x, -self.pair.shared(t)),
+            determined=self.determined(covariates),
+            free=free,
+            by=(solved, fit, reading, inverse),
+        )
+
+    def _least_squares(
+        self, rows: Array, counted: Array, variance: float, free: float, inverse: Array | None
+    ) -> Residualised:
+        u, v = self.split(rows)
+        with_u, with_v = u.T @ counted / free, v.T @ counted / free
+        if inverse is None:
+            return residualise(self.canonical, self.rank, with_u, with_v, variance)
+        with_y = self.pair.to_y @ with_v
+        D = self.posterior.correlations
+        return residualise_all_columns(inverse, self.lift_u, D, with_u, with_y, variance, self.degrees)
+
+    def errors(
+        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+    ) -> tuple[Array, float]:
+        """Standard errors (d_u,) of calibrated coefficients and their degrees of freedom: one Newton step per left-out block,
+        and what the shrinkage may have moved.
+
+        keep : (B, n), the rows without each block; replicates : (B, d_u), of log-odds: those on the residual without each
+        block. theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose covariance with R is Cov(R) c b.
+
+        On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
+        samples for independent. With groups they are not, and there is no honest error.
+        """
+        solved, fit, reading, inverse = calibrated.by
+        degrees = max(len(keep) - 1, 1)
+        if replicates is not None:
+            return self._error_of_log_odds(solved, reading, replicates), degrees
+        if inverse is not None:
+            error = error_of_all_columns(self.canonical, self.posterior, fit, reading, inverse, solved)
+            return (np.full_like(error, np.nan) if grouped else error), max(round(self.degrees), 1)
+        y = calibrated.outcome
+        if not self.evident or self.truncated:  # residualising (or a known A): its own sampling error
+            return error_at_fixed_features(rows[:, : self.d_u] - self.predict_s2(rows), y, keep), degrees
+        of_blocks = np.empty((len(keep), rows.shape[1]))
+        for i, kept in enumerate(keep):
+            target = y[kept] - y[kept].mean()
+            of_blocks[i] = (rows[kept] - rows[kept].mean(axis=0)).T @ target / (kept.sum() * calibrated.free / len(y))
+        here = self.split(rows.T @ y / calibrated.free)
+        return coefficient_error(replicate(self.block_evidence()), *here, *self.split(of_blocks)), degrees
+
+    def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array) -> Array:
+        t = solved.t_effective
+
+        def corrected(b: Array) -> tuple[Array, Array]:
+            """Coefficients after stretching (m, d) and the attenuation factors (m,)."""
+            hg = (b @ reading.lift) @ reading.half @ solved.stretch.T
+            return reading.stretched(b, solved.stretch), attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
+
+        stretched, factors = corrected(b)
+        if not self.evident or self.truncated or self.reduced:
+            return jackknife_error(stretched * factors[:, None])
+        evidence = replicate(self.block_evidence())
+        none = np.zeros((self.rank, self.rank))
+        low = solved.residualised
+        here = float(corrected(low[None])[1][0]) * (evidence.basis.cov_s1(none) @ low)
+        there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(none), b)
+        d_v = len(self.mean) - self.d_u
+        return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
+
+    # ---- how sure
+
+    @property
+    def evident(self) -> bool:
+        """Whether the higher orders said something about an A that was not known."""
+        return self.rank > 0 and self.posterior.gate > 0 and self.known_A is None
+
+    def block_evidence(self) -> BlockEvidence:
+        """What intervals and tests read."""
+        return block_evidence(self.canonical, self.posterior, self.state, self.grams, truncated=self.truncated)
+
+    def identified_set(self) -> IdentifiedSet:
+        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank, and over all ranks not excluded."""
+        d, lift = self.posterior.correlations, self.pair.from_x
+        return IdentifiedSet(
+            lift * self.posterior.h, added(self.cov_u, lift, -np.diag(d**2)), self.largest_rank > self.rank
+        )
+
+    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
+        """Cov(S1) at as much of T as its k leading directions support, and that share of T; of others as they are."""
+        own, known = self.covariance(key), self.posterior
+        if key != self.keys[0] or self.known_A is not None:
+            return own, 1.0
+        if self.rank == 0 or known.gate == 0:
+            return own, 0.0
+        turned = self.lift_u * known.h
+        residualised = added(own, turned, known.gate * known.t)
+        trust = trust_in_directions(known, self.block_evidence(), residualised, k)
+        return added(residualised, turned, -trust * known.t), trust
+
+    def functional_error(self, change: Callable[[Array, Array], Array], mean_fixed: bool) -> tuple[Array, int] | None:
+        """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of S1, and the number of blocks.
+
+        change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
+        mean_fixed : the mean of S1 is known. None where the blocks do not tell.
+        """
+        if not self.evident or self.truncated:
+            return None
+        blocks = BlockCovariances.of(self.state)
+        x = blocks.first[:, : self.canonical.rank_u]
+        means = (blocks.count @ x - blocks.count[:, None] * x) / (blocks.count.sum() - blocks.count)[:, None]
+        moved = (means - blocks.count @ x / blocks.count.sum()) @ self.canonical.u_from_x.T
+        rep = replicate(self.block_evidence())
+        return functional_error(rep, change, moved * (0.0 if mean_fixed else 1.0)), len(moved)
+
+    def canonical_weights(self, untrusted: float) -> tuple[Array, Array]:
+        """x_from_u (k, d_u), and weights (k, k) of the entries of Cov(S1) in canonical coordinates.
+
+        Outside the shared block they are known from second moments alone, weight 1; inside, as well as T is: between
+        `untrusted` and 1.
+        """
+        weights = np.ones((self.canonical.rank_u,) * 2)
+        trust = 1.0 if self.known_A is not None else self.posterior.gate
+        weights[: self.rank, : self.rank] = untrusted + (1 - untrusted) * trust
+        return self.canonical.x_from_u, weights
+
+    @property
+    def root_s2(self) -> Array:
+        return np.asarray(self.pair.from_x @ power(self._covered, 0.5, 0.0))
+
+    def told(self) -> dict[str, Any]:
+        known, test = self.posterior, None
+        if self.rank and known.order_weights.any():
+            test = overidentification_test(self.block_evidence(), plain_grams(known, self.grams))
+        return {
+            "strength": known.strength,
+            "gain": known.gain,
+            "gate": known.gate,
+            "tau": known.tau,
+            "order_weights": known.order_weights,
+            "overidentification": test,
+            "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
+            "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
+        }
+
+    def interval(self, what: Target, level: float) -> Interval | None:
+        """Of A, of the covariance of a component or of Var(S1), without refitting; None where only refitting tells.
+
+        Without evidence, or where more shared directions cannot be excluded: the identified set widened for noise.
+        """
+        if self.known_A is not None:
+            return None
+        point, more = self._point(what), self.largest_rank > self.rank
+        unknown = np.full_like(point, np.nan)
+        if what == "mixing" and (more or self.rank == 0):
+            return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+        if more or (self.rank and self.posterior.gate == 0):
+            low, high = self._identified_limits(what, point, level, more)
+            if more and self.posterior.gate > 0 and not self.truncated and what in ("cov_s1", "var_s1"):
+                seen = self._one_step(what, point, level)
+                low, high = np.minimum(low, seen.low), np.maximum(high, seen.high)
+            return Interval(point, unknown, low, high)
+        if self.rank and not self.truncated and what in ("mixing", "cov_s1", "var_s1"):
+            return self._one_step(what, point, level)
+        return None
+
+    def _point(self, what: Target) -> Array:
+        if what == "mixing":
+            return self.A
+        if what == "var_s1":
+            return np.array(self.covariance(self.keys[0]).diagonal())
+        return np.asarray(self.covariance(self.keys[int(what[-1]) - 1]))
+
+    def _identified_limits(self, what: Target, point: Array, level: float, more: bool) -> tuple[Array, Array]:
+        """The ends of the identified set, widened for sampling noise (Imbens and Manski 2004).
+
+        more : further directions than the rank may be shared.
+        """
+        if self.truncated:  # the part outside the leading directions has no block statistics: its noise is left out
+            if what == "mixing":
+                return np.full_like(point, -np.inf), np.full_like(point, np.inf)
+            if what == "cov_s3":
+                return ends_below(np.asarray(self.cov_v))
+            ends = self.identified_set()
+            low, high = ends.variances() if what == "var_s1" else ends.ends()
+            return (np.asarray(self.cov_u) - high, np.asarray(self.cov_u) - low) if what == "cov_s2" else (low, high)
+        limits = bounds_with_noise(self.canonical, self.rank, BlockCovariances.of(self.state), what, level, more)
+        low, high = limits.lower + self._beyond(what), limits.upper + self._beyond(what)
+        # correlations that are one but for rounding are clipped in the estimate, not in its blocks
+        return np.minimum(low, point), np.maximum(high, point)
+
+    def _beyond(self, what: Target) -> Any:
+        """What Cov(S1) or Cov(S3) has outside the principal components a wide view was reduced to; its own noise is left
+        out."""
+        if what not in ("cov_s1", "var_s1", "cov_s3"):
+            return 0.0
+        found = self.canonical
+        own, total = (found.v_from_y, self.cov_v) if what == "cov_s3" else (found.u_from_x, self.cov_u)
+        if own.shape[1] == len(own):
+            return 0.0
+        if what == "var_s1":
+            return total.diagonal() - np.sum(own**2, axis=1)
+        return np.asarray(total) - own @ own.T
+
+    def _one_step(self, what: Target, point: Array, level: float) -> Interval:
+        """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
+        from there over those of the estimate without the gate."""
+        replicates = replicate(self.block_evidence())
+        centre = point
+        if what != "mixing":
+            centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
+        limits = confidence(replicates, what, centre, level)
+        return Interval(point, limits.standard_error, np.minimum(limits.low, point), np.maximum(limits.high, point))
+
+    def without(self, block: int) -> PairSolution:
+        """Refitted without one block, from the state alone; what was decided (rank, orders, dependence) stays."""
+        state, found, k = self.state.without([block]), self.canonical, self.rank
+        k_u, k_v = (k, k) if self.truncated else (found.rank_u, found.rank_v)
+        u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
+        v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
+        moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
+        return _solve(
+            SearchSpace(StateData(state, self.lost), {"U": u, "V": v}, mean=self.mean + moved),
+            self.keys,
+            replace(self.options, rank=k),
+            decided=self,
+        )
+
+
+@dataclass(frozen=True)
+class _EveryColumn:
+    """Covariance of a view in the user's columns, and the loadings of the shared part in all of them, (d, r)."""
+
+    spread: Spread
+    lift: Array
+
+    @classmethod
+    def of_rows(cls, view: Array, other: Array, correlations: Array) -> _EveryColumn:
+        """A wide view (n, d), centred; other (n, r): shared canonical variates of the other view; correlations D (r,).
+
+        lift = Cov(view, other) / D: the other view sees nothing of what is this view's own.
+        """
+        together = view.T @ other / len(view)  # Cov(other) = I: these are regression coefficients
+        left = triangular(view - other @ together.T)
+        return cls(Factored.of(left).plus(together.T, np.eye(len(correlations))), together / correlations)
+
+
+def _every_column(
+    space: SearchSpace, second: Moments, inner: Canonical, found: Canonical, r: int, whole: PairSolution | None
+) -> list[_EveryColumn]:
+    """Both views: from rows where they are wide; else from the columns that were searched, and from what the `whole` solution,
+    of which this is a replicate, has outside them."""
+    d = np.maximum(found.correlations[:r], 1e-9)
+    n_u = inner.x_from_u.shape[1]
+    C = second.covariance(unbiased=False)
+    maps = (found.x_from_u, found.u_from_x, inner.y_from_v), (found.y_from_v, found.v_from_y, inner.x_from_u)
+    inside, ends = (C[:n_u, :n_u], C[n_u:, n_u:]), np.cumsum([0, found.u_from_x.shape[0], found.v_from_y.shape[0]])
+    rows = None if space.rows is None else [space.rows[:, ends[i] : ends[i + 1]] for i in (0, 1)]
+    out = []
+    for i, frame in enumerate(space.frames.values()):
+        _, back, other = maps[i]
+        if rows is not None and len(frame.inner) < len(frame.outer):
+            out.append(_EveryColumn.of_rows(rows[i], rows[1 - i] @ maps[1 - i][0][:r].T, d))
+            continue
+        lift, covariance = back[:, :r], inside[i]
+        if whole is None:
+            out.append(_EveryColumn(frame.outer @ covariance @ frame.outer.T, lift))
+            continue
+        total, loading = (whole.cov_u, whole.lift_u) if i == 0 else (whole.cov_v, whole.lift_v)
+        if isinstance(total, Factored):
+            before = whole.posterior.correlations
+            beyond = (
+                loading - frame.outer[:, : len(before)]
+            ) * before  # covariance there with the other view's variates
+            spread: Spread = total.plus(frame.outer.T, -np.eye(frame.outer.shape[1])).plus(frame.outer.T, covariance)
+            out.append(_EveryColumn(spread, lift + beyond @ other[:r, :r].T / d))
+        else:
+            rest = total - frame.outer @ frame.outer.T
+            out.append(_EveryColumn(frame.outer @ covariance @ frame.outer.T + rest, lift))
+    return out
+
+
+def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
+    """The estimator. keys : what S1, S2 and S3 are called."""
+    solution = _solve(space, keys, options)
+    if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
+        warn_user(ADVICE[solution.verdict], WeakIdentificationWarning)
+    if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
+        warn_user(contradicted(solution.mixing_test), SpecificationWarning)
+    return solution
+
+
+def _solve(
+    space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions, decided: PairSolution | None = None
+) -> PairSolution:
+    """One walk for rows and for saved states: second order -> canonical coordinates and rank -> the state of the canonical
+    coordinates z = (x, y) -> block cumulants -> T.
+
+    decided : the solution of which this is a replicate.
+    """
+    data, (u, v) = space.data, space.frames.values()
+    second = data.moments(2)
+    A = options.checked_A(len(u.outer), len(v.outer))
+    inner_A = None if A is None else v.inner @ A @ u.outer
+    inner, everything = canonical_coordinates(
+        data, second, len(u.inner), None if decided is None else decided.canonical.dependence
+    )
+    r = resolve_rank(options.rank, inner)
+    D, n_blocks = inner.correlations[:r], int(np.sum(second.block_sizes > 0))
+    truncated = not _fits(len(u.inner) + len(v.inner), data.n_blocks)
+    lead = AffineMap(second.mean, inner.leading(r).T)
+    if truncated and r == 0:
+        lead = AffineMap(second.mean, everything.matrix[:, :1])  # a state needs a column; nothing is read from it
+    state = data.moments(4, lead if truncated else everything)
+    seen = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
+    second_order_only = False
+    if A is None:
+        second_order_only = _too_small(second, inner.n, options.rank) if decided is None else decided.second_order_only
+    if inner_A is not None:
+        posterior = identify_known(inner, r, inner_A, options.random_state)
+    elif second_order_only and r:
+        posterior = lower_end(D, n_blocks, "not identified")
+    else:
+        if r:
+            seen = _evidence(data, state, second.n, lead, inner, r, truncated, min(options.order, 4))
+        with one_blas_thread():
+            posterior = identify(D, inner.n, seen, options.random_state)
+    found = inner.composed(u, v)
+    every_u, every_v = _every_column(space, second, inner, found, r, decided)
+    test = None  # replicates keep what the full fit decided; of reduced views A is not the whole story
+    if inner_A is not None and decided is None and space.rows is None:
+        test = check_known_mixing(second, len(u.inner), options.rank, inner_A)
+    high = None
+    if options.order > 4 and not truncated and decided is None:
+        high = data.moments(options.order, everything)
+    return PairSolution(
+        keys=keys,
+        mean=np.array(second.mean) if space.mean is None else space.mean,
+        n=second.n,
+        canonical=found,
+        state=state,
+        cov_u=every_u.spread,
+        cov_v=every_v.spread,
+        source=None if truncated else CumulantSource(state, high=high),
+        options=options,
+        posterior=posterior,
+        truncated=truncated,
+        grams=seen,
+        lift_u=every_u.lift,
+        lift_v=every_v.lift,
         known_A=A,
-        into_v=every_v * d,
-        from_u=np.asarray(inner),
-        cov_u=cov_u,
-        cov_v=cov_v,
-        cov_s1=_without(cov_u, lift_u, covered),
-        cov_s2=_lifted(lift_u, covered, isinstance(cov_u, Factored)),
-        cov_s3=_without(cov_v, lift_v, back @ covered @ back.T),
-        cross=(lift_u * d, lift_v),
-        root_s2=lift_u @ _root(covered),
-        lift=every_u,
-        reduced=isinstance(cov_u, Factored),
-        variance_s2=_lifted(every_u, h[:, None] * error * h, isinstance(cov_u, Factored)),
-        read=read,
-        write=write,
-        source=source,
-        recipes=_canonical_recipes(found, r, S, shared.leading),
-        rank=r,
+        mixing_test=test,
+        second_order_only=second_order_only,
+        most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        lost=data.lost,
+        units=space.units,
+        grouped=space.grouped,
     )
-    return solution, found
 
 
-def _lifted(lift: Array, core: Array, factored: bool) -> Spread:
-    """lift core lift' (d, d), as factors for wide views."""
-    core = _symmetric(core)
-    if factored:
-        return Factored(np.zeros((0, len(lift))), lift.T, core)
-    return _symmetric(lift @ core @ lift.T)
+def _evidence(
+    data: Data, state: Moments, n: int, lead: AffineMap, inner: Canonical, r: int, truncated: bool, order: int
+) -> Array:
+    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, from rows compared in pairs where that is cheaper."""
+    D, rows = inner.correlations[:r], None
+    if (truncated or n < r**3 / 10) and 4 * data.n_blocks <= n <= MOST_PAIRED:
+        rows = data.sample(lead)
+    if rows is None:
+        columns = np.arange(2 * r) if truncated else np.concatenate([np.arange(r), inner.rank_u + np.arange(r)])
+        return grams(state.select(columns), D, order=order)
+    seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
+    seen[1] *= order >= 4
+    return seen
 
 
-def _without(total: Spread, lift: Array, core: Array) -> Spread:
-    """total - lift core lift'."""
-    core = _symmetric(core)
-    if isinstance(total, Factored):
-        return total.plus(lift.T, -core)
-    return np.asarray(total - _symmetric(lift @ core @ lift.T))
+def _fits(columns: int, n_blocks: int) -> bool:
+    """Whether a state of order four of so many columns can be kept."""
+    try:
+        Layout(columns, 4, n_blocks=n_blocks).check_memory(LARGEST_STATE)
+    except MemoryError:
+        return False
+    return True
 
 
-def _root(matrix: Array) -> Array:
-    """R (k, k) with R R' the positive part of a symmetric matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-def _symmetric(matrix: Array) -> Array:
-    return np.asarray((matrix + matrix.T) / 2)
-
-
-def _shared_covariance(found: Canonical, known: Identified) -> Array:
-    """S = D^2 + h T h, Cov(S2) in the shared canonical coordinates, (r, r)."""
-    d = found.correlations[: known.rank]
-    h = np.sqrt(1 - d**2)
-    return np.asarray(np.diag(d**2) + h[:, None] * known.t * h)
-
-
-def whole_recipes(found: Canonical, known: Identified) -> dict[str, OwnRecipes | SharedRecipes | PaperRecipes]:
-    """Recipes on all canonical coordinates z = (x, y), also where only a state of the leading ones could be kept."""
-    return _canonical_recipes(found, known.rank, _shared_covariance(found, known), leading=False)
-
-
-def _canonical_recipes(
-    found: Canonical, r: int, S: Array, leading: bool
-) -> dict[str, OwnRecipes | SharedRecipes | PaperRecipes]:
-    """Slots on z = (x, y): columns are the user's coordinates."""
-    k_u, k_v = (r, r) if leading else (found.rank_u, found.rank_v)
-    d = found.correlations[:r]
-    # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without bound:
-    # a ridge of a few standard errors squared leaves a little of S2 there instead.
-    back = S * (d / (d**2 + INVERSE_RIDGE / max(found.n, 1)))
-
-    def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
-        """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
-        out = np.zeros((k_u + k_v, len(lift)))
-        out[: on_x.shape[1]] = (lift[:, : len(on_x)] @ on_x).T
-        out[k_u : k_u + on_y.shape[1]] = (lift[:, : len(on_y)] @ on_y).T
-        return out
-
-    none = np.zeros((0, 0))
-    u, v = found.u_from_x, found.v_from_y
-    view_u, view_v = slot(u, np.eye(k_u), none), slot(v, none, np.eye(k_v))
-    from_v = slot(u, none, back)
-    forward = d[:, None] * np.linalg.inv(S) if r else none
-    # x has noise I - S about S2, S D^-1 y has noise S D^-2 S - S: weigh them by precision
-    noise_x = np.eye(r) - S + 1e-9 * np.eye(r)
-    noise_y = back @ back.T - S + 1e-9 * np.eye(r)
-    share = noise_y @ np.linalg.inv(noise_x + noise_y) if r else none
-    view_shared = slot(u, np.eye(r), none)
-    best = slot(u, share, (np.eye(r) - share) @ back)
-    return {
-        "S1": OwnRecipes(view_u, from_v, slot(u, none, np.diag(d))),
-        "S2": SharedRecipes(view_shared, from_v, best),
-        "S3": OwnRecipes(view_v, slot(v, forward, none), slot(v, np.diag(d), none)),
-    }
-
-
-def solve_paper(
-    state: Moments, n_u: int, *, order: int, rank: int | None, A: Array | None, polarised: bool = False
-) -> Solution:
-    """The paper's formulas on the state of the columns (U, V); covariances are not projected."""
-    p = state.layout.n_columns
-    u, v = np.arange(n_u), np.arange(n_u, p)
-    cumulants = Cumulants(state)
-    mixing = paper_mixing(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
-    inverse = truncated_pinv(mixing, rank)
-    C = cumulants.tensor(np.arange(p), np.arange(p))
-    cov_s2 = C[np.ix_(u, v)] @ inverse.T  # k2(U, A^+ V), equation (4) at t = 2
-    cov_s2 = (cov_s2 + cov_s2.T) / 2
-    view_u, view_v = np.eye(p)[:, :n_u], np.eye(p)[:, n_u:]
-    from_v, from_u = view_v @ inverse.T, view_u @ mixing.T
-    # Cov(z, S2) = [Cov(S2); A Cov(S2)]
-    with_s2 = np.vstack([cov_s2, mixing @ cov_s2])
-    read = np.linalg.pinv(C, hermitian=True) @ with_s2
-    return Solution(
-        known_A=mixing,
-        into_v=np.zeros((p - n_u, 0)),
-        from_u=np.zeros((0, n_u)),
-        cov_u=C[:n_u, :n_u],
-        cov_v=C[n_u:, n_u:],
-        cov_s1=C[:n_u, :n_u] - cov_s2,
-        cov_s2=cov_s2,
-        cov_s3=_symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T),  # k2(V) - k2(A U, V), equation (5) at t = 2
-        cross=(C[:n_u, n_u:], np.eye(p - n_u)),
-        root_s2=_root(cov_s2),
-        lift=np.zeros((n_u, 0)),
-        reduced=False,
-        variance_s2=cov_s2 - with_s2.T @ read,
-        read=read,
-        write=np.eye(n_u),
-        source=CumulantSource(state),
-        recipes={
-            "S1": PaperRecipes(view_u, from_v, True, polarised),
-            "S2": PaperRecipes(view_u, from_v, False, polarised),
-            "S3": PaperRecipes(view_v, from_u, True, polarised),
-        },
-        rank=min(n_u, p - n_u) if rank is None else rank,
+def _too_small(second: Moments, n: float, rank: object) -> bool:
+    """Whether there are too few independent rows, n, or blocks of them, for cumulants of higher order; says so."""
+    blocks = int(np.sum(second.block_sizes > 0))
+    if n >= MIN_ROWS and blocks >= MIN_BLOCKS:
+        return False
+    kind = "samples" if n == second.n else "independent samples"
+    short = f"{n:.0f} {kind} are" if n < MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
+    unsure = "" if n >= MIN_ROWS or rank != "auto" else ". The number of shared directions is hardly tested: give rank="
+    warn_user(
+        f"{short} too few for cumulants of order three and four (at least {MIN_ROWS} samples in {MIN_BLOCKS} blocks are "
+        f"needed): only second moments are used, and coefficients are those of residualising{unsure}",
+        SampleSizeWarning,
     )
+    return True

@@ -18,7 +18,7 @@ from richcomponents.components.dependence import RowUnits
 from richcomponents.contrastive.canonical import Canonical, canonical
 from richcomponents.contrastive.energy import free_precision, projector
 from richcomponents.contrastive.evidence import pair_mean
-from richcomponents.contrastive.intervals import Evidence, replicate
+from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.pair import Pair, energy_and_score, near_pair, units
 from richcomponents.contrastive.rank import leftover_statistic, remaining_p_value
 from richcomponents.storage import storable
@@ -68,7 +68,7 @@ def leftover_test(found: Canonical, rank: int) -> TestResult:
     return TestResult(leftover_statistic(found, rank)[0], (df,), remaining_p_value(found, rank))
 
 
-def relaxed(ev: Evidence, tau: float = 3.0) -> Evidence:
+def relaxed(ev: BlockEvidence, tau: float = 3.0) -> BlockEvidence:
     """The same evidence with T at the maximum of the energy under a loose pull (sd ``tau``) towards the fit.
 
     Shrinkage leaves signal outside the fitted row space, which a test must not take for misspecification.  The prior
@@ -104,7 +104,7 @@ def residual_maker(basis: Pair, t: Array) -> Array:
     return np.asarray(lift @ outside @ np.linalg.inv(lift))
 
 
-def overidentification_test(ev: Evidence, grams: Array, tau: float = 3.0, flips: int = 1999) -> TestResult:
+def overidentification_test(ev: BlockEvidence, grams: Array, tau: float = 3.0, flips: int = 1999) -> TestResult:
     """Energy of the cumulants outside the fitted row space, with a sign-flip p-value.
 
     ``grams``: (orders, B, B, 2r, 2r), one Gram array per order, in the full sample's leading ``(x, y)``.
@@ -115,7 +115,7 @@ def overidentification_test(ev: Evidence, grams: Array, tau: float = 3.0, flips:
     return flip_test(residual_inner_products(relaxed(ev, tau), grams), flips)
 
 
-def residual_inner_products(ev: Evidence, grams: Array) -> Array:
+def residual_inner_products(ev: BlockEvidence, grams: Array) -> Array:
     """<psi_a, psi_b> per order, (orders, B, B), zero on the diagonal.
 
     Means over blocks leave out ``a`` and ``b`` (first correction) or all pairs of a block with itself (second): the squared

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.identify import Identified
+from richcomponents.contrastive.posterior import Posterior
 from richcomponents.cumulants.jackknife import jackknife_variance
 
 __all__ = ["block_variance", "posterior_variance", "trust", "trust_in_change"]
@@ -39,17 +39,17 @@ def block_variance(left_out: Array) -> float:
     return float(np.sum(jackknife_variance(left_out))) if len(left_out) else 0.0
 
 
-def posterior_variance(identified: Identified, drawn: Array) -> float:
+def posterior_variance(posterior: Posterior, drawn: Array) -> float:
     """Variance, summed over entries, of values (m, ...) at the posterior draws of T."""
-    centred = drawn - np.tensordot(identified.draw_weights, drawn, 1)
-    return float(np.tensordot(identified.draw_weights, centred**2, 1).sum())
+    centred = drawn - np.tensordot(posterior.draw_weights, drawn, 1)
+    return float(np.tensordot(posterior.draw_weights, centred**2, 1).sum())
 
 
-def trust_in_change(identified: Identified, change: Array, variants: Callable[[Array], Array]) -> float:
+def trust_in_change(posterior: Posterior, change: Array, variants: Callable[[Array], Array]) -> float:
     """How much of a correction (k,) of coefficients to believe.
 
     variants(g (m, r, r)) : the corrected coefficients (m, k) had E[I - T] been g.
     """
-    blocks = block_variance(variants(identified.mean_g - identified.t_shifts))
-    posterior = posterior_variance(identified, variants(np.eye(identified.rank) - identified.t_draws))
-    return trust(identified.gate, change, BLOCK_WEIGHT * blocks + POSTERIOR_WEIGHT * posterior)
+    blocks = block_variance(variants(posterior.mean_g - posterior.t_shifts))
+    drawn = posterior_variance(posterior, variants(np.eye(posterior.rank) - posterior.t_draws))
+    return trust(posterior.gate, change, BLOCK_WEIGHT * blocks + POSTERIOR_WEIGHT * drawn)

@@ -36,9 +36,10 @@ STRONG_GAIN = 10.0
 
 @storable
 @dataclass(frozen=True)
-class Identified:
-    """All that the data say about T.
+class Posterior:
+    """All that the data say about T, in the r shared canonical coordinates.
 
+    correlations : D (r,), the shared canonical correlations.
     t : (r, r), the point estimate: modes averaged over tau.
     t_draws : (m, r, r), draw_weights : (m,); draws of the posterior.
     t_shifts : (B, r, r); change of the mode when one block is left out.
@@ -47,8 +48,7 @@ class Identified:
     gate : 0 (not identified: use T = 0 for coefficients) to 1.
     """
 
-    canonical: Canonical
-    rank: int
+    correlations: Array
     t: Array
     t_draws: Array
     draw_weights: Array
@@ -63,9 +63,9 @@ class Identified:
     verdict: str
 
     @property
-    def correlations(self) -> Array:
-        """The shared canonical correlations D (r,)."""
-        return self.canonical.correlations[: self.rank]
+    def rank(self) -> int:
+        """r, the number of shared directions."""
+        return len(self.correlations)
 
     @property
     def h(self) -> Array:
@@ -174,12 +174,12 @@ def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
     return np.stack(scores, axis=1)
 
 
-def lower_end(canonical: Canonical, rank: int, n_blocks: int, verdict: str) -> Identified:
+def lower_end(correlations: Array, n_blocks: int, verdict: str) -> Posterior:
     """T = 0 and no evidence: residualising."""
+    rank = len(correlations)
     zero = np.zeros((1, rank, rank))
-    return Identified(
-        canonical=canonical,
-        rank=rank,
+    return Posterior(
+        correlations=correlations,
         t=zero[0],
         t_draws=np.concatenate([zero, np.eye(rank)[None]]),  # anything between the ends is possible
         draw_weights=np.full(2, 0.5),
@@ -195,19 +195,21 @@ def lower_end(canonical: Canonical, rank: int, n_blocks: int, verdict: str) -> I
     )
 
 
-def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | None = 0) -> Identified:
+def identify(correlations: Array, n: float, gram: Array, random_state: int | None = 0) -> Posterior:
     """Estimate T from the Gram matrices ``gram`` (2, B, B, 2r, 2r) of the block cumulants (see ``grams``).
+
+    correlations : D (r,); n : independent rows.
 
     1. order weights;  2. mode and curvature for each tau;  3. tau by held-out energy over 10 folds;
     4. inflated Laplace draws, mixed over tau;  5. one Newton step per left-out block;  6. the sign-flip
     test of the energy above T = 0 opens the gate.
     """
-    n_blocks = gram.shape[1]
+    n_blocks, rank = gram.shape[1], len(correlations)
     if rank == 0:
-        return lower_end(canonical, 0, n_blocks, "nothing shared")
+        return lower_end(correlations, n_blocks, "nothing shared")
     rng = np.random.default_rng(random_state)
-    energy = SharedEnergy(canonical.correlations[:rank])
-    weights, order_z = order_weights(energy, gram, canonical.n)
+    energy = SharedEnergy(correlations)
+    weights, order_z = order_weights(energy, gram, n)
     nats = np.tensordot(weights, gram, 1)  # (B, B, 2r, 2r)
     mean = pair_mean(nats, np.ones(n_blocks))
 
@@ -241,7 +243,58 @@ def identify(canonical: Canonical, rank: int, gram: Array, random_state: int | N
     gate = float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
     sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
     verdict = sure if gate > 0 else "not identified"
-    return Identified(
-        canonical, rank, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
+    return Posterior(
+        correlations, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
+    )  # fmt: skip
+
+
+# ---- T when the mixing matrix A is known
+
+KNOWN_PRIOR_SD = 0.5
+"""Prior standard deviation of the entries of T around 0, the lower end."""
+
+KNOWN_DRAWS = 80
+
+
+def project(t: Array) -> Array:
+    """Nearest matrices with eigenvalues in [0, 1]: (..., r, r)."""
+    values, vectors = np.linalg.eigh(t)
+    return np.asarray((vectors * np.clip(values, 0.0, 1.0)[..., None, :]) @ vectors.swapaxes(-1, -2))
+
+
+def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state: int | None = 0) -> Posterior:
+    """T from S A_c' = D, with ``mixing`` A (d_v, d_u) known and A_c the same map in canonical coordinates.
+
+    In terms of T the equation is linear: h T h A_c' = D - D^2 A_c'.  Its entries carry sampling noise of
+    variance 1/n (covariances of whitened variables).  Where A is nearly singular that noise would be
+    amplified without bound, so T has a normal prior around the lower end 0: ridge regression on the
+    r (r + 1)/2 entries of T, whose posterior also says how sure we are; draws are projected on 0 <= T <= I.
+    """
+    r, n = rank, canonical.n
+    if r == 0:
+        return lower_end(canonical.correlations[:0], 1, "nothing shared")
+    d = canonical.correlations[:r]
+    h = np.sqrt(1 - d**2)
+    inner = canonical.y_from_v @ mixing @ canonical.u_from_x[:, :r]  # A_c, (rank_v, r)
+    target = np.zeros((r, len(inner)))
+    target[:, :r] = np.diag(d)
+    target = target - (d**2)[:, None] * inner.T
+    rows, cols = np.tril_indices(r)
+    basis = np.zeros((len(rows), r, r))
+    index = np.arange(len(rows))
+    basis[index, rows, cols] = 1.0
+    basis[index, cols, rows] = 1.0
+    design = ((h[:, None] * basis * h) @ inner.T).reshape(len(rows), -1)  # (m, r rank_v)
+    prior = np.where(rows == cols, 1.0, 2.0) / KNOWN_PRIOR_SD**2
+    precision = n * design @ design.T + np.diag(prior)
+    values, vectors = np.linalg.eigh(precision)
+    point = vectors @ ((vectors.T @ (n * design @ target.reshape(-1))) / values)
+    noise = np.random.default_rng(random_state).normal(size=(KNOWN_DRAWS, len(rows)))
+    draws = point + (noise / np.sqrt(values)) @ vectors.T
+    t_draws = project(np.tensordot(np.vstack([point, draws]), basis, 1))
+    return Posterior(
+        d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
+        0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
+        "known mixing",
     )  # fmt: skip

@@ -1,0 +1,221 @@
+"""The paper's formulas in the place of the estimator: the reference. Covariances are not projected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.components.calibration import Calibrated, error_at_fixed_features
+from richcomponents.components.component import CumulantSource
+from richcomponents.components.covariance import Spread
+from richcomponents.components.data import AffineMap, Data, StateData
+from richcomponents.contrastive.bounds import IdentifiedSet
+from richcomponents.contrastive.canonical import canonical_coordinates
+from richcomponents.contrastive.intervals import Interval, Target
+from richcomponents.contrastive.known_mixing import check_known_mixing
+from richcomponents.contrastive.recipes import PaperRecipes
+from richcomponents.contrastive.solution import PairOptions
+from richcomponents.contrastive.two_views import Key, TwoViews
+from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.learning.logistic import LogisticFit
+from richcomponents.paper.mixing import paper_mixing, truncated_pinv
+from richcomponents.storage import storable
+
+__all__ = ["PaperSolution", "solve_paper"]
+
+
+@storable
+@dataclass(frozen=True)
+class PaperSolution(TwoViews):
+    """cov_uv : Cov(U, V); mixing : A (d_v, d_u), given or by equation (2); inverse : A^+, at the rank; covariances : of S1, S2, S3;
+    read : (d_u + d_v, d_u), BLUP(S2) = [u v] @ read; error_s2 : its error covariance; mixing_test : of a given A."""
+
+    options: PairOptions
+    cov_uv: Array
+    mixing: Array
+    inverse: Array
+    covariances: tuple[Array, Array, Array]
+    read: Array
+    prediction_error: Array
+    lost: float
+
+    reduced = False
+
+    @property
+    def verdict(self) -> str:
+        return "paper"
+
+    @property
+    def rank(self) -> int:
+        rank = self.options.rank
+        return min(self.mixing.shape) if rank in ("auto", "full") else int(rank)
+
+    @property
+    def largest_rank(self) -> int:
+        return self.rank
+
+    @property
+    def A(self) -> Array:
+        return self.mixing
+
+    def through_A(self, s: Array) -> Array:
+        return np.asarray(s @ self.mixing.T)
+
+    def covariance(self, key: Key) -> Spread:
+        return self.covariances[self.keys.index(key)]
+
+    def predict_s2(self, rows: Array) -> Array:
+        return np.asarray(rows @ self.read)
+
+    @property
+    def error_s2(self) -> Spread:
+        return self.prediction_error
+
+    @property
+    def cross(self) -> tuple[Array, Array]:
+        return self.cov_uv, np.eye(len(self.cov_v))
+
+    @property
+    def root_s2(self) -> Array:
+        return power(self.covariances[1], 0.5, 0.0)
+
+    def recipes(self, key: Key) -> PaperRecipes:
+        p = len(self.mean)
+        view_u, view_v = np.eye(p)[:, : self.d_u], np.eye(p)[:, self.d_u :]
+        if key == self.keys[2]:
+            return PaperRecipes(view_v, view_u @ self.mixing.T, True)
+        return PaperRecipes(view_u, view_v @ self.inverse.T, key == self.keys[0])
+
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, PaperRecipes]:
+        """The rows themselves, and how a component's cumulants are read off them."""
+        return rows, self.recipes(key)
+
+    def residual(self, key: Key, rows: Array) -> Array:
+        """R (n, d_u): what is left of U after regression on V; the formulas know no shared directions."""
+        self.require_own(key)
+        u, v = self.split(rows)
+        return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
+
+    def check_determined(self, covariates: int, view: str) -> None:
+        """The formulas make no promise that could be broken."""
+
+    def calibrate(
+        self,
+        key: Key,
+        rows: Array,
+        y: Array,
+        weight: Array,
+        free: float,
+        covariates: int,
+        log_odds: LogisticFit | None = None,
+    ) -> Calibrated:
+        """Cov(S1)^-1 Cov(U, y), or log-odds on the residual as they are: nothing is weighed against residualising."""
+        self.require_own(key)
+        own = np.asarray(self.covariances[0])
+        u = self.split(rows)[0]
+        if log_odds is None:
+            coef = np.linalg.pinv(own, hermitian=True) @ (u.T @ (weight * y) / free)
+        else:
+            coef, own = log_odds.coef, _positive(own)
+        return Calibrated(coef, coef, 1.0, u - self.predict_s2(rows), y, own, True, free)
+
+    def errors(
+        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+    ) -> tuple[Array, float]:
+        """Jackknife at fixed formulas; arguments as in PairSolution."""
+        if replicates is None:
+            error = error_at_fixed_features(calibrated.features, calibrated.outcome, keep)
+        else:
+            R = self.residual(self.keys[0], rows)
+            inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
+            error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
+        return error, max(len(keep) - 1, 1)
+
+    def identified_set(self) -> IdentifiedSet:
+        """Not known."""
+        return IdentifiedSet(np.zeros((self.d_u, 0)), np.full((self.d_u, self.d_u), np.nan))
+
+    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
+        return self.covariance(key), 1.0
+
+    def functional_error(self, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
+        return None
+
+    def canonical_weights(self, untrusted: float) -> None:
+        return None
+
+    def interval(self, what: Target, level: float) -> Interval | None:
+        return None
+
+    def without(self, block: int) -> PaperSolution:
+        """The formulas without one block, from the state alone."""
+        return _solve(StateData(self.state.without([block]), self.lost), self.d_u, self.keys, self.options, self)
+
+
+def _positive(covariance: Array) -> Array:
+    """The nearest positive semi-definite matrix, eigenvalues at least 2% of the largest."""
+    values, vectors = np.linalg.eigh(symmetric(covariance))
+    return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
+
+
+def solve_paper(data: Data, n_u: int, keys: tuple[Key, Key, Key], options: PairOptions) -> PaperSolution:
+    """Equations (2) to (5) on the state of the columns (U, V), the first n_u of which are U."""
+    return _solve(data, n_u, keys, options)
+
+
+def _solve(
+    data: Data,
+    n_u: int,
+    keys: tuple[Key, Key, Key],
+    options: PairOptions,
+    decided: PaperSolution | None = None,
+) -> PaperSolution:
+    state = data.moments(4)
+    p = state.layout.n_columns
+    A = options.checked_A(n_u, p - n_u)
+    rank = _checked_rank(options.rank, min(n_u, p - n_u))
+    u, v = np.arange(n_u), np.arange(n_u, p)
+    cumulants = Cumulants(state)
+    mixing = paper_mixing(cumulants, u, v, order=min(options.order, 4), rank=rank) if A is None else A
+    inverse = truncated_pinv(mixing, rank)
+    C = cumulants.tensor(np.arange(p), np.arange(p))
+    cov_s2 = symmetric(C[np.ix_(u, v)] @ inverse.T)  # k2(U, A^+ V), equation (4) at t = 2
+    with_s2 = np.vstack([cov_s2, mixing @ cov_s2])  # Cov(z, S2) = [Cov(S2); A Cov(S2)]
+    read = np.linalg.pinv(C, hermitian=True) @ with_s2
+    cov_s3 = symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T)  # k2(V) - k2(A U, V), equation (5) at t = 2
+    found = canonical_coordinates(data, state, n_u, None if decided is None else decided.canonical.dependence)[0]
+    high = None
+    if options.order > 4 and decided is None:
+        high = data.moments(options.order, AffineMap(state.mean, np.eye(p)))
+    return PaperSolution(
+        keys=keys,
+        mean=np.array(state.mean),
+        n=state.n,
+        canonical=found,
+        state=state,
+        cov_u=C[:n_u, :n_u],
+        cov_v=C[n_u:, n_u:],
+        source=CumulantSource(state, high=high),
+        options=options,
+        cov_uv=C[:n_u, n_u:],
+        mixing=mixing,
+        inverse=inverse,
+        covariances=(C[:n_u, :n_u] - cov_s2, cov_s2, cov_s3),
+        read=read,
+        prediction_error=cov_s2 - with_s2.T @ read,
+        mixing_test=None if A is None or decided is not None else check_known_mixing(state, n_u, options.rank, A),
+        lost=data.lost,
+    )
+
+
+def _checked_rank(rank: object, full: int) -> int | None:
+    if rank in ("auto", "full"):
+        return None
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= full:
+        raise ValueError(f"rank must be 'auto', 'full' or an integer from 1 to {full}, got {rank!r}")
+    return int(rank)

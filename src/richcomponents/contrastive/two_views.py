@@ -1,0 +1,259 @@
+"""What every solution of U = S1 + S2, V = A S2 + S3 answers, once A, the covariances and a predictor of S2 are known."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.covariance import Factored, Spread, top_directions
+from richcomponents.contrastive.bounds import IdentifiedSet
+from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.diagnostics import Diagnostics
+from richcomponents.contrastive.rank import remaining_p_value
+from richcomponents.contrastive.specification import TestResult, leftover_test
+from richcomponents.errors import DataError
+from richcomponents.moments import Moments
+
+__all__ = ["Key", "TwoViews"]
+
+Key = Any
+"""What a component is called: "S1", "S2", "S3", or a subset of the names of the views."""
+
+
+@dataclass(frozen=True)
+class TwoViews:
+    """In the user's units. Covariances of wide views are kept as factors.
+
+    keys : what S1, S2 and S3 are called; mean : (d_u + d_v,), of the columns of U and V side by side; n : rows;
+    canonical : canonical coordinates of the views; state : moments by block that the solution rests on;
+    cov_u, cov_v : covariances of the views; source : of higher cumulants, None where only covariances are known;
+    mixing_test : of an A that was given.
+    """
+
+    keys: tuple[Key, Key, Key]
+    mean: Array
+    n: int
+    canonical: Canonical
+    state: Moments
+    cov_u: Spread
+    cov_v: Spread
+    source: CumulantSource | None
+    mixing_test: TestResult | None
+
+    # ---- what a solution knows
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Shared directions."""
+
+    @property
+    @abstractmethod
+    def largest_rank(self) -> int:
+        """The largest rank that cannot be excluded."""
+
+    @property
+    @abstractmethod
+    def verdict(self) -> str:
+        """In one or two words, see Diagnostics."""
+
+    @property
+    @abstractmethod
+    def A(self) -> Array:
+        """(d_v, d_u); formed when it is asked for."""
+
+    @abstractmethod
+    def through_A(self, s: Array) -> Array:
+        """s (n, d_u) -> s A' (n, d_v)."""
+
+    @abstractmethod
+    def covariance(self, key: Key) -> Spread:
+        """Of a component, in the columns of U (of V for S3)."""
+
+    @abstractmethod
+    def predict_s2(self, rows: Array) -> Array:
+        """The best linear unbiased predictor of S2 for centred rows (n, d_u + d_v) of both views, centred, (n, d_u)."""
+
+    @property
+    @abstractmethod
+    def error_s2(self) -> Spread:
+        """Expected squared error of that prediction, (d_u, d_u)."""
+
+    @property
+    @abstractmethod
+    def cross(self) -> tuple[Array, Array]:
+        """(L, M) with Cov(U, V) = L M'."""
+
+    @abstractmethod
+    def recipes(self, key: Key) -> Any:
+        """How its cumulants are read off the columns of `source`."""
+
+    @property
+    @abstractmethod
+    def root_s2(self) -> Array:
+        """(d_u, k) with Cov(S2) = root_s2 root_s2'."""
+
+    @abstractmethod
+    def identified_set(self) -> IdentifiedSet:
+        """Ends of Cov(S1), entry by entry."""
+
+    def told(self) -> dict[str, Any]:
+        """The evidence, as the fields of Diagnostics that depend on it; none by default."""
+        nan = float("nan")
+        empty = {"strength": nan, "gain": nan, "tau": nan, "gate": 1.0, "order_weights": np.zeros(2)}
+        return {**empty, "overidentification": None}
+
+    # ---- what follows
+
+    @property
+    def d_u(self) -> int:
+        return len(self.cov_u)
+
+    def split(self, rows: Array) -> tuple[Array, Array]:
+        """Columns of U and of V."""
+        return rows[..., : self.d_u], rows[..., self.d_u :]
+
+    @property
+    def blocks(self) -> list[int]:
+        """Statistical blocks that hold rows."""
+        used: list[int] = np.flatnonzero(self.state.block_sizes).tolist()
+        return used
+
+    def means(self, given: Mapping[Key, object] | None = None) -> dict[Key, Array]:
+        """Of the components. Only sums are identified: the shared part has mean zero, unless one mean is given."""
+        own_u, shared, own_v = self.keys
+        mean_u, mean_v = self.split(self.mean)
+        s2 = np.zeros(self.d_u)
+        for key, stated in (given or {}).items():
+            value = np.array(stated, dtype=np.float64)
+            expected = mean_v.shape if key == own_v else mean_u.shape
+            if value.shape != expected:
+                raise DataError(f"the known mean of {key} must have shape {expected}, got {value.shape}")
+            if not np.isfinite(value).all():
+                raise DataError(f"the known mean of {key} holds missing or infinite values")
+            s2 = (
+                {own_u: mean_u - value, shared: value}[key]
+                if key != own_v
+                else np.linalg.pinv(self.A) @ (mean_v - value)
+            )
+        return {own_u: mean_u - s2, shared: s2, own_v: mean_v - self.through_A(s2)}
+
+    def components(
+        self, names: Sequence[str], titles: Mapping[Key, str], given: Mapping[Key, object] | None = None
+    ) -> dict[Key, Component]:
+        """names : of the columns of both views; titles : of the components."""
+        means = self.means(given)
+        names_u, names_v = tuple(names[: self.d_u]), tuple(names[self.d_u :])
+        return {
+            key: Component(
+                titles[key],
+                names_v if key == self.keys[2] else names_u,
+                means[key],
+                self.covariance(key),
+                self.source,
+                self.recipes(key),
+            )
+            for key in self.keys
+        }
+
+    def predict(self, key: Key, rows: Array) -> tuple[Array, Spread]:
+        """BLUP of a centred component for centred rows, (n, d), and its error covariance (d, d)."""
+        u, v = self.split(rows)
+        s2 = self.predict_s2(rows)
+        if key == self.keys[1]:
+            return s2, self.error_s2
+        if key == self.keys[0]:
+            return u - s2, self.error_s2
+        error = self.error_s2
+        if isinstance(error, Factored):  # lift' core lift, and A is applied to the few rows of lift
+            return v - self.through_A(s2), Factored(np.zeros((0, v.shape[1])), self.through_A(error.lift), error.core)
+        return v - self.through_A(s2), self.through_A(self.through_A(error).T)
+
+    def require_own(self, key: Key) -> None:
+        """Outcomes are learned on the first view's own component."""
+        if key != self.keys[0]:
+            raise ValueError(
+                f"an outcome is regressed on {self.keys[0]!r} (exchange the views for {self.keys[2]!r}), got component={key!r}"
+            )
+
+    def outside(self, key: Key) -> IntArray:
+        """Columns of the views in which the component does not live."""
+        own_u, _, own_v = self.keys
+        start, stop = {own_u: (self.d_u, len(self.mean)), own_v: (0, self.d_u)}.get(key, (0, 0))
+        return np.arange(start, stop, dtype=np.int64)
+
+    def score(self, rows: Array, n_blocks: int) -> float:
+        """Mean Gaussian log-density of centred rows, with a cross-covariance of the fitted rank."""
+        sigma = self._joint()
+        most = len(sigma.rows) + len(sigma.lift) if isinstance(sigma, Factored) else len(sigma)
+        values, vectors = top_directions(sigma, min(len(sigma), most))
+        values = np.maximum(values, 1e-9 * values[0])
+        z = rows @ vectors.T
+        distance = np.sum(z**2 / values, axis=1)
+        log_det = float(np.sum(np.log(2 * np.pi * values)))
+        left = len(sigma) - len(values)  # directions in which wide tables do not vary at all
+        if left:
+            floor = 1e-9 * values[0]
+            distance = distance + np.maximum(np.sum(rows**2, axis=1) - np.sum(z**2, axis=1), 0.0) / floor
+            log_det += left * float(np.log(2 * np.pi * floor))
+        return float(-0.5 * np.mean(distance) - 0.5 * log_det)
+
+    def _joint(self) -> Spread:
+        """Cov((U, V)), as factors where one of the views is wide."""
+        cov_u, cov_v, (left, right) = self.cov_u, self.cov_v, self.cross
+        if not isinstance(cov_u, Factored) and not isinstance(cov_v, Factored):
+            cross = left @ right.T
+            sigma = np.block([[cov_u, cross], [cross.T, cov_v]])
+            return np.asarray((sigma + sigma.T) / 2)
+        u, v = (
+            C if isinstance(C, Factored) else Factored.of(np.zeros((0, len(C)))).plus(np.eye(len(C)), C)
+            for C in (cov_u, cov_v)
+        )
+        k = left.shape[1]
+        both = Factored(*(linalg.block_diag(a, b) for a, b in ((u.rows, v.rows), (u.lift, v.lift), (u.core, v.core))))
+        return both.plus(linalg.block_diag(left.T, right.T), np.kron(np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(k)))
+
+    def diagnose(self) -> Diagnostics:
+        """What the fit says about itself."""
+        rank, found = self.rank, self.canonical
+        seen = np.linalg.svd(self.through_A(self.root_s2.T), compute_uv=False)[:rank]
+        tried = range(min(rank + 1, len(found.correlations)))
+        return Diagnostics(
+            n=self.n,
+            independent_rows=found.n,
+            largest_rank=self.largest_rank,
+            d_u=self.d_u,
+            d_v=len(self.cov_v),
+            canonical_correlations=found.correlations,
+            rank=rank,
+            rank_p_values=np.array([remaining_p_value(found, k) for k in tried]),
+            verdict=self.verdict,
+            identified=self.identified_set(),
+            condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
+            leftover=leftover_test(found, rank),
+            known_mixing=self.mixing_test,
+            **self.told(),
+        )
+
+    def transforms(self, views: Sequence[str]) -> dict[tuple[str, Key], Array]:
+        """{(view, component): how the component enters the view}."""
+        own_u, shared, own_v = self.keys
+        eye_u, eye_v = np.eye(self.d_u), np.eye(len(self.cov_v))
+        u, v = views
+        return {(u, own_u): eye_u, (u, shared): eye_u, (v, shared): self.A, (v, own_v): eye_v}
+
+    def variance_shares(self, views: Sequence[str]) -> dict[tuple[str, Key], float]:
+        """{(view, component): the part of the view's variance that the component carries}."""
+        own_u, shared, own_v = self.keys
+        u, v = views
+        in_u, both, in_v = (float(self.covariance(key).trace()) for key in self.keys)
+        total_u, total_v = in_u + both, float(self.cov_v.trace())
+        shares = {(u, own_u): in_u / total_u, (u, shared): both / total_u}
+        return {**shares, (v, shared): 1 - in_v / total_v, (v, own_v): in_v / total_v}

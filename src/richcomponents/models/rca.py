@@ -1,0 +1,537 @@
+"""The shell of every RCA: doors through which samples come in, and answers that do not depend on how it was solved.
+
+    samples -> columns of the views side by side, covariates removed (Data) -> a solution -> components_
+
+ContrastiveRCA and RCA say which views they take, how their components are called and which solver they use.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components.calibration import Calibrated
+from richcomponents.components.component import Component
+from richcomponents.components.data import Data, RowData, StateData
+from richcomponents.components.dependence import RowUnits, lost_rows
+from richcomponents.components.reduce import SearchSpace, search_space
+from richcomponents.components.row_source import RowSource
+from richcomponents.contrastive.intervals import Interval
+from richcomponents.contrastive.specification import TestResult, outcome_test
+from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.data.sources import Source, is_path
+from richcomponents.data.sources.lazy import is_dask
+from richcomponents.data.views import (
+    Views,
+    check_finite,
+    check_outcome,
+    check_range,
+    column_names,
+    join_views,
+    resolve_views,
+)
+from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
+from richcomponents.learning.logistic import LogisticFit
+from richcomponents.models.estimator import Estimator, refuse_second_table
+from richcomponents.models.progress import with_bar
+from richcomponents.moments import Accumulator, Moments, Rows, block_numbers, partial_out
+from richcomponents.moments.partial import Inflated, Partial
+
+__all__ = ["MOST_BLOCKS", "ComponentAnalysis", "is_source"]
+
+MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
+_FIRST = 1000  # rows that tell an index from data
+
+
+class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
+    """Base of :class:`ContrastiveRCA` and :class:`RCA`. After a fit:
+
+    views_ : Views; components_ : {name: Component}; and, for the methods here, the solution and how its columns were made.
+    """
+
+    views: Any
+    method: str
+    order: int
+    covariates: Any
+    n_blocks: int
+    components_: dict[Any, Component]
+
+    # ---- what a kind of RCA decides
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse impossible parameters before any sample is read."""
+
+    @abstractmethod
+    def _check_views(self, views: Views) -> None:
+        """Refuse views that this model cannot take."""
+
+    @abstractmethod
+    def _solve(self, data: Data) -> Any:
+        """The solution for the columns of all views side by side."""
+
+    @abstractmethod
+    def _adopt(self, solution: Any) -> None:
+        """Make a solution the fitted attributes."""
+
+    @abstractmethod
+    def _key(self, component: object) -> Hashable:
+        """The name of a component, from what the user gave; None: the first view's own."""
+
+    # ---- doors
+
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        progress: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Fit to one table whose columns are the views (and the covariates).
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d), or a source of rows
+            Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
+            :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
+            cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
+            as the table in memory; an iterator is read once (as :meth:`fit_moments`).
+        y : ignored, as scikit-learn expects.
+        groups : (n,) labels; rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
+        sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
+            in one block (as with groups): one independent row, however often it is counted.
+        progress : show bars.
+        checkpoint : where passes over a source are kept; the same call goes on after an interruption.
+        """
+        refuse_second_table(y)
+        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        values = None
+        if is_source(X):
+            rows = Rows.of(X)
+            self._set_features(rows.width, rows.names)
+        else:
+            values = self._values(X, reset=True, at_least=2)
+            rows = Rows(values, names=column_names(X))
+        names = rows.names
+        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+        if rows.again:
+            return self._fit_rows(rows, names, reading, values=values)
+        self._check_state_fit(rows.width, names)  # before the rows are gone
+        return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
+
+    def fit_views(self, views: object, y: object = None, groups: object = None, sample_weight: object = None) -> Self:
+        """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples must line up."""
+        table = join_views(views)
+        self._check_views(table.views)
+        if self.covariates:
+            raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
+        names = table.views.feature_names
+        self._set_features(table.values.shape[1], names if table.named else None)
+        rows = Rows(table.values, names=names)
+        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+        return self._fit_rows(rows, names, {"groups": groups}, table.views, table.values)
+
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit to a state (of a stream, of several sites): no rows are needed.
+
+        The state's columns are the table's; `views=` is an int, or a dict of column numbers. The coordinates that a fit looks at
+        are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks (but for what
+        only rows tell: see the class).
+        """
+        self._set_features(moments.layout.n_columns, None)
+        return self._fit_state(moments, None)
+
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments.
+
+        For many small blocks an :class:`Accumulator` and one :meth:`fit_moments` at the end are cheaper. A call that
+        fails leaves the rows seen so far as they were.
+        """
+        refuse_second_table(y)
+        stream = getattr(self, "_stream", None)
+        values, names = self._values(X, reset=stream is None), column_names(X)
+        check_finite(values, resolve_views(self.views, values.shape[1], names, values))
+        stream = Accumulator(4, n_blocks=self.n_blocks, names=names) if stream is None else stream.copy()
+        stream.update(values)
+        self._fit_state(stream.moments(), names)
+        self._stream = stream
+        return self
+
+    def _set_features(self, width: int, names: Sequence[str] | None) -> None:
+        self.n_features_in_ = width
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
+        lay = moments.layout
+        self._place(self._check_state_fit(lay.n_columns, names))
+        if lay.order != 4:
+            raise DataError(
+                f"a state of order 4 is needed, this one has order {lay.order}: make it with Moments.of(X, order=4)"
+            )
+        self._partial: Partial | None = None
+        self._units: RowUnits | None = None
+        self._depends, self._weighted = moments.dependent, moments.dependent
+        return self._finish(StateData(moments.select(self._columns)))
+
+    def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
+        """The views; refuses what cannot be fitted to a state of so many columns."""
+        self._check_parameters()
+        if self.covariates:
+            raise DataError(
+                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
+            )
+        if self.order > 4:
+            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+        self._covariate_columns: IntArray = np.zeros(0, dtype=np.int64)
+        return resolve_views(self.views, width, names)
+
+    def _fit_rows(
+        self,
+        rows: Rows,
+        names: Sequence[str] | None,
+        reading: dict[str, Any],
+        views: Views | None = None,
+        values: Array | None = None,
+    ) -> Self:
+        """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
+        self._check_parameters()
+        self._place(self._resolve(rows.width, names, views, rows))
+        if values is not None:  # the view and the row are named; files are checked while they are read
+            check_finite(values, self.views_)
+        groups, known = reading.get("groups"), self._covariate_columns
+        self._depends, self._weighted = groups is not None or rows.weighted, rows.weighted
+        self._units = None
+        if values is not None:  # rows that are seen again, with an outcome, depend on each other as they did here
+            weight = rows.select([0]).array()[:, -1] if rows.weighted else None
+            self._units = RowUnits.of(len(values), groups, weight)
+        table = rows.select(np.concatenate([self._columns, known]))
+        self._partial, lost = None, 0.0
+        if len(known):
+            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(self._columns), table.width))
+            n, lost = self._partial.moments.n, lost_rows(self._partial, table, groups)
+            if n - lost < 2:
+                raise DataError(
+                    f"{self._partial.rank} covariates leave nothing of {n} rows (of fewer, where groups or weights make them "
+                    "depend on each other): use fewer covariates or more rows"
+                )
+            kept = [self.views_.feature_names[c] for c in self._columns]
+            table = table.mapped(Inflated(self._partial, (n / (n - lost)) ** 0.5), names=kept)
+        return self._finish(RowData(table, self.n_blocks, lost=lost, **reading))
+
+    def _finish(self, data: Data) -> Self:
+        self._lost = data.lost
+        self._adopt(self._solve(data))
+        return self
+
+    def _place(self, views: Views) -> None:
+        """Lay out the views: their columns side by side."""
+        self._check_views(views)
+        self.views_ = views
+        self._columns: IntArray = np.concatenate([views[name] for name in views])
+        overlap = np.intersect1d(self._columns, self._covariate_columns)
+        if len(overlap):
+            raise DataError(f"{views.describe(int(overlap[0]))} is also a covariate: name it once")
+
+    @property
+    def _places(self) -> dict[str, slice]:
+        """{view: its columns among those side by side}."""
+        ends = np.cumsum([0, *(len(self.views_[name]) for name in self.views_)])
+        return {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.views_)}
+
+    def _resolve(
+        self, width: int, names: Sequence[str] | None, views: Views | None = None, rows: Rows | None = None
+    ) -> Views:
+        """Which columns are views and covariates; rows : where a number needs to be told data from an index."""
+        if width < 2:
+            raise DataError(f"two views need at least two columns; X has n_features = {width}")
+        self._covariate_columns = np.zeros(0, dtype=np.int64)
+        if self.covariates is not None and len(self.covariates):
+            self._covariate_columns = resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
+        rest = np.setdiff1d(np.arange(width), self._covariate_columns)
+        if views is None and isinstance(self.views, (int, np.integer)):
+            named = None if names is None else [names[c] for c in rest]
+            first = None if names is None or rows is None else rows.head(_FIRST)[:, rest]
+            inner = resolve_views(self.views, len(rest), named, first)
+            return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
+        return resolve_views(self.views, width, names) if views is None else views
+
+    def _check_blocks(self) -> None:
+        if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
+            raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
+        if not isinstance(self.n_blocks, (int, np.integer)) or not MIN_BLOCKS <= self.n_blocks <= MOST_BLOCKS:
+            raise ValueError(
+                f"n_blocks must be an integer, at least {MIN_BLOCKS} and at most {MOST_BLOCKS}, got {self.n_blocks!r}"
+            )
+
+    def _space(self, data: Data, at_least: int = 1) -> SearchSpace:
+        """The columns to look at: of wide views their principal components, at least so many."""
+        space = search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
+        self._warn_of_constants(space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
+        return space
+
+    def _warn_of_constants(self, variances: Array) -> None:
+        """variances : of the columns of the views."""
+        constant = self._columns[variances <= 0]
+        if len(constant):
+            named = ", ".join(self.views_.describe(int(column)) for column in constant[:5])
+            more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
+            warn_user(
+                f"constant: {named}{more}. Such columns say nothing about any component: drop them",
+                ConstantColumnWarning,
+            )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(str(self.views_.feature_names[c]) for c in self._columns)
+
+    # ---- values of the components
+
+    def transform(self, X: object, component: object = None, return_std: bool = False) -> Any:
+        """Best linear unbiased prediction of a component for each sample, seen or not.
+
+        component : by default the first view's own, the cleaned matrix: under that view's column names. Predictions of all
+        components, transformed, add up to the views (not with method="paper", whose covariances do not). As predictors in a
+        linear model they give the right coefficients, but their covariance is too small: no principal components, mixtures or
+        outcomes from them (use the component's own covariance and cumulants).
+
+        return_std : also the standard error of prediction, (n, d).
+        """
+        configured = getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default"
+        if configured and len(self.components_[self._key(component)].mean) != len(self.get_feature_names_out()):
+            raise ValueError(
+                "set_output names the columns of the default component; for others use predict_component(X, component)"
+            )
+        return self.predict_component(X, component, return_std=return_std)
+
+    def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
+        """As :meth:`transform`, always as plain arrays."""
+        check_is_fitted(self)
+        key = self._key(component)
+        values, error = self._solution.predict(key, self._centred(X))
+        values = values + self.components_[key].mean
+        if not return_std:
+            return values
+        std = np.sqrt(np.maximum(error.diagonal(), 0.0))
+        return values, np.tile(std, (len(values), 1))
+
+    def prediction_error(self, component: object = None) -> Any:
+        """Expected squared error (d, d) of the prediction of a component; of wide views as factors."""
+        check_is_fitted(self)
+        return self._solution.predict(self._key(component), np.zeros((0, len(self._columns))))[1]
+
+    def component_on_rows(self, X: object, component: object = None, groups: object = None) -> Component:
+        """The component with its higher cumulants read off the rows of X whenever they are asked for.
+
+        For tables too wide for a state of order four (then components_ knows mean and covariance only): a projected cumulant
+        costs O(n p) and nothing of size p^3 is formed. Also the way to mini-batches. The rows stay in memory, n x p numbers.
+
+        groups : (n,) labels; rows of a group stay in one block.
+        """
+        check_is_fitted(self)
+        key = self._key(component)
+        z, recipes = self._solution.on_rows(key, self._centred(X))
+        source = RowSource(z, block_numbers(len(z), self.n_blocks, groups))
+        return replace(self.components_[key], source=source, recipes=recipes, _known={})
+
+    def get_feature_names_out(self, input_features: object = None) -> Any:
+        """Column names of the first view."""
+        check_is_fitted(self)
+        first = self.views_[0]
+        if hasattr(self, "feature_names_in_"):
+            return np.asarray(self.feature_names_in_, dtype=object)[first]
+        return np.array([f"x{i}" for i in first], dtype=object)
+
+    def _centred(self, X: object) -> Array:
+        """Rows of the views, covariates partialled out, about the means of the fit."""
+        if is_source(X):
+            raise DataError(
+                "only fit reads files and streams: pass a table in memory here, one block of rows at a time"
+            )
+        values = self._values(X, reset=False)
+        check_finite(values, self.views_)
+        self._known_covariates(values)
+        table = np.ascontiguousarray(values[:, np.concatenate([self._columns, self._covariate_columns])])
+        rows: Array = (table if self._partial is None else self._partial.residuals(table)) - self._solution.mean
+        return rows
+
+    def _known_covariates(self, values: Array) -> Array:
+        """(n, q), none missing."""
+        known = values[:, self._covariate_columns]
+        bad = ~np.isfinite(known).all(axis=0)
+        if bad.any():
+            name = self.views_.feature_names[self._covariate_columns[int(np.argmax(bad))]]
+            raise DataError(
+                f"the covariate {name!r} holds missing or infinite values: drop those rows or impute them first"
+            )
+        return known
+
+    def covariate_values(self, X: object) -> Array:
+        """The known covariates of new rows, (n, q), in the order of ``covariates=``."""
+        check_is_fitted(self)
+        return self._known_covariates(self._values(X, reset=False))
+
+    # ---- what learners ask
+
+    def residual(self, X: object, component: object = None) -> Array:
+        """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
+        not live (on what they share with it, for two views)."""
+        check_is_fitted(self)
+        return np.asarray(self._solution.residual(self._key(component), self._centred(X)))
+
+    def calibrate(
+        self,
+        X: object,
+        y: object,
+        component: object = None,
+        *,
+        sample_weight: object = None,
+        log_odds: LogisticFit | None = None,
+        penalised: bool = False,
+    ) -> Calibrated:
+        """Coefficients of an outcome on a component, from samples of the views and of the outcome.
+
+        The outcome depends on this component only, so it is uncorrelated with views where the component does not live, and the
+        residual on them may stand in for its view: same expectation, far less variance. The result is never far
+        from residualising (the other views as covariates) when the data say little.
+
+        sample_weight : (n,) how often each row counts; by default as in :meth:`fit`, when X has as many rows as it had.
+        log_odds : logistic regression of y on :meth:`residual`, calibrated instead of least squares.
+        penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
+        """
+        check_is_fitted(self)
+        key = self._key(component)
+        known = len(self._covariate_columns)
+        if not penalised and log_odds is None:
+            self._solution.check_determined(known, next(iter(self.views_)))
+        rows = self._centred(X)
+        weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
+        target = self._centred_target(X, y, len(rows), weight)
+        free = max(float(weight.sum()) - self._lost, 1.0)
+        found: Calibrated = self._solution.calibrate(key, rows, target, weight, free, known, log_odds)
+        return found
+
+    def errors(
+        self, calibrated: Calibrated, X: object, groups: object = None, *, replicates: Array | None = None
+    ) -> tuple[Array, float]:
+        """Standard errors (d,) of calibrated coefficients, and their degrees of freedom.
+
+        groups : as in :meth:`fit`. replicates : (B, d), of log-odds: those on the residual without each block.
+        """
+        check_is_fitted(self)
+        rows = self._centred(X)
+        keep = self.kept_rows(len(rows), groups)
+        error, degrees = self._solution.errors(
+            calibrated, rows, keep, grouped=groups is not None, replicates=replicates
+        )
+        return error, degrees
+
+    def kept_rows(self, n: int, groups: object = None) -> Array:
+        """(B, n): the rows that remain without each statistical block."""
+        blocks = block_numbers(n, self.n_blocks, groups)
+        return np.stack([blocks != b for b in np.unique(blocks)])
+
+    def _centred_target(self, X: object, y: object, rows: int, weight: Array | None = None) -> Array:
+        """y about its mean, known covariates removed (rows,); weight : how often each row counts, once by default."""
+        target = check_outcome(y, rows)
+        column: Array = target - np.average(target, weights=weight)
+        if self._partial is not None:
+            known = self.covariate_values(X)
+            known = known - np.average(known, axis=0, weights=weight)
+            root = np.ones(rows) if weight is None else np.sqrt(weight)
+            left = column - known @ np.linalg.lstsq(known * root[:, None], column * root, rcond=None)[0]
+            if np.abs(left).max() <= 1e-9 * np.abs(column).max():
+                names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])
+                raise DataError(
+                    f"y is an exact function of the covariates ({names}): they leave nothing to explain. Is y one of them?"
+                )
+            column = left
+        return column
+
+    def outcome_test(
+        self, X: object, y: object, component: object = None, groups: object = None, sample_weight: object = None
+    ) -> TestResult:
+        """F-test of y on the views where a component does not live: an outcome that depends on this component only is
+        independent of them. The best specification test there is. Without such views there is nothing to test: p = 1.
+
+        groups, sample_weight : as in :meth:`fit`; by default those of the fit, when X has as many rows as it had.
+        """
+        check_is_fitted(self)
+        others = self._centred(X)[:, self._solution.outside(self._key(component))]
+        if not others.shape[1]:
+            return TestResult(float("nan"), (0, len(others) - 1), 1.0)
+        if others.shape[1] > len(others):
+            others = others @ np.linalg.qr(others.T)[0]  # the same variates in as many columns as rows
+        rows = self._row_units(len(others), groups, sample_weight)
+        return outcome_test(others, self._centred_target(X, y, len(others), rows.weight), rows, self._lost)
+
+    def _row_units(
+        self, n: int, groups: object = None, sample_weight: object = None, *, weights_only: bool = False
+    ) -> RowUnits:
+        """Groups and weights of n rows: those given, else those of the fit for as many rows; others are not guessed."""
+        if groups is not None or sample_weight is not None:
+            return RowUnits.of(n, groups, sample_weight)
+        if not (self._weighted if weights_only else self._depends):
+            return RowUnits()
+        if self._units is None or len(self._units) != n:
+            raise DataError(
+                "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
+                "(sample_weight=np.ones(len(X)) if its rows are independent)"
+            )
+        return self._units
+
+    def score(self, X: object, y: object = None) -> float:
+        """Held-out fit, in nats per sample: Gaussian log-likelihood of the views under the fitted second moments; for two
+        views also the energy of the held-out cross-cumulants inside the fitted row space."""
+        check_is_fitted(self)
+        return float(self._solution.score(self._centred(X), self.n_blocks))
+
+    # ---- how sure
+
+    def jackknife(self, function: Callable[[Any], Array], *, progress: bool = False) -> JackknifeResult:
+        """Standard errors of any function of the fitted model: leave out one block at a time and refit.
+
+        function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are. progress : show a bar.
+        """
+        check_is_fitted(self)
+        used = self._solution.blocks
+        if len(used) < 2:
+            raise DataError("the jackknife needs at least two blocks of samples")
+        replicates = []
+        for block in with_bar(used, progress, "jackknife"):
+            other = copy(self)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                other._adopt(self._solution.without(block))
+            replicates.append(np.asarray(function(other), dtype=np.float64))
+        stacked = np.stack(replicates)
+        return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
+
+    def _jackknife_interval(self, function: Callable[[Any], Array], level: float, progress: bool) -> Interval:
+        result = self.jackknife(function, progress=progress)
+        low, high = result.interval(level)
+        return Interval(result.estimate, result.standard_error, low, high)
+
+
+def check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+
+
+def is_source(X: object) -> bool:
+    """Whether rows come from a file, a stream or a source, not from a table in memory."""
+    return isinstance(X, (Rows, Source, Iterator)) or is_path(X) or is_dask(X)
