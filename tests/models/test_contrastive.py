@@ -285,8 +285,8 @@ def test_intervals_and_jackknife(data):
     model = rc.ContrastiveRCA(views=3).fit(small.X)
     for what in ("A", "covariance"):
         interval = model.confidence_interval(what)
-        assert (interval.low < interval.estimate).all()
-        assert (interval.estimate < interval.high).all()
+        assert (interval.low < interval.value).all()
+        assert (interval.value < interval.high).all()
         wider = model.confidence_interval(what, level=0.99)
         assert (wider.low < interval.low).all()
     refit = model.jackknife(lambda m: m.components_["S1"].covariance)
@@ -331,7 +331,7 @@ def test_interval_coverage_when_identified():
 def test_jackknife_replicates_follow_the_full_fit_even_with_few_blocks(data):
     few = rc.ContrastiveRCA(views=4, n_blocks=10).fit(data.X)
     result = few.jackknife(lambda m: m.components_["S1"].covariance)
-    assert np.abs(result.replicates.mean(axis=0) - result.estimate).max() < 0.05
+    assert np.abs(result.replicates.mean(axis=0) - result.value).max() < 0.05
 
 
 def test_score_prefers_the_fit_to_nothing(data):
@@ -490,8 +490,8 @@ def test_intervals_of_wide_views_hold_the_estimate(kind):
     data = make_contrastive(200, d=150, S2=kind)
     model = rc.ContrastiveRCA(views=150, rank=2).fit(data.X)
     found = model.confidence_interval("covariance")
-    assert np.all(found.low <= found.estimate + 1e-9)
-    assert np.all(found.estimate <= found.high + 1e-9)
+    assert np.all(found.low <= found.value + 1e-9)
+    assert np.all(found.value <= found.high + 1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e160, 1e-160])

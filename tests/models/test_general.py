@@ -112,11 +112,11 @@ def test_another_gauge_is_the_same_component_in_other_columns(data, model):
 
 def test_jackknife_errors_are_those_of_the_estimate(data, model):
     interval = model.confidence_interval("A", COMMON, "b")
-    error = np.abs(interval.estimate - data.transforms["b", COMMON]) / interval.standard_error
+    error = np.abs(interval.value - data.transforms["b", COMMON]) / interval.standard_error
     assert np.sqrt(np.mean(error**2)) < 3
     assert np.all(interval.standard_error < 0.1)
     covariance = model.confidence_interval("covariance", ("a",))
-    np.testing.assert_array_equal(covariance.estimate, model.components_["a",].covariance)
+    np.testing.assert_array_equal(covariance.value, model.components_["a",].covariance)
     with pytest.raises(ValueError, match="view= must be one of"):
         model.confidence_interval("A", ("a", "b"), "c")
 
@@ -274,7 +274,7 @@ def test_transformations_that_the_data_do_not_tell_are_announced():
 
 def test_approximate_errors_are_near_those_of_the_jackknife(model):
     interval = model.confidence_interval("A", COMMON, "b")
-    whole = np.linalg.norm(interval.standard_error) / np.linalg.norm(interval.estimate)
+    whole = np.linalg.norm(interval.standard_error) / np.linalg.norm(interval.value)
     assert 0.5 < whole / model.relative_errors_["b", COMMON] < 2
 
 

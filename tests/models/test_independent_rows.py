@@ -281,7 +281,7 @@ def test_without_evidence_all_covariances_have_their_identified_set():
     for name, truth in (("S1", data.cov_S1), ("S2", np.cov(data.S2.T)), ("S3", np.cov(data.S3.T))):
         interval = model.confidence_interval("covariance", name)
         assert ((interval.low <= truth) & (truth <= interval.high)).all()
-        assert ((interval.low <= interval.estimate) & (interval.estimate <= interval.high)).all()
+        assert ((interval.low <= interval.value) & (interval.value <= interval.high)).all()
 
 
 @pytest.mark.parametrize("groups", [2, 3, 5])

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from sklearn.base import clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator, as_fitted
 from richcomponents.plots import interval_plot
-from richcomponents.storage import storable
-from richcomponents.text import in_line, page
 
-__all__ = ["ODDS", "CoefficientTable", "ComponentLearner", "odds_ratios"]
+__all__ = ["ComponentLearner"]
 
 _SUSPICIOUS = 0.001
-ODDS = ("odds ratio", "odds low", "odds high")
-"""Titles of the columns of :func:`odds_ratios`."""
-
-
-def odds_ratios(estimate: Array, low: Array, high: Array) -> dict[str, Array]:
-    """What one unit multiplies the odds by, and its limits, from changes of the log-odds (d,)."""
-    with np.errstate(over="ignore"):
-        return dict(zip(ODDS, map(np.exp, (estimate, low, high)), strict=True))
 
 
 class ComponentLearner(Estimator):
@@ -113,7 +102,7 @@ class ComponentLearner(Estimator):
         self,
         coef: Array,
         residualised: Array | None,
-        table: CoefficientTable | None,
+        table: Estimate | None,
         *,
         label: str,
         names: Sequence[str] | None,
@@ -135,68 +124,3 @@ class ComponentLearner(Estimator):
             raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
         model: ContrastiveRCA = as_fitted(self.rca_)
         return model
-
-
-@storable
-@dataclass(frozen=True)
-class CoefficientTable:
-    """Coefficients with standard errors, z values, two-sided p values and confidence limits.
-
-    degrees : of Student's t (blocks - 1). positive : the class whose log-odds the coefficients change, and exp(coefficient) the
-    odds; empty where y is a number.
-    """
-
-    names: tuple[str, ...]
-    estimate: Array
-    standard_error: Array
-    degrees: int
-    level: float = 0.95
-    positive: str = ""
-
-    @property
-    def z(self) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.estimate / self.standard_error)
-
-    @property
-    def p_value(self) -> Array:
-        return np.asarray(2 * stats.t.sf(np.abs(self.z), self.degrees))
-
-    @property
-    def low(self) -> Array:
-        return np.asarray(self.estimate - self._half())
-
-    @property
-    def high(self) -> Array:
-        return np.asarray(self.estimate + self._half())
-
-    def _half(self) -> Array:
-        return np.asarray(stats.t.ppf(0.5 + self.level / 2, self.degrees) * self.standard_error)
-
-    def rows(self) -> list[dict[str, object]]:
-        """One dict per coefficient, ready for a data frame."""
-        columns: Sequence[tuple[str, Array]] = (
-            ("coefficient", self.estimate),
-            ("standard error", self.standard_error),
-            ("z", self.z),
-            ("p", self.p_value),
-            ("low", self.low),
-            ("high", self.high),
-        )
-        if self.positive:
-            columns = (*columns, *odds_ratios(self.estimate, self.low, self.high).items())
-        return [{"name": n, **{k: float(v[i]) for k, v in columns}} for i, n in enumerate(self.names)]
-
-    def __str__(self) -> str:
-        width = max(len("coefficient of"), *(len(in_line(name)) for name in self.names))
-        odds = f"   odds ratio of {in_line(self.positive)}" if self.positive else ""
-        interval = f"[{self.level:.0%} interval]"
-        lines = [f"{'coefficient of':<{width}}  estimate   std.err        z        p   {interval:<19}{odds}".rstrip()]
-        for row in self.rows():
-            limits = f"[{row['low']:.4f}, {row['high']:.4f}]"
-            odds = f"   {row[ODDS[0]]:.4g} [{row[ODDS[1]]:.4g}, {row[ODDS[2]]:.4g}]" if self.positive else ""
-            lines.append(
-                f"{in_line(row['name']):<{width}}  {row['coefficient']:8.4f}  {row['standard error']:8.4f}  {row['z']:7.2f}  "
-                f"{row['p']:7.4f}   {limits:<19}{odds}".rstrip()
-            )
-        return page(lines)

@@ -40,7 +40,7 @@ from richcomponents.contrastive.fit import (
     in_users_units,
     measured_canonical,
 )
-from richcomponents.contrastive.intervals import Interval, Target, confidence, evaluate, replicate
+from richcomponents.contrastive.intervals import Target, confidence, evaluate, replicate
 from richcomponents.contrastive.known_mixing import check_known_mixing
 from richcomponents.contrastive.pair import BlockCovariances
 from richcomponents.contrastive.rank import largest_rank
@@ -48,7 +48,8 @@ from richcomponents.contrastive.score import higher_order_score, second_order_sc
 from richcomponents.contrastive.solution import WideView, solve_efficient, solve_paper, whole_recipes
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.contrastive.uncertainty import interval_evidence, plain_grams
-from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.jackknife import from_replicates
 from richcomponents.data.views import as_matrix, check_finite, check_outcome
 from richcomponents.errors import (
     DataError,
@@ -631,7 +632,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
 
     def confidence_interval(
         self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False
-    ) -> Interval:
+    ) -> Estimate:
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
@@ -648,57 +649,58 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        u, v = (self.components_[name].feature_names for name in ("S1", "S3"))
         if what == "A":
-            return self._interval("mixing", self.A_, lambda m: m.A_, level, progress)
-        point = np.asarray(self._solution.covariance(component))
-        return self._interval(f"cov_{component.lower()}", point, _covariance_of(component), level, progress)
+            return replace(self._interval("mixing", self.A_, lambda m: m.A_, level, progress), names=v, columns=u)
+        point, names = np.asarray(self._solution.covariance(component)), self.components_[component].feature_names
+        found = self._interval(f"cov_{component.lower()}", point, _covariance_of(component), level, progress)
+        return replace(found, names=names, columns=names)
 
     def _interval(
         self, target: str, point: Array, chosen: Callable[[ContrastiveRCA], Array], level: float, progress: bool
-    ) -> Interval:
+    ) -> Estimate:
         """chosen : the same from a refitted model."""
         shared = self._shared
         if shared is not None and self.A is None:
             more = self._largest_rank() > self.rank_
             if target == "mixing" and (more or self.rank_ == 0):
-                unknown = np.full_like(point, np.nan)
-                return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+                return Estimate.unbounded(point, level=level)
             if more or (self.rank_ and shared.identified.gate == 0):
                 found = self._identified_interval(shared, target, point, level, more)
                 if not more or shared.identified.gate == 0 or shared.leading or target not in ("cov_s1", "var_s1"):
                     return found
                 seen = self._fast_interval(shared, cast(Target, target), point, level)
-                return Interval(
-                    point, found.standard_error, np.minimum(found.low, seen.low), np.maximum(found.high, seen.high)
-                )
+                return replace(found, covering=seen)
             if self.rank_ and not shared.leading and target in ("mixing", "cov_s1", "var_s1"):
                 return self._fast_interval(shared, cast(Target, target), point, level)
-        result = self.jackknife(chosen, progress=progress)
-        low, high = result.interval(level)
-        return Interval(point, result.standard_error, low, high)
+        return replace(self.jackknife(chosen, progress=progress), value=point, level=level)
 
-    def _identified_interval(self, shared: SharedPart, target: str, point: Array, level: float, more: bool) -> Interval:
+    def _identified_interval(self, shared: SharedPart, target: str, point: Array, level: float, more: bool) -> Estimate:
         """Without evidence: the ends of the identified set, widened for sampling noise (Imbens and Manski 2004).
 
         more : further directions than the rank may be shared.
         """
         assert self._canonical is not None
-        unknown = np.full_like(point, np.nan)
         if shared.leading:  # the part outside the leading directions has no block statistics: its noise is left out
             if target == "mixing":
-                return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+                return Estimate.unbounded(point, level=level)
             ends = self._identified_set()
             low, high = ends.variances() if target == "var_s1" else ends.ends()
             if target == "cov_s2":
                 low, high = np.asarray(self._solution.cov_u) - high, np.asarray(self._solution.cov_u) - low
             elif target == "cov_s3":
                 low, high = ends_below(np.asarray(self._solution.cov_v))
-            return Interval(point, unknown, low, high)
+            return Estimate(point, np.full_like(point, np.nan), 1, level=level, identified=(low, high))
         blocks = BlockCovariances.of(self._state)
-        found = bounds_with_noise(self._canonical, self.rank_, blocks, target, level, more)
-        low, high = found.lower + self._outside(target), found.upper + self._outside(target)
-        # correlations that are one but for rounding are clipped in the estimate, not in its blocks
-        return Interval(point, unknown, np.minimum(low, point), np.maximum(high, point))
+        found, error = bounds_with_noise(self._canonical, self.rank_, blocks, target, more)
+        return Estimate(
+            point,
+            np.full_like(point, np.nan),
+            len(blocks.count) - 1,
+            level=level,
+            identified=(found.lower + self._outside(target), found.upper + self._outside(target)),
+            identified_error=(error.lower, error.upper),
+        )
 
     def _outside(self, target: str) -> Any:
         """What Cov(S1) or Cov(S3) has outside the principal components a wide view was reduced to; its own noise is left
@@ -716,7 +718,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             return total.diagonal() - np.sum(own**2, axis=1)
         return np.asarray(total) - own @ own.T
 
-    def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Interval:
+    def _fast_interval(self, shared: SharedPart, target: Target, point: Array, level: float) -> Estimate:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self._interval_evidence()[0])
@@ -724,9 +726,9 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         if target != "mixing":
             centre = evaluate(replicates.basis, target, shared.identified.t) + self._outside(target)
         found = confidence(replicates, target, centre, level)
-        return Interval(point, found.standard_error, np.minimum(found.low, point), np.maximum(found.high, point))
+        return replace(found, value=point, centre=centre)
 
-    def jackknife(self, function: Callable[[ContrastiveRCA], Array], *, progress: bool = False) -> JackknifeResult:
+    def jackknife(self, function: Callable[[ContrastiveRCA], Array], *, progress: bool = False) -> Estimate:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit, A included.
 
         function : takes a fitted ContrastiveRCA, returns an array. progress : show a bar.
@@ -735,11 +737,8 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         used = np.flatnonzero(self._state.block_sizes).tolist()
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
-        replicates = []
-        for block in with_bar(used, progress, "jackknife"):
-            replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
-        stacked = np.stack(replicates)
-        return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
+        replicates = [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
+        return from_replicates(function(self), replicates)
 
     def _without(self, block: int) -> ContrastiveRCA:
         """The model refitted without one block, from the state alone."""
@@ -783,8 +782,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         )
         limits = self._interval("var_s1", own, lambda m: m.components_["S1"].variance, level, progress)
         ends = [limits.low, limits.high, *self._identified_set().variances()]
-        for end in ends:
-            end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
+        ends = [np.where(end < 1e-12 * total, 0.0, end) for end in ends]  # rounding, and no variance is negative
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
 
     def plot(self, what: str = "overview", *, ax: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from richcomponents.components import Component
 from richcomponents.components.component import _PlainRecipes, no_recipes
 from richcomponents.contrastive.intervals import Replicates, functional_error, replicate
 from richcomponents.contrastive.pair import BlockCovariances
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
@@ -37,7 +39,7 @@ from richcomponents.learning.ising import (
 from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.sgd import SGDResult, Trajectory
-from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
@@ -332,7 +334,7 @@ class ComponentIsing(ComponentLearner):
             {"node": name, "field": float(value)} for name, value in zip(self.feature_names_, self.fields_, strict=True)
         ]
 
-    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> CoefficientTable:
+    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Couplings, then fields (if any), with standard errors and intervals by blocks.
 
         For couplings of S1 that come from second moments (method "auto" or "likelihood", the efficient RCA, A unknown): one
@@ -351,15 +353,14 @@ class ComponentIsing(ComponentLearner):
         evidence = self._block_evidence(rca)
         if len(theta) and evidence is not None and self.method_ in ("joint", "likelihood"):
             error, blocks = functional_error(evidence[0], self._change(rca, theta), evidence[1]), len(evidence[1])
-            return CoefficientTable(tuple(names), theta, error, blocks - 1, level)
+            return Estimate(theta, error, blocks - 1, tuple(names), level=level)
 
         def function(model: ContrastiveRCA) -> Array:
             if model is rca:
                 return theta
             return self._learn(self._component_of(model), model, self.edges_, theta)[0]
 
-        result = rca.jackknife(function, progress=progress)
-        return CoefficientTable(tuple(names), theta, result.standard_error, len(result.replicates) - 1, level)
+        return replace(rca.jackknife(function, progress=progress), names=tuple(names), level=level)
 
     def _block_evidence(self, rca: ContrastiveRCA) -> tuple[Replicates, Array] | None:
         """Replicates of Cov(S1) without each block, and changes (B, d) of its mean; None where there are none."""

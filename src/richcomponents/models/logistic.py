@@ -16,6 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.covariance import Spread
 from richcomponents.contrastive.coefficients import Coefficients
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
@@ -30,7 +31,7 @@ from richcomponents.learning.logistic import (
 from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
 from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
 from richcomponents.learning.sgd import SGDResult, Trajectory
-from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.base import ComponentLearner
 from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, rows_agree, standard_errors
@@ -100,7 +101,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         Logistic regression on the residual of U, for comparison.
     trust_ : float
         How much of the correction was believed: 0 (residualising) to 1.
-    coefficients_ : CoefficientTable or None
+    coefficients_ : Estimate or None
         Standard errors by leaving out blocks, z, p and intervals (those of regression calibration).
     rca_, component_
 
@@ -172,13 +173,13 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
             theta, intercept = self._from_rows(model, X, plain, target, groups)
         self._set(theta, intercept)
         keep = self._kept_rows(model, len(target), groups)
-        self.coefficients_: CoefficientTable | None = None
+        self.coefficients_: Estimate | None = None
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
             error = standard_errors(model, plain, low, fit, replicates)
-            self.coefficients_ = CoefficientTable(
-                self.component_.feature_names, theta, error, len(keep) - 1, positive=str(self.positive_)
+            self.coefficients_ = Estimate(
+                theta, error, len(keep) - 1, self.component_.feature_names, positive=str(self.positive_)
             )
         return self
 

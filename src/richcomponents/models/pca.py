@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.covariance import top_directions
-from richcomponents.contrastive.intervals import Interval
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import loading_plot
@@ -118,7 +119,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         predicted = self._need_rca().blup(X, self.component)
         return (predicted - self.mean_) @ self.components_.T
 
-    def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Interval:
+    def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.
 
         Each replicate's directions are rotated to be nearest to the estimate (signs, order and close eigenvalues). They are
@@ -138,9 +139,10 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             return np.asarray(left @ right @ vectors)
 
         point = self.components_ if what == "components" else self.explained_variance_
-        result = self._need_rca().jackknife(function, progress=progress)
-        low, high = result.interval(level)
-        return Interval(point, result.standard_error, np.minimum(low, point), np.maximum(high, point))
+        found = self._need_rca().jackknife(function, progress=progress)
+        names = tuple(f"direction {i + 1}" for i in range(len(point)))
+        columns = self.component_.feature_names if what == "components" else ()
+        return replace(found, value=point, centre=found.value, level=level, names=names, columns=columns)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the loadings of the directions (matplotlib).

@@ -14,11 +14,12 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.contrastive.coefficients import Coefficients, Residualised, error_of_all_columns
 from richcomponents.contrastive.intervals import coefficient_error, replicate
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.data.views import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
-from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.moments import block_numbers
@@ -47,7 +48,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     Attributes
     ----------
     coef_ : array (d,), intercept_ : float, alpha_ : float
-    coefficients_ : CoefficientTable
+    coefficients_ : Estimate
         Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
         zero, and an interval around them would not cover the truth.
     residualised_ : array (d,)
@@ -95,7 +96,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         centred = model._centred_target(X, target, len(target))  # known covariates removed, as in fit
         blocks = block_numbers(len(centred), model.n_blocks, groups)
         self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
-        self.coefficients_: CoefficientTable | None = None
+        self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = fit.beta
             self.coefficients_ = self._table(model, X, centred, blocks, groups, (fit, plain))
@@ -120,7 +121,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             keep = [blocks != b for b in np.unique(blocks)]
             replicates = np.stack([np.linalg.lstsq(features[rows], centred[rows], rcond=None)[0] for rows in keep])
             error = jackknife_error(replicates)
-            self.coefficients_ = CoefficientTable(self.component_.feature_names, self.coef_, error, len(keep) - 1)
+            self.coefficients_ = Estimate(self.coef_, error, len(keep) - 1, self.component_.feature_names)
         self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
         return self
 
@@ -166,7 +167,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         blocks: IntArray,
         groups: object,
         fits: tuple[Coefficients, Residualised],
-    ) -> CoefficientTable:
+    ) -> Estimate:
         """Standard errors: one Newton step per left-out block, and what the shrinkage may have moved.
 
         On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
@@ -178,7 +179,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             error = error_of_all_columns(model._in_users_units(), fits[1], reading, inverse, fits[0])
             if groups is not None:
                 error = np.full_like(error, np.nan)
-            return CoefficientTable(names, self.coef_, error, max(round(model._degrees()), 1))
+            return Estimate(self.coef_, error, max(round(model._degrees()), 1), names)
         u, v = model._centred(X)
         used = np.unique(blocks)
         keep = np.stack([blocks != b for b in used])
@@ -195,7 +196,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             error = coefficient_error(evidence, u.T @ y / free, v.T @ y / free, rep_u, rep_v)
         else:  # residualising (or a known A): its own sampling error
             error = jackknife_error(self._plain_replicates(model, u, v, y, keep))
-        return CoefficientTable(self.component_.feature_names, self.coef_, error, max(len(used) - 1, 1))
+        return Estimate(self.coef_, error, max(len(used) - 1, 1), names)
 
     def _plain_replicates(self, model: ContrastiveRCA, u: Array, v: Array, y: Array, keep: Array) -> Array:
         """Least squares of y on the predicted component (fixed map), without each block."""
