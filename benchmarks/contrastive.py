@@ -129,8 +129,8 @@ def measure(job: Job) -> dict[str, Any]:
     model = rc.ContrastiveRCA(views=d).fit(X)
     row.update(rank=model.rank_, verdict=model._shared.identified.verdict if model._shared else "")
     if section in ("accuracy", "protection") and y is not None and data.beta is not None:
-        fit = model.coefficients(X, y)
-        row["beta"] = mse(fit.beta, data.beta)
+        fit = model.calibrate(X, y)
+        row["beta"] = mse(fit.coef, data.beta)
         row["covariates"] = mse(ols(X, y)[:d], data.beta)
         row["naive"] = mse(ols(data.U, y), data.beta)
         row["cca"] = mse(ols(cca_projection(data.U, data.V), y), data.beta)

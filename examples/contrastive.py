@@ -14,13 +14,13 @@ data = rc.datasets.make_contrastive(
 model = rc.ContrastiveRCA(views=10).fit(data.X)
 print(model.summary())
 
-fit = model.coefficients(data.X, data.y)
+fit = model.calibrate(data.X, data.y)
 naive = np.linalg.lstsq(data.U - data.U.mean(axis=0), data.y - data.y.mean(), rcond=None)[0]
-for name, beta in (("ignore V", naive), ("V as covariates", fit.residualised), ("RCA", fit.beta)):
+for name, beta in (("ignore V", naive), ("V as covariates", fit.residualised), ("RCA", fit.coef)):
     print(f"{name:>16}: squared error of beta {np.sum((beta - data.beta) ** 2):.4f}")
 
 interval = model.confidence_interval("covariance")  # of S1, which nobody has seen a sample of
-low, found, high = (array[0, 0] for array in (interval.low, interval.estimate, interval.high))
+low, found, high = (array[0, 0] for array in (interval.low, interval.value, interval.high))
 print(f"Var(S1) of the first column: {found:.3f}  [{low:.3f}, {high:.3f}]  (truth 0.333)")
 
 cleaned = model.transform(data.X)  # sample by sample, U's own columns

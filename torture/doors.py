@@ -67,7 +67,7 @@ def doors(good: Any) -> dict[str, Callable[[Any], Any]]:
         "ContrastiveRCA.fit_views": lambda X: _rca().fit_views([X, good]).A_,
         "ContrastiveRCA.partial_fit": lambda X: _rca().partial_fit(X).A_,
         "ContrastiveRCA.transform": lambda X: fitted.transform(X),
-        "ContrastiveRCA.coefficients": lambda X: fitted.coefficients(X, y).beta,
+        "ContrastiveRCA.calibrate": lambda X: fitted.calibrate(X, y).coef,
         "ContrastiveRCA.outcome_test": lambda X: fitted.outcome_test(X, y).p_value,
         "ContrastiveRCA.score": lambda X: fitted.score(X),
         "RCA.fit": lambda X: rc.RCA(views=2, n_blocks=10).fit(X).components_["U",].covariance,
@@ -88,7 +88,7 @@ def outcome_doors(good: Any) -> dict[str, Callable[[Any], Any]]:
     """name -> function of an outcome."""
     fitted, general = _rca().fit(good), rc.RCA(views=2, n_blocks=10).fit(good)
     return {
-        "ContrastiveRCA.coefficients": lambda y: fitted.coefficients(good, y).beta,
+        "ContrastiveRCA.calibrate": lambda y: fitted.calibrate(good, y).coef,
         "ContrastiveRCA.outcome_test": lambda y: fitted.outcome_test(good, y).p_value,
         "RCA.outcome_test": lambda y: general.outcome_test(good, y).p_value,
         "ComponentRegression.fit": lambda y: rc.ComponentRegression(rca=_rca()).fit(good, y).coef_,

@@ -15,9 +15,8 @@ from sklearn.base import clone
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.canonical import canonical
-from richcomponents.data.views import as_matrix, check_finite, column_names
+from richcomponents.data.views import as_matrix
 from richcomponents.errors import DataError
-from richcomponents.models.contrastive import ContrastiveRCA
 
 __all__ = ["cca", "covariates", "kernel_cca", "naive", "true"]
 
@@ -81,20 +80,17 @@ class _Parts:
 
 
 def _parts(learner: Any, X: object) -> _Parts:
-    model = learner._unfitted_rca()
-    if not isinstance(model, ContrastiveRCA):
+    views, known = learner.unfitted_rca().read_views(X)
+    if len(views) != 2:
         raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
     if learner.component not in ("S1", "S3"):
         raise DataError(
             f"the simple methods learn what is specific to one view, 'S1' or 'S3', not {learner.component!r}"
         )
-    values = model._values(X, reset=True)
-    model._resolve(values.shape[1], column_names(X))
-    check_finite(values, model.views_)
-    known = values[:, model._covariate_columns]
     known = known - known.mean(axis=0)
-    views = [_residual(values[:, columns], known) for columns in (model._u, model._v)]
-    own, other = views if learner.component == "S1" else views[::-1]
+    own, other = (
+        _residual(values, known) for values in list(views.values())[:: 1 if learner.component == "S1" else -1]
+    )
     return _Parts(own, other, known)
 
 

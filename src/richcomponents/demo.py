@@ -60,7 +60,7 @@ def run_demo(out: Path | None = None, repeats: int = 20, n_labs: int = 3, scale:
         found = {
             "naive": least_squares(U, y),
             "covariates": least_squares(X, y)[:d],
-            "RCA": model.coefficients(X, y).beta,
+            "RCA": model.calibrate(X, y).coef,
         }
         draws.append((X, model, found))
     X, rca, shown = draws[0]

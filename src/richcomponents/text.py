@@ -6,10 +6,11 @@ are kept as they are; where a person reads them, they stand as their escapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape as html_escape
 from unicodedata import category
 
-__all__ = ["in_line", "page", "plain"]
+__all__ = ["escape", "in_line", "lined_up", "page", "plain"]
 
 _LONGEST = 100  # characters of a name in a table; the row of a table is as wide as its longest name
 
@@ -45,3 +46,28 @@ def in_line(name: object, longest: int = _LONGEST) -> str:
 def page(lines: Iterable[str]) -> str:
     """Lines as one text to be printed."""
     return plain("\n".join(lines))
+
+
+def escape(text: str) -> str:
+    """Text of any origin as HTML that shows it: no markup, and no character that hides or turns the direction of writing.
+
+    >>> escape("<b>\\u202e")
+    '&lt;b&gt;\\\\u202e'
+    """
+    return html_escape(plain(text))
+
+
+def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:
+    """Cells as lines with columns one below the other, the first `names` to the left, the others to the right.
+
+    >>> lined_up([["name", "value"], ["a", "1.50"]])
+    ['name  value', 'a      1.50']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < names else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

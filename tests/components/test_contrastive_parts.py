@@ -194,7 +194,7 @@ def test_without_evidence_nothing_is_corrected():
     assert shared.identified.gate == 0
     fit = residualise(shared.canonical, shared.rank, np.ones(3), np.zeros(3), 10.0)
     result = coefficients(shared.identified, fit)
-    np.testing.assert_array_equal(result.beta, result.residualised)
+    np.testing.assert_array_equal(result.coef, result.residualised)
 
 
 def test_outcome_test_is_the_classical_f_test():

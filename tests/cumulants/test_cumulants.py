@@ -134,8 +134,8 @@ def test_jackknife_of_a_mean_is_the_classical_error(rng):
     result = block_jackknife(lambda m: m.mean, Moments.of(X, 2, n_blocks=400))
     np.testing.assert_allclose(result.standard_error, X.std(axis=0, ddof=1) / 20, rtol=1e-8)
     low, high = result.interval(0.9)
-    assert (low < result.estimate).all()
-    assert (result.estimate < high).all()
+    assert (low < result.value).all()
+    assert (result.value < high).all()
 
 
 def test_jackknife_needs_blocks(rng):

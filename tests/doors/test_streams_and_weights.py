@@ -85,10 +85,10 @@ def test_coefficients_count_rows_as_the_fit_did(data, rng, covariates):
             asks(data.X, data.y, sample_weight=weight[:-1])
         with pytest.raises(rc.DataError, match="whole numbers"):
             asks(data.X, data.y, sample_weight=weight + 0.5)
-    weighted = model.coefficients(data.X, data.y)  # as they were counted in the fit
-    np.testing.assert_array_equal(weighted.beta, model.coefficients(data.X, data.y, sample_weight=weight).beta)
-    once = model.coefficients(repeated, y, sample_weight=np.ones(len(y)))
-    np.testing.assert_allclose(weighted.beta, once.beta, rtol=1e-10)
+    weighted = model.calibrate(data.X, data.y)  # as they were counted in the fit
+    np.testing.assert_array_equal(weighted.coef, model.calibrate(data.X, data.y, sample_weight=weight).coef)
+    once = model.calibrate(repeated, y, sample_weight=np.ones(len(y)))
+    np.testing.assert_allclose(weighted.coef, once.coef, rtol=1e-10)
     np.testing.assert_allclose(weighted.residualised, once.residualised, rtol=1e-10)
 
 

@@ -86,7 +86,7 @@ def test_answers_of_a_contrastive_fit_use_its_parameters():
     def asked():
         return [
             model.transform(data.X),
-            model.coefficients(data.X, data.y).beta,
+            model.calibrate(data.X, data.y).coef,
             model.confidence_interval("A").standard_error,
             model.confidence_interval("covariance", "S2").standard_error,  # refits without each block
             model.score(data.X),

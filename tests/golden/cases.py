@@ -55,8 +55,8 @@ def contrastive(
         for order in (3, 4) if component.source is not None else ():
             out[f"k{order}_{name}"] = sketch(component.cumulant(order))
     if data.y is not None:
-        fit_y = model.coefficients(X, data.y)
-        out |= {"beta": fit_y.beta, "residualised": fit_y.residualised, "trust": fit_y.trust}
+        fit_y = model.calibrate(X, data.y)
+        out |= {"beta": fit_y.coef, "residualised": fit_y.residualised, "trust": fit_y.trust}
         out["outcome_p"] = model.outcome_test(X, data.y).p_value
     for what in ("A", "covariance") if intervals else ():
         limits = model.confidence_interval(what)
@@ -185,7 +185,7 @@ def contrastive_jackknife() -> Values:
     data = rc.datasets.make_contrastive(1500, 4, S2="skewed", random_state=31)
     model = rc.ContrastiveRCA(views=4).fit(data.X)
     found = model.jackknife(lambda m: m.components_["S3"].covariance)
-    return {"interval_error": found.standard_error, "estimate": found.estimate}
+    return {"interval_error": found.standard_error, "estimate": found.value}
 
 
 @case

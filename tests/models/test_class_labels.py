@@ -171,7 +171,7 @@ def test_summary_table_and_plot_name_the_class(data, ill, fitted):
     assert "odds ratio of case" in text
     table = fitted.coefficients_
     rows = pd.DataFrame(table.rows())
-    np.testing.assert_array_equal(rows["odds ratio"], np.exp(table.estimate))
+    np.testing.assert_array_equal(rows["odds ratio"], np.exp(table.value))
     np.testing.assert_array_equal(rows["odds low"], np.exp(table.low))
     np.testing.assert_array_equal(rows["odds high"], np.exp(table.high))
     assert fitted.plot().get_xlabel() == "change of the log-odds of case per unit"

@@ -89,8 +89,8 @@ def test_close_to_the_truth_when_identified(model, data):
     assert model.diagnostics_.verdict == "strong"
     paper = rc.ContrastiveRCA(views=4, method="paper").fit(data.X)
     assert np.mean((model.A_ - data.A) ** 2) < 0.7 * np.mean((paper.A_ - data.A) ** 2)
-    fit = model.coefficients(data.X, data.y)
-    assert np.sum((fit.beta - data.beta) ** 2) < np.sum((fit.residualised - data.beta) ** 2)
+    fit = model.calibrate(data.X, data.y)
+    assert np.sum((fit.coef - data.beta) ** 2) < np.sum((fit.residualised - data.beta) ** 2)
 
 
 def test_prediction_error_is_as_stated(data, model):
@@ -103,9 +103,9 @@ def test_gaussian_shared_part_is_residualising():
     data = make_contrastive(1500, d=4, S2="gaussian", random_state=2)
     with pytest.warns(rc.WeakIdentificationWarning, match="Gaussian shared part"):
         model = rc.ContrastiveRCA(views=4, rank="full").fit(data.X)
-    fit = model.coefficients(data.X, data.y)
+    fit = model.calibrate(data.X, data.y)
     ols = np.linalg.lstsq(np.column_stack([np.ones(1500), data.X]), data.y, rcond=None)[0][1:5]
-    np.testing.assert_allclose(fit.beta, ols, atol=1e-8)
+    np.testing.assert_allclose(fit.coef, ols, atol=1e-8)
     assert model.diagnostics_.verdict == "not identified"
     assert "not identified" in model.summary()
 
@@ -184,9 +184,9 @@ def test_pandas_names_pipeline_and_grid_search(data):
         bare.fit(frame)
     search = GridSearchCV(rc.ContrastiveRCA(views=4), {"rank": [1, 4]}, cv=3).fit(data.X)
     assert search.best_params_ == {"rank": 4}
-    with pytest.raises(ValueError, match="blup"):
+    with pytest.raises(ValueError, match="predict_component"):
         pipe[-1].transform(frame, component="S3")
-    assert pipe[-1].blup(pipe[0].transform(frame), "S3").shape == (3000, 5)
+    assert pipe[-1].predict_component(pipe[0].transform(frame), "S3").shape == (3000, 5)
 
 
 def test_pickle_and_clone(model, data):
@@ -205,8 +205,8 @@ def test_covariates_are_partialled_out(data):
     np.testing.assert_allclose(model.A_, plain.A_, atol=0.05)
     np.testing.assert_allclose(model.components_["S1"].covariance, plain.components_["S1"].covariance, atol=0.02)
     assert np.abs(model.transform(X).T @ (age - age.mean())).max() < 1e-6 * 3000
-    beta = model.coefficients(X, data.y + 3 * age[:, 0]).beta
-    np.testing.assert_allclose(beta, plain.coefficients(data.X, data.y).beta, atol=0.05)
+    beta = model.calibrate(X, data.y + 3 * age[:, 0]).coef
+    np.testing.assert_allclose(beta, plain.calibrate(data.X, data.y).coef, atol=0.05)
     with pytest.raises(rc.DataError, match="also a covariate"):
         rc.ContrastiveRCA(views={"a": [0, 1], "b": [2, 9]}, covariates=[9]).fit(X)
 
@@ -233,8 +233,8 @@ def test_low_rank_is_found_and_more_columns_of_either_view_work():
         model = rc.ContrastiveRCA(views=d).fit(data.X)
         assert model.rank_ == 2
         assert np.abs(model.components_["S1"].covariance - data.cov_S1).mean() < 0.02
-        fit = model.coefficients(data.X, data.y)
-        assert np.sum((fit.beta - data.beta) ** 2) < 1.1 * np.sum((fit.residualised - data.beta) ** 2)
+        fit = model.calibrate(data.X, data.y)
+        assert np.sum((fit.coef - data.beta) ** 2) < 1.1 * np.sum((fit.residualised - data.beta) ** 2)
 
 
 def test_many_more_columns_than_samples():
@@ -285,8 +285,8 @@ def test_intervals_and_jackknife(data):
     model = rc.ContrastiveRCA(views=3).fit(small.X)
     for what in ("A", "covariance"):
         interval = model.confidence_interval(what)
-        assert (interval.low < interval.estimate).all()
-        assert (interval.estimate < interval.high).all()
+        assert (interval.low < interval.value).all()
+        assert (interval.value < interval.high).all()
         wider = model.confidence_interval(what, level=0.99)
         assert (wider.low < interval.low).all()
     refit = model.jackknife(lambda m: m.components_["S1"].covariance)
@@ -331,7 +331,7 @@ def test_interval_coverage_when_identified():
 def test_jackknife_replicates_follow_the_full_fit_even_with_few_blocks(data):
     few = rc.ContrastiveRCA(views=4, n_blocks=10).fit(data.X)
     result = few.jackknife(lambda m: m.components_["S1"].covariance)
-    assert np.abs(result.replicates.mean(axis=0) - result.estimate).max() < 0.05
+    assert np.abs(result.replicates.mean(axis=0) - result.value).max() < 0.05
 
 
 def test_score_prefers_the_fit_to_nothing(data):
@@ -382,8 +382,8 @@ def test_missing_values_name_view_and_column(data):
 def test_too_few_samples_fall_back_to_second_order(data):
     with pytest.warns(rc.SampleSizeWarning, match="30 samples are too few"):
         model = rc.ContrastiveRCA(views=4).fit(data.X[:30])
-    fit = model.coefficients(data.X[:30], data.y[:30])
-    np.testing.assert_array_equal(fit.beta, fit.residualised)
+    fit = model.calibrate(data.X[:30], data.y[:30])
+    np.testing.assert_array_equal(fit.coef, fit.residualised)
 
 
 def test_copies_and_collinear_columns(data):
@@ -442,7 +442,7 @@ def test_columns_that_covariates_explain(data):
 )
 def test_outcomes_are_checked(data, model, y, message):
     with pytest.raises(rc.DataError, match=message):
-        model.coefficients(data.X, y)
+        model.calibrate(data.X, y)
 
 
 def test_small_things_are_named(data, model):
@@ -490,8 +490,8 @@ def test_intervals_of_wide_views_hold_the_estimate(kind):
     data = make_contrastive(200, d=150, S2=kind)
     model = rc.ContrastiveRCA(views=150, rank=2).fit(data.X)
     found = model.confidence_interval("covariance")
-    assert np.all(found.low <= found.estimate + 1e-9)
-    assert np.all(found.estimate <= found.high + 1e-9)
+    assert np.all(found.low <= found.value + 1e-9)
+    assert np.all(found.value <= found.high + 1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e160, 1e-160])

@@ -56,7 +56,7 @@ def test_cumulants_of_components(data, model):
 
 def test_predictions_add_up_to_the_views(data, model):
     for view in data.views:
-        total = sum(model.blup(data.X, q) @ model.transforms_[view, q].T for q in SETS if view in q)
+        total = sum(model.predict_component(data.X, q) @ model.transforms_[view, q].T for q in SETS if view in q)
         np.testing.assert_allclose(total, data.view(view), atol=1e-8)
         means = sum(model.transforms_[view, q] @ model.components_[q].mean for q in SETS if view in q)
         np.testing.assert_allclose(means, data.view(view).mean(axis=0), atol=1e-10)
@@ -97,7 +97,7 @@ def test_the_doors_agree(data, model):
     named = rc.RCA(views={"a": ["a0", "a1"], "b": ["b0", "b1"], "c": ["c0", "c1"]}, sets=SETS)
     out = named.set_output(transform="pandas").fit(frame).transform(frame)
     assert list(out.columns) == ["a0", "a1"]
-    with pytest.raises(ValueError, match="use blup"):
+    with pytest.raises(ValueError, match="predict_component"):
         named.transform(frame, COMMON)
 
 
@@ -112,11 +112,11 @@ def test_another_gauge_is_the_same_component_in_other_columns(data, model):
 
 def test_jackknife_errors_are_those_of_the_estimate(data, model):
     interval = model.confidence_interval("A", COMMON, "b")
-    error = np.abs(interval.estimate - data.transforms["b", COMMON]) / interval.standard_error
+    error = np.abs(interval.value - data.transforms["b", COMMON]) / interval.standard_error
     assert np.sqrt(np.mean(error**2)) < 3
     assert np.all(interval.standard_error < 0.1)
     covariance = model.confidence_interval("covariance", ("a",))
-    np.testing.assert_array_equal(covariance.estimate, model.components_["a",].covariance)
+    np.testing.assert_array_equal(covariance.value, model.components_["a",].covariance)
     with pytest.raises(ValueError, match="view= must be one of"):
         model.confidence_interval("A", ("a", "b"), "c")
 
@@ -169,7 +169,7 @@ def test_two_views_are_contrastive_rca():
     np.testing.assert_array_equal(two.transforms_["V", both], one.A_)
     for q, name in ((("U",), "S1"), (both, "S2"), (("V",), "S3")):
         np.testing.assert_array_equal(two.components_[q].covariance, one.components_[name].covariance)
-        np.testing.assert_array_equal(two.blup(pair.X, q), one.blup(pair.X, name))
+        np.testing.assert_array_equal(two.predict_component(pair.X, q), one.predict_component(pair.X, name))
     assert "Contrastive RCA" in two.summary()
     result = two.jackknife(lambda m: m.transforms_["V", both])
     np.testing.assert_array_equal(result.replicates, one.jackknife(lambda m: m.A_).replicates)
@@ -255,7 +255,7 @@ def test_data_are_checked(data, model):
     with pytest.raises(rc.DataError, match="no column of view 'c' varies"):
         rc.RCA(views=data.views, sets=SETS).fit(flat)
     with pytest.raises(ValueError, match="component must be one of"):
-        model.blup(data.X, ("a", "c"))
+        model.predict_component(data.X, ("a", "c"))
     with pytest.raises(rc.DataError, match="order 4"):
         rc.RCA(views=data.views, sets=SETS).fit_moments(Moments.of(data.X, 3))
 
@@ -274,7 +274,7 @@ def test_transformations_that_the_data_do_not_tell_are_announced():
 
 def test_approximate_errors_are_near_those_of_the_jackknife(model):
     interval = model.confidence_interval("A", COMMON, "b")
-    whole = np.linalg.norm(interval.standard_error) / np.linalg.norm(interval.estimate)
+    whole = np.linalg.norm(interval.standard_error) / np.linalg.norm(interval.value)
     assert 0.5 < whole / model.relative_errors_["b", COMMON] < 2
 
 

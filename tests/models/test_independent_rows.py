@@ -111,7 +111,7 @@ def test_covariates_do_not_shrink_coefficients(rng):
     X = np.hstack([data.X, W])
     model = rc.ContrastiveRCA(views=4, rank="full", covariates=list(range(8, 108))).fit(X)
     expected = np.linalg.lstsq(np.column_stack([np.ones(300), X]), data.y, rcond=None)[0][1:5]
-    np.testing.assert_allclose(model.coefficients(X, data.y).residualised, expected, rtol=1e-8)
+    np.testing.assert_allclose(model.calibrate(X, data.y).residualised, expected, rtol=1e-8)
 
 
 def test_covariates_that_leave_no_row_are_refused(rng):
@@ -281,7 +281,7 @@ def test_without_evidence_all_covariances_have_their_identified_set():
     for name, truth in (("S1", data.cov_S1), ("S2", np.cov(data.S2.T)), ("S3", np.cov(data.S3.T))):
         interval = model.confidence_interval("covariance", name)
         assert ((interval.low <= truth) & (truth <= interval.high)).all()
-        assert ((interval.low <= interval.estimate) & (interval.estimate <= interval.high)).all()
+        assert ((interval.low <= interval.value) & (interval.value <= interval.high)).all()
 
 
 @pytest.mark.parametrize("groups", [2, 3, 5])
@@ -325,7 +325,7 @@ def test_repeated_rows_do_not_make_a_wide_view_narrow(rng, how):
     assert model.rank_ == 0
     assert model.diagnostics_.searched_u is not None
     with pytest.raises(rc.DataError, match="do not determine"):
-        model.coefficients(Z, t)
+        model.calibrate(Z, t)
 
 
 def test_weights_of_a_wide_table_are_not_expanded(rng):

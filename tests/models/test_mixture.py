@@ -231,7 +231,7 @@ def test_standard_errors(fitted):
     order, _ = match_centres(model.means_, centres)
     to_true = np.argsort(order)
     truth = np.concatenate([centres[to_true].ravel(), weights[to_true]])
-    assert np.mean(np.abs(table.estimate[:-1] - truth) < 3 * table.standard_error[:-1]) > 0.85
+    assert np.mean(np.abs(table.value[:-1] - truth) < 3 * table.standard_error[:-1]) > 0.85
     text = model.summary()
     assert "standard errors in parentheses" in text
     assert f"({table.standard_error[0]:.3f})" in text

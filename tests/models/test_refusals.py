@@ -132,7 +132,7 @@ def test_outcomes_that_say_nothing(table, change, message):
     doors = [
         lambda bad: rc.ComponentRegression(rca=rc.ContrastiveRCA(views=3)).fit(X, bad),
         lambda bad: rc.ComponentRegression(alpha=0.1, rca=rc.ContrastiveRCA(views=3)).fit(X, bad),
-        lambda bad: model.coefficients(X, bad),
+        lambda bad: model.calibrate(X, bad),
         lambda bad: model.outcome_test(X, bad),
         lambda bad: rc.RCA(views={"a": [0, 1, 2], "b": [3, 4, 5]}).fit(X).outcome_test(X, bad, ("a",)),
     ]
@@ -220,7 +220,7 @@ def test_a_missing_covariate_is_refused_after_the_fit_too(rng):
     X = rng.normal(size=(300, 7))
     model = rc.ContrastiveRCA(views={"U": [0, 1, 2], "V": [3, 4, 5]}, covariates=[6]).fit(X)
     X[5, 6] = np.nan
-    for asks in (model.transform, lambda Z: model.coefficients(Z, Z[:, 0])):
+    for asks in (model.transform, lambda Z: model.calibrate(Z, Z[:, 0])):
         with pytest.raises(rc.DataError, match="the covariate 'x6' holds missing"):
             asks(X)
 

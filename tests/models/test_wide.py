@@ -80,8 +80,8 @@ def test_coefficients_do_not_collapse(d_u, tmp_path, capsys):
     assert fit.coef_[0] == pytest.approx(2, abs=0.1)
     assert np.abs(fit.coef_[1:]).max() < 0.2
     np.save(tmp_path / "table.npy", X)
-    read = rc.ContrastiveRCA(views=d_u).fit(tmp_path / "table.npy").coefficients(X, y)
-    np.testing.assert_array_equal(read.beta, fit.coef_)
+    read = rc.ContrastiveRCA(views=d_u).fit(tmp_path / "table.npy").calibrate(X, y)
+    np.testing.assert_array_equal(read.coef, fit.coef_)
     names = [f"T_{i}" for i in range(d_u)] + [f"C_{i}" for i in range(10)] + ["y"]
     np.savetxt(
         tmp_path / "t.csv", np.column_stack([X, y]), delimiter=",", header=",".join(names), comments="", fmt="%.17g"
@@ -144,7 +144,7 @@ def test_few_samples_warn_and_too_few_are_refused():
         learner.fit(X, y)
     model = rc.ContrastiveRCA(views=150).fit(X)
     with pytest.raises(rc.DataError, match='alpha="cv"'):
-        model.coefficients(X, y)
+        model.calibrate(X, y)
 
 
 def test_a_penalty_serves_more_columns_than_samples():
@@ -225,7 +225,7 @@ def test_a_wide_model_is_saved_and_loaded(tmp_path):
     fit.save(tmp_path / "model.npz")
     again = rc.load(tmp_path / "model.npz")
     assert again.summary() == fit.summary()
-    np.testing.assert_array_equal(again.rca_.coefficients(X, y).beta, fit.coef_)
+    np.testing.assert_array_equal(again.rca_.calibrate(X, y).coef, fit.coef_)
 
 
 def test_two_classes_on_all_columns():
@@ -254,4 +254,4 @@ def test_blocks_have_an_upper_bound():
 def test_two_rows_determine_nothing(rng):
     X = rng.normal(size=(2, 4))
     with pytest.raises(rc.DataError, match="2 samples do not determine"):
-        rc.ContrastiveRCA(views=2).fit(X).coefficients(X, rng.normal(size=2))
+        rc.ContrastiveRCA(views=2).fit(X).calibrate(X, rng.normal(size=2))

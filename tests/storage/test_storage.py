@@ -99,7 +99,7 @@ def test_everything_observable_of_contrastive_rca_survives(data, again, options)
     same(loaded.diagnostics_, model.diagnostics_)
     same(loaded.confidence_interval("A"), model.confidence_interval("A"))
     same(loaded.confidence_interval(component="S1"), model.confidence_interval(component="S1"))
-    same(loaded.coefficients(data.X, data.y), model.coefficients(data.X, data.y))
+    same(loaded.calibrate(data.X, data.y), model.calibrate(data.X, data.y))
     assert loaded.score(data.X) == model.score(data.X)
     assert loaded.summary() == model.summary()
     same(loaded, model)  # what was computed on the way is the same too

@@ -21,8 +21,10 @@ class Calibrated:
     coef : (d,); residualised : (d,), those of the simple method, None where there is none; trust : in [0, 1], how much of the
     correction was believed; features : (n, d), centred predictions of the component, on which least squares gives coef and
     penalised fits should be made (rescaling penalised coefficients afterwards blows up their error); outcome : (n,), centred,
-    known covariates removed; covariance : (d, d), of the component, at the same correction; determined : whether there are
-    more independent rows than coefficients; free : rows less those that covariates took; by : what the solver remembers.
+    known covariates removed; covariance : (d, d), of the component, at the same correction; free : rows less those that
+    covariates took; wanted : coefficients of least squares, with those of the covariates, and determined : whether
+    there are more independent rows; reduced : whether the view was wide; by : what the solver remembers, None where nothing was
+    weighed.
     """
 
     coef: Array
@@ -31,8 +33,10 @@ class Calibrated:
     features: Array
     outcome: Array
     covariance: Spread
-    determined: bool
     free: float
+    determined: bool = True
+    reduced: bool = False
+    wanted: int = 0
     by: Any = None
 
 

@@ -49,7 +49,8 @@ def search_space(
 ) -> SearchSpace:
     """Principal components of the views that have too many columns for their samples, the others as they are.
 
-    place : {view: its columns}; a state has no rows to reduce. check : refuses centred rows whose moments cannot be taken; at_least : components per view.
+    place : {view: its columns}; check : refuses centred rows whose moments cannot be taken; at_least : components per view. A
+    state has no rows to reduce.
     """
     widths = {view: part.stop - part.start for view, part in place.items()}
     whole = SearchSpace.whole(data, place)

@@ -20,10 +20,8 @@ A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from scipy import stats
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
@@ -84,7 +82,7 @@ def ends_below(top: Array) -> tuple[Array, Array]:
 
 
 def covariance_bounds(basis: Pair, what: str, more: bool) -> Bounds:
-    """Posterior interval of every entry of Cov(S1), Cov(S2) or Cov(S3), for any rank (stacks allowed).
+    """Identified interval of every entry of Cov(S1), Cov(S2) or Cov(S3), for any rank (stacks allowed).
 
     what : "cov_s1", "cov_s2" or "cov_s3"; more : further directions may be shared.
     """
@@ -98,13 +96,13 @@ def covariance_bounds(basis: Pair, what: str, more: bool) -> Bounds:
 
 
 def var_s1_bounds(basis: Pair, more: bool) -> Bounds:
-    """Posterior interval of every Var(S1): the diagonal of the above, without its other entries."""
+    """Identified interval of every Var(S1): the diagonal of the above, without its other entries."""
     top = basis.var_s1(np.zeros_like(basis.cross))
     return Bounds(np.zeros_like(top) if more else top - np.sum((basis.from_x @ basis.h) ** 2, axis=-1), top)
 
 
 def mixing_bounds(basis: Pair) -> Bounds:
-    """Posterior interval of every entry of A (on the range of S2), in original units, for any rank (stacks allowed)."""
+    """Identified interval of every entry of A (on the range of S2), in original units, for any rank (stacks allowed)."""
     ct = np.swapaxes(basis.cross, -1, -2)
     square = basis.cross @ ct
     inv = power(square, -1.0, 1e-12)
@@ -117,12 +115,12 @@ def mixing_bounds(basis: Pair) -> Bounds:
 
 
 def bounds_with_noise(
-    canonical: Canonical, rank: int, moments: BlockCovariances, what: str, level: float = 0.95, more: bool = False
-) -> Bounds:
-    """Posterior interval widened for sampling noise: covers the true entry with probability ``level`` (Imbens, Manski).
+    canonical: Canonical, rank: int, moments: BlockCovariances, what: str, more: bool = False
+) -> tuple[Bounds, Bounds]:
+    """The identified interval of every entry, and the block jackknife errors of its two ends.
 
-    what : "mixing", "cov_s1", "cov_s2" or "cov_s3"; more : further directions than ``rank`` may be shared (covariances only).
-    Block jackknife errors of the two ends; one-sided quantile where the interval is wide, two-sided where it is a point.
+    what : "mixing", "cov_s1", "var_s1", "cov_s2" or "cov_s3"; more : further directions than ``rank`` may be shared
+    (covariances only).
     """
 
     def find(basis: Pair) -> Bounds:
@@ -133,30 +131,4 @@ def bounds_with_noise(
     blocks = len(moments.count)
     full = find(near_pair(canonical, rank, moments.covariance(np.ones(blocks))))
     reps = find(near_pair(canonical, rank, moments.covariance(delete_one(blocks))))
-    se_low, se_high = jackknife_error(reps.lower), jackknife_error(reps.upper)
-    width = (full.upper - full.lower) / np.maximum(np.maximum(se_low, se_high), 1e-300)
-    q = _imbens_manski(width, blocks - 1, level)
-    return Bounds(full.lower - q * se_low, full.upper + q * se_high)
-
-
-def _imbens_manski(width: Array, df: int, level: float) -> Array:
-    """q with F(q + width) - F(-q) = level, F the t distribution (bisection: q lies between the one- and two-sided ones).
-
-    q depends on one number only: it is tabulated over s = width / (1 + width) and interpolated (error below 1e-5), since a
-    thousand columns have a million entries.
-    """
-    s, q = _imbens_manski_table(df, level)
-    return np.asarray(np.interp(width / (1 + width), s, q))
-
-
-@lru_cache(maxsize=8)
-def _imbens_manski_table(df: int, level: float) -> tuple[Array, Array]:
-    s = np.linspace(0.0, 1.0, 4001)
-    table = np.append(s[:-1] / (1 - s[:-1]), np.inf)
-    low = np.full_like(s, float(stats.t.ppf(level, df)))
-    high = np.full_like(s, float(stats.t.ppf((1 + level) / 2, df)))
-    for _ in range(40):
-        mid = (low + high) / 2
-        enough = stats.t.cdf(mid + table, df) - stats.t.cdf(-mid, df) >= level
-        high, low = np.where(enough, mid, high), np.where(enough, low, mid)
-    return s, high
+    return full, Bounds(jackknife_error(reps.lower), jackknife_error(reps.upper))

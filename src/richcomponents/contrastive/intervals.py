@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import RANK_TOLERANCE, Logistic, logit
@@ -36,6 +35,7 @@ from richcomponents.contrastive.pair import (
     units,
 )
 from richcomponents.contrastive.posterior import TAUS, Posterior
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
 from richcomponents.moments import Moments
 
@@ -156,27 +156,10 @@ def replicate(ev: BlockEvidence) -> Replicates:
     )
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its standard error and confidence limits, entry by entry."""
-
-    estimate: Array
-    standard_error: Array
-    low: Array
-    high: Array
-
-
-def interval(estimate: Array, variance: Array, blocks: int, level: float = 0.95) -> Interval:
-    """``estimate -+ t(B - 1) standard errors``."""
-    error = np.sqrt(variance)
-    q = float(stats.t.ppf((1 + level) / 2, blocks - 1))
-    return Interval(estimate, error, estimate - q * error, estimate + q * error)
-
-
-def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Interval:
+def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Estimate:
     """Interval for every entry of A or Cov(S1) around the given point estimate."""
     v = jackknife_variance(rep.values(what)) + rep.shrinkage_variance(what) + rep.squared_pull(what)
-    return interval(point, v, len(rep.xs), level)
+    return Estimate(point, np.sqrt(v), len(rep.xs) - 1, level=level)
 
 
 def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps: Array, with_v_reps: Array) -> Array:

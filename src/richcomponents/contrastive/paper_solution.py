@@ -15,7 +15,7 @@ from richcomponents.components.covariance import Spread
 from richcomponents.components.data import AffineMap, Data, StateData
 from richcomponents.contrastive.bounds import IdentifiedSet
 from richcomponents.contrastive.canonical import canonical_coordinates
-from richcomponents.contrastive.intervals import Interval, Target
+from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.known_mixing import check_known_mixing
 from richcomponents.contrastive.recipes import PaperRecipes
 from richcomponents.contrastive.solution import PairOptions
@@ -32,8 +32,9 @@ __all__ = ["PaperSolution", "solve_paper"]
 @storable
 @dataclass(frozen=True)
 class PaperSolution(TwoViews):
-    """cov_uv : Cov(U, V); mixing : A (d_v, d_u), given or by equation (2); inverse : A^+, at the rank; covariances : of S1, S2, S3;
-    read : (d_u + d_v, d_u), BLUP(S2) = [u v] @ read; error_s2 : its error covariance; mixing_test : of a given A."""
+    """cov_uv : Cov(U, V); mixing : A (d_v, d_u), given or by equation (2); inverse : A^+, at the rank; covariances : of S1, S2,
+    S3; read : (d_u + d_v, d_u), BLUP(S2) = [u v] @ read; prediction_error : its error covariance; lost : rows that covariates
+    took."""
 
     options: PairOptions
     cov_uv: Array
@@ -122,7 +123,8 @@ class PaperSolution(TwoViews):
             coef = np.linalg.pinv(own, hermitian=True) @ (u.T @ (weight * y) / free)
         else:
             coef, own = log_odds.coef, _positive(own)
-        return Calibrated(coef, coef, 1.0, u - self.predict_s2(rows), y, own, True, free)
+        features = u - self.predict_s2(rows)
+        return Calibrated(coef, coef, 1.0, features, y, own, free=free)
 
     def errors(
         self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
@@ -143,14 +145,14 @@ class PaperSolution(TwoViews):
     def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
         return self.covariance(key), 1.0
 
-    def functional_error(self, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
+    def functional_error(self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
         return None
 
-    def canonical_weights(self, untrusted: float) -> None:
+    def canonical_weights(self, key: Key, untrusted: float) -> None:
         return None
 
-    def interval(self, what: Target, level: float) -> Interval | None:
-        return None
+    def interval(self, what: Target) -> None:
+        """Only refitting tells."""
 
     def without(self, block: int) -> PaperSolution:
         """The formulas without one block, from the state alone."""

@@ -36,7 +36,6 @@ from richcomponents.contrastive.energy import SharedEnergy
 from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.intervals import (
     BlockEvidence,
-    Interval,
     Target,
     block_evidence,
     coefficient_error,
@@ -53,6 +52,7 @@ from richcomponents.contrastive.rank import largest_rank, resolve_rank
 from richcomponents.contrastive.recipes import OwnRecipes, SharedRecipes
 from richcomponents.contrastive.specification import overidentification_test
 from richcomponents.contrastive.two_views import Key, TwoViews
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.data.views import as_matrix
 from richcomponents.errors import (
@@ -130,8 +130,8 @@ class PairSolution(TwoViews):
     posterior : what is known of T; truncated : whether `state` holds the leading canonical coordinates only; grams :
     (2, B, B, 2r, 2r), the evidence; lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter EVERY column, also
     where a view was searched for them in its principal components only. Predictions and A use these; covariances of the parts
-    use the canonical maps, for which they are positive and add up. known_A : A where it was given, and mixing_test what the data
-    say of it; second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
+    use the canonical maps, for which they are positive and add up. known_A : A where it was given;
+    second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
     that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups.
     """
 
@@ -376,6 +376,8 @@ class PairSolution(TwoViews):
             outcome=y,
             covariance=added(self.cov_u, self.pair.from_x, -self.pair.shared(t)),
             determined=self.determined(covariates),
+            reduced=self.reduced,
+            wanted=self.coefficients_wanted + covariates,
             free=free,
             by=(solved, fit, reading, inverse),
         )
@@ -469,13 +471,15 @@ class PairSolution(TwoViews):
         trust = trust_in_directions(known, self.block_evidence(), residualised, k)
         return added(residualised, turned, -trust * known.t), trust
 
-    def functional_error(self, change: Callable[[Array, Array], Array], mean_fixed: bool) -> tuple[Array, int] | None:
+    def functional_error(
+        self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool
+    ) -> tuple[Array, int] | None:
         """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of S1, and the number of blocks.
 
         change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
         mean_fixed : the mean of S1 is known. None where the blocks do not tell.
         """
-        if not self.evident or self.truncated:
+        if key != self.keys[0] or not self.evident or self.truncated:
             return None
         blocks = BlockCovariances.of(self.state)
         x = blocks.first[:, : self.canonical.rank_u]
@@ -484,12 +488,14 @@ class PairSolution(TwoViews):
         rep = replicate(self.block_evidence())
         return functional_error(rep, change, moved * (0.0 if mean_fixed else 1.0)), len(moved)
 
-    def canonical_weights(self, untrusted: float) -> tuple[Array, Array]:
+    def canonical_weights(self, key: Key, untrusted: float) -> tuple[Array, Array] | None:
         """x_from_u (k, d_u), and weights (k, k) of the entries of Cov(S1) in canonical coordinates.
 
         Outside the shared block they are known from second moments alone, weight 1; inside, as well as T is: between
         `untrusted` and 1.
         """
+        if key != self.keys[0]:
+            return None
         weights = np.ones((self.canonical.rank_u,) * 2)
         trust = 1.0 if self.known_A is not None else self.posterior.gate
         weights[: self.rank, : self.rank] = untrusted + (1 - untrusted) * trust
@@ -514,7 +520,7 @@ class PairSolution(TwoViews):
             "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
         }
 
-    def interval(self, what: Target, level: float) -> Interval | None:
+    def interval(self, what: Target) -> Estimate | None:
         """Of A, of the covariance of a component or of Var(S1), without refitting; None where only refitting tells.
 
         Without evidence, or where more shared directions cannot be excluded: the identified set widened for noise.
@@ -522,17 +528,15 @@ class PairSolution(TwoViews):
         if self.known_A is not None:
             return None
         point, more = self._point(what), self.largest_rank > self.rank
-        unknown = np.full_like(point, np.nan)
         if what == "mixing" and (more or self.rank == 0):
-            return Interval(point, unknown, np.full_like(point, -np.inf), np.full_like(point, np.inf))
+            return Estimate.unbounded(point)
         if more or (self.rank and self.posterior.gate == 0):
-            low, high = self._identified_limits(what, point, level, more)
+            limits = self._identified_interval(what, point, more)
             if more and self.posterior.gate > 0 and not self.truncated and what in ("cov_s1", "var_s1"):
-                seen = self._one_step(what, point, level)
-                low, high = np.minimum(low, seen.low), np.maximum(high, seen.high)
-            return Interval(point, unknown, low, high)
+                return replace(limits, covering=self._one_step(what, point))
+            return limits
         if self.rank and not self.truncated and what in ("mixing", "cov_s1", "var_s1"):
-            return self._one_step(what, point, level)
+            return self._one_step(what, point)
         return None
 
     def _point(self, what: Target) -> Array:
@@ -542,23 +546,28 @@ class PairSolution(TwoViews):
             return np.array(self.covariance(self.keys[0]).diagonal())
         return np.asarray(self.covariance(self.keys[int(what[-1]) - 1]))
 
-    def _identified_limits(self, what: Target, point: Array, level: float, more: bool) -> tuple[Array, Array]:
-        """The ends of the identified set, widened for sampling noise (Imbens and Manski 2004).
-
-        more : further directions than the rank may be shared.
-        """
+    def _identified_interval(self, what: Target, point: Array, more: bool) -> Estimate:
+        """The ends of the identified set and their sampling noise; more : further directions than the rank may be shared."""
+        unknown = np.full_like(point, np.nan)
         if self.truncated:  # the part outside the leading directions has no block statistics: its noise is left out
             if what == "mixing":
-                return np.full_like(point, -np.inf), np.full_like(point, np.inf)
-            if what == "cov_s3":
-                return ends_below(np.asarray(self.cov_v))
+                return Estimate.unbounded(point)
             ends = self.identified_set()
             low, high = ends.variances() if what == "var_s1" else ends.ends()
-            return (np.asarray(self.cov_u) - high, np.asarray(self.cov_u) - low) if what == "cov_s2" else (low, high)
-        limits = bounds_with_noise(self.canonical, self.rank, BlockCovariances.of(self.state), what, level, more)
-        low, high = limits.lower + self._beyond(what), limits.upper + self._beyond(what)
-        # correlations that are one but for rounding are clipped in the estimate, not in its blocks
-        return np.minimum(low, point), np.maximum(high, point)
+            if what == "cov_s2":
+                low, high = np.asarray(self.cov_u) - high, np.asarray(self.cov_u) - low
+            elif what == "cov_s3":
+                low, high = ends_below(np.asarray(self.cov_v))
+            return Estimate(point, unknown, 1, identified=(low, high))
+        blocks, beyond = BlockCovariances.of(self.state), self._beyond(what)
+        set_, error = bounds_with_noise(self.canonical, self.rank, blocks, what, more)
+        return Estimate(
+            point,
+            unknown,
+            len(blocks.count) - 1,
+            identified=(set_.lower + beyond, set_.upper + beyond),
+            identified_error=(error.lower, error.upper),
+        )
 
     def _beyond(self, what: Target) -> Any:
         """What Cov(S1) or Cov(S3) has outside the principal components a wide view was reduced to; its own noise is left
@@ -573,15 +582,14 @@ class PairSolution(TwoViews):
             return total.diagonal() - np.sum(own**2, axis=1)
         return np.asarray(total) - own @ own.T
 
-    def _one_step(self, what: Target, point: Array, level: float) -> Interval:
+    def _one_step(self, what: Target, point: Array) -> Estimate:
         """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
         from there over those of the estimate without the gate."""
         replicates = replicate(self.block_evidence())
         centre = point
         if what != "mixing":
             centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
-        limits = confidence(replicates, what, centre, level)
-        return Interval(point, limits.standard_error, np.minimum(limits.low, point), np.maximum(limits.high, point))
+        return replace(confidence(replicates, what, centre), value=point, centre=centre)
 
     def without(self, block: int) -> PairSolution:
         """Refitted without one block, from the state alone; what was decided (rank, orders, dependence) stays."""

@@ -126,6 +126,10 @@ class TwoViews:
         used: list[int] = np.flatnonzero(self.state.block_sizes).tolist()
         return used
 
+    @property
+    def independent_rows(self) -> float:
+        return self.canonical.n
+
     def means(self, given: Mapping[Key, object] | None = None) -> dict[Key, Array]:
         """Of the components. Only sums are identified: the shared part has mean zero, unless one mean is given."""
         own_u, shared, own_v = self.keys

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from richcomponents.algebra import Array
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 
-__all__ = ["JackknifeResult", "block_jackknife", "delete_one", "jackknife_error", "jackknife_variance"]
-
-
-@dataclass(frozen=True)
-class JackknifeResult:
-    """An estimate, its standard error, and the leave-one-block-out replicates (n_blocks, ...)."""
-
-    estimate: Array
-    standard_error: Array
-    replicates: Array
-
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Two-sided interval, Student's t with n_blocks - 1 degrees of freedom."""
-        half = stats.t.ppf(0.5 + level / 2, len(self.replicates) - 1) * self.standard_error
-        return self.estimate - half, self.estimate + half
+__all__ = ["block_jackknife", "delete_one", "from_replicates", "jackknife_error", "jackknife_variance"]
 
 
 def delete_one(blocks: int) -> Array:
@@ -46,7 +32,14 @@ def jackknife_error(replicates: Array) -> Array:
     return np.asarray(np.sqrt(jackknife_variance(replicates)))
 
 
-def block_jackknife(function: Callable[[Moments], Array], moments: Moments) -> JackknifeResult:
+def from_replicates(value: object, replicates: Sequence[object], **options: Any) -> Estimate:
+    """An estimate with the block-jackknife error of its replicates, one without each block; options : of the Estimate."""
+    stacked = np.stack([np.asarray(replicate, dtype=np.float64) for replicate in replicates])
+    point = np.asarray(value, dtype=np.float64)
+    return Estimate(point, jackknife_error(stacked), len(stacked) - 1, replicates=stacked, **options)
+
+
+def block_jackknife(function: Callable[[Moments], Array], moments: Moments) -> Estimate:
     """Delete-one-block jackknife of `function(moments)`.
 
     Examples
@@ -63,6 +56,4 @@ def block_jackknife(function: Callable[[Moments], Array], moments: Moments) -> J
             f"the jackknife needs at least two non-empty blocks, the state has {len(used)}: use more rows, "
             "or n_blocks > 1"
         )
-    estimate = np.asarray(function(moments), dtype=np.float64)
-    replicates = np.stack([np.asarray(function(moments.without([int(b)])), dtype=np.float64) for b in used])
-    return JackknifeResult(estimate, jackknife_error(replicates), replicates)
+    return from_replicates(function(moments), [function(moments.without([int(b)])) for b in used])

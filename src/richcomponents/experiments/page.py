@@ -15,7 +15,7 @@ from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import Settings
 from richcomponents.outputs import write_text
 from richcomponents.report.page import policy
-from richcomponents.report.tables import escape
+from richcomponents.text import escape
 
 __all__ = ["write_page"]
 

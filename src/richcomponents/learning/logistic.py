@@ -3,7 +3,7 @@
 From samples of (U, V, y), pure functions of arrays (from moments of the component: logistic_moments.py):
 
 * Ridge logistic regression on samples (:func:`ridge_logistic`), by damped Newton steps; bounded for separable classes.
-* Regression calibration (:func:`correct`). R, the residual of U on the shared part of V, stands in for S1. With
+* Regression calibration. R, the residual of U on the shared part of V, stands in for S1. With
   E[S1 | R] = M R and Omega = Cov(S1 | R), averaging the sigmoid over what R does not say about S1 gives
 
       logit P(y = 1 | R) ~ (a + theta'M R) / sqrt(1 + k theta'Omega theta),     k = 0.346 (16 sqrt(3) / (15 pi))^2,
@@ -24,7 +24,6 @@ __all__ = [
     "ATTENUATION",
     "LogisticFit",
     "attenuation",
-    "correct",
     "newton_replicates",
     "ridge_logistic",
 ]

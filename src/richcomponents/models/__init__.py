@@ -1,6 +1,6 @@
 """The scikit-learn estimators: __init__ stores, fit orchestrates, functions compute."""
 
-from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.models.ising import ComponentIsing
@@ -11,7 +11,6 @@ from richcomponents.models.regression import ComponentRegression
 
 __all__ = [
     "RCA",
-    "CoefficientTable",
     "ComponentGaussianMixture",
     "ComponentIsing",
     "ComponentLearner",

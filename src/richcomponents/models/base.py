@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from sklearn.base import clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator, as_fitted
+from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.plots import interval_plot
-from richcomponents.storage import storable
-from richcomponents.text import in_line, page
 
-__all__ = ["ODDS", "CoefficientTable", "ComponentLearner", "odds_ratios"]
+__all__ = ["ComponentLearner"]
 
 _SUSPICIOUS = 0.001
-ODDS = ("odds ratio", "odds low", "odds high")
-"""Titles of the columns of :func:`odds_ratios`."""
-
-
-def odds_ratios(estimate: Array, low: Array, high: Array) -> dict[str, Array]:
-    """What one unit multiplies the odds by, and its limits, from changes of the log-odds (d,)."""
-    with np.errstate(over="ignore"):
-        return dict(zip(ODDS, map(np.exp, (estimate, low, high)), strict=True))
 
 
 class ComponentLearner(Estimator):
@@ -44,7 +33,7 @@ class ComponentLearner(Estimator):
 
     def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Component:
         """Fit a clone of the RCA to X and return the component to learn; y : of learners that ignore it."""
-        model = self._unfitted_rca()
+        model = self.unfitted_rca()
         self.rca_ = model.fit(X, y, groups=groups)
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
@@ -52,7 +41,7 @@ class ComponentLearner(Estimator):
         self.component_: Component = self._component_of(model)
         return self.component_
 
-    def _unfitted_rca(self) -> Any:
+    def unfitted_rca(self) -> Any:
         """A clone of the RCA that was given."""
         if self.rca is None:
             raise DataError("rca= says which columns are which view: give rca=ContrastiveRCA(views=...), or an RCA")
@@ -86,26 +75,16 @@ class ComponentLearner(Estimator):
             raise DataError(f"samples of {self.component_.name} hold missing or infinite values: drop those rows")
         return samples
 
-    def _warn_of_v(self, X: object, target: Array) -> None:
-        """y depends on S1 only, so it must not go with V."""
-        test = self._need_rca().outcome_test(X, target)
-        if test.p_value < _SUSPICIOUS:
-            warn_user(
-                f"y is correlated with V (F-test, p = {test.p_value:.1e}): it seems to depend on more than S1, and the "
-                "coefficients may be wrong. Check that V holds controls only",
-                SpecificationWarning,
-            )
-
     def _warn_of_others(self, X: object, target: Array) -> None:
-        """y depends on a component of some views of an RCA only, so it must not go with the other views."""
-        model: Any = self.rca_
+        """y depends on one component only, so it must not go with the views where that does not live."""
+        model = self._need_rca()
         test = model.outcome_test(X, target, self.component)
         if test.p_value < _SUSPICIOUS:
-            others = [view for view in model.views_ if view not in self.component]
+            others = model.others(self.component)
             warn_user(
-                f"y is correlated with {' and '.join(others)} (F-test, p = {test.p_value:.1e}), where {self.component_.name} "
-                "does not live: it seems to depend on more than this component, and the coefficients may be wrong. Check the "
-                "sets, or choose a component of these views too",
+                f"y is correlated with {others} (F-test, p = {test.p_value:.1e}), where {self.component_.name} does not live: "
+                f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
+                f"that {others} holds controls only, or choose another component",
                 SpecificationWarning,
             )
 
@@ -113,7 +92,7 @@ class ComponentLearner(Estimator):
         self,
         coef: Array,
         residualised: Array | None,
-        table: CoefficientTable | None,
+        table: Estimate | None,
         *,
         label: str,
         names: Sequence[str] | None,
@@ -130,73 +109,8 @@ class ComponentLearner(Estimator):
             ax=ax,
         )
 
-    def _need_rca(self) -> ContrastiveRCA:
+    def _need_rca(self) -> ComponentAnalysis:
         if self.rca_ is None:
             raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
-        model: ContrastiveRCA = as_fitted(self.rca_)
+        model: ComponentAnalysis = as_fitted(self.rca_)
         return model
-
-
-@storable
-@dataclass(frozen=True)
-class CoefficientTable:
-    """Coefficients with standard errors, z values, two-sided p values and confidence limits.
-
-    degrees : of Student's t (blocks - 1). positive : the class whose log-odds the coefficients change, and exp(coefficient) the
-    odds; empty where y is a number.
-    """
-
-    names: tuple[str, ...]
-    estimate: Array
-    standard_error: Array
-    degrees: int
-    level: float = 0.95
-    positive: str = ""
-
-    @property
-    def z(self) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.estimate / self.standard_error)
-
-    @property
-    def p_value(self) -> Array:
-        return np.asarray(2 * stats.t.sf(np.abs(self.z), self.degrees))
-
-    @property
-    def low(self) -> Array:
-        return np.asarray(self.estimate - self._half())
-
-    @property
-    def high(self) -> Array:
-        return np.asarray(self.estimate + self._half())
-
-    def _half(self) -> Array:
-        return np.asarray(stats.t.ppf(0.5 + self.level / 2, self.degrees) * self.standard_error)
-
-    def rows(self) -> list[dict[str, object]]:
-        """One dict per coefficient, ready for a data frame."""
-        columns: Sequence[tuple[str, Array]] = (
-            ("coefficient", self.estimate),
-            ("standard error", self.standard_error),
-            ("z", self.z),
-            ("p", self.p_value),
-            ("low", self.low),
-            ("high", self.high),
-        )
-        if self.positive:
-            columns = (*columns, *odds_ratios(self.estimate, self.low, self.high).items())
-        return [{"name": n, **{k: float(v[i]) for k, v in columns}} for i, n in enumerate(self.names)]
-
-    def __str__(self) -> str:
-        width = max(len("coefficient of"), *(len(in_line(name)) for name in self.names))
-        odds = f"   odds ratio of {in_line(self.positive)}" if self.positive else ""
-        interval = f"[{self.level:.0%} interval]"
-        lines = [f"{'coefficient of':<{width}}  estimate   std.err        z        p   {interval:<19}{odds}".rstrip()]
-        for row in self.rows():
-            limits = f"[{row['low']:.4f}, {row['high']:.4f}]"
-            odds = f"   {row[ODDS[0]]:.4g} [{row[ODDS[1]]:.4g}, {row[ODDS[2]]:.4g}]" if self.positive else ""
-            lines.append(
-                f"{in_line(row['name']):<{width}}  {row['coefficient']:8.4f}  {row['standard error']:8.4f}  {row['z']:7.2f}  "
-                f"{row['p']:7.4f}   {limits:<19}{odds}".rstrip()
-            )
-        return page(lines)

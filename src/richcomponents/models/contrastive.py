@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from richcomponents.algebra import Array
 from richcomponents.components.data import Data
 from richcomponents.contrastive.decomposition import VarianceTable
 from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.contrastive.intervals import Interval, Target
+from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
 from richcomponents.contrastive.solution import PairOptions, PairSolution, solve_pair
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import Views
 from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_level
@@ -150,6 +152,10 @@ class ContrastiveRCA(ComponentAnalysis):
         check_is_fitted(self)
         return self._solution.A
 
+    def others(self, component: object = None) -> str:
+        """ "V" for S1, "U" for S3."""
+        return {"S1": "V", "S2": "", "S3": "U"}[self._key(component)]
+
     # ---- how sure
 
     @property
@@ -162,7 +168,7 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def confidence_interval(
         self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False
-    ) -> Interval:
+    ) -> Estimate:
         """Standard errors and confidence limits for "A" or for the "covariance" of a component.
 
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
@@ -177,15 +183,18 @@ class ContrastiveRCA(ComponentAnalysis):
             raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
         key = self._key(component)
         check_level(level)
+        own = self.components_[key].feature_names
         if what == "A":
-            return self._interval("mixing", lambda m: m.A_, level, progress)
+            u, v = (self.components_[name].feature_names for name in ("S1", "S3"))
+            return replace(self._interval("mixing", lambda m: m.A_, level, progress), names=v, columns=u)
         targets: dict[str, Target] = {"S1": "cov_s1", "S2": "cov_s2", "S3": "cov_s3"}
-        return self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
+        limits = self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
+        return replace(limits, names=own, columns=own)
 
-    def _interval(self, what: Target, chosen: Callable[[Any], Array], level: float, progress: bool) -> Interval:
+    def _interval(self, what: Target, chosen: Callable[[Any], Array], level: float, progress: bool) -> Estimate:
         """chosen : the same from a refitted model."""
-        limits = self._solution.interval(what, level)
-        return self._jackknife_interval(chosen, level, progress) if limits is None else limits
+        limits = self._solution.interval(what)
+        return replace(self.jackknife(chosen, progress=progress) if limits is None else limits, level=level)
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
         """The variance of each column of U: its own, shared with V, and how sure that is."""
@@ -194,8 +203,7 @@ class ContrastiveRCA(ComponentAnalysis):
         total = np.array(self._solution.cov_u.diagonal())
         limits = self._interval("var_s1", lambda m: m.components_["S1"].variance, level, progress)
         ends = [limits.low, limits.high, *self._solution.identified_set().variances()]
-        for end in ends:
-            end[end < 1e-12 * total] = 0.0  # no variance is negative, and rounding is none
+        ends = [np.where(end < 1e-12 * total, 0.0, end) for end in ends]  # rounding, and no variance is negative
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
 
     def plot(self, what: str = "overview", *, ax: Any = None) -> Any:

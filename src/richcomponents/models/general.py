@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +16,10 @@ from richcomponents.algebra import Array
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.dependence import RowUnits
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.contrastive.intervals import Interval
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.cumulants import Cumulants
-from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.jackknife import from_replicates
 from richcomponents.data.views import Views, check_finite, check_outcome, column_names, join_views, resolve_views
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import Verdict, discover_sets
@@ -400,16 +401,16 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         configured = getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default"
         if configured and component is not None and self._chosen(component) != self._chosen(None):
-            raise ValueError("set_output names the columns of the default component; for others use blup(X, component)")
-        return self.blup(X, component, return_std=return_std)
+            raise ValueError("set_output names the columns of the default component; use predict_component for others")
+        return self.predict_component(X, component, return_std=return_std)
 
-    def blup(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
+    def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
         """As :meth:`transform`, always as plain arrays."""
         check_is_fitted(self)
         subset = self._chosen(component)
         values = self._values(X, reset=False)
         if self._contrastive is not None:
-            return self._contrastive.blup(values, contrastive_names(self.views_)[subset], return_std=return_std)
+            return self._contrastive.predict_component(values, contrastive_names(self.views_)[subset], return_std=return_std)
         check_finite(values, self.views_)
         rows = values[:, self._used] - self._centre
         z = self._solution.white_rows({view: rows[:, part] for view, part in self._place.items()})
@@ -446,7 +447,7 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
 
     # ---- how sure
 
-    def jackknife(self, function: Callable[[RCA], Array], *, progress: bool = False) -> JackknifeResult:
+    def jackknife(self, function: Callable[[RCA], Array], *, progress: bool = False) -> Estimate:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit.
 
         function : takes a fitted RCA, returns an array. The set system stays as it is. progress : show a bar.
@@ -457,11 +458,8 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.method == "paper" and self.order > 4:
             raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
         used = np.flatnonzero(self._state.block_sizes).tolist()
-        replicates = []
-        for block in with_bar(used, progress, "jackknife"):
-            replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
-        stacked = np.stack(replicates)
-        return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
+        replicates = [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
+        return from_replicates(function(self), replicates)
 
     def _with_contrastive(self, model: ContrastiveRCA) -> RCA:
         other = copy(self)
@@ -493,7 +491,7 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         level: float = 0.95,
         *,
         progress: bool = False,
-    ) -> Interval:
+    ) -> Estimate:
         """Block-jackknife errors and limits for the "covariance" of a component, or for "A" of a view and a component."""
         check_is_fitted(self)
         subset = self._chosen(component)
@@ -504,11 +502,16 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         if what == "A" and (view, subset) not in self.transforms_:
             raise ValueError(f"view= must be one of {subset}, got {view!r}")
         if what == "A":
-            result = self.jackknife(lambda model: model.transforms_[str(view), subset], progress=progress)
+            found = self.jackknife(lambda model: model.transforms_[str(view), subset], progress=progress)
         else:
-            result = self.jackknife(lambda model: model.components_[subset].covariance, progress=progress)
-        low, high = result.interval(level)
-        return Interval(result.estimate, result.standard_error, low, high)
+            found = self.jackknife(lambda model: model.components_[subset].covariance, progress=progress)
+        columns = self.components_[subset].feature_names
+        own = (
+            tuple(self.views_.feature_names[i] for i in self.views_[view])
+            if view is not None and what == "A"
+            else columns
+        )
+        return replace(found, level=level, names=own, columns=columns)
 
     # ---- reports
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.components.component import _PlainRecipes, no_recipes
-from richcomponents.contrastive.intervals import Replicates, functional_error, replicate
-from richcomponents.contrastive.pair import BlockCovariances
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
@@ -37,8 +37,8 @@ from richcomponents.learning.ising import (
 from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.sgd import SGDResult, Trajectory
-from richcomponents.models.base import CoefficientTable, ComponentLearner
-from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.base import ComponentLearner
+from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 
@@ -216,7 +216,7 @@ class ComponentIsing(ComponentLearner):
         if not number or not np.isfinite(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha must be a finite number, zero or more, got {self.alpha!r}")
 
-    def _check_spins(self, component: Component, rca: ContrastiveRCA | None) -> None:
+    def _check_spins(self, component: Component, rca: ComponentAnalysis | None) -> None:
         """Spins have E[s^2] = 1 (Var(s) = 1, if their mean is zero and what is seen of it is not theirs)."""
         variance = np.diag(component.covariance)
         second = np.stack([variance, variance + component.mean**2])
@@ -267,13 +267,13 @@ class ComponentIsing(ComponentLearner):
     def _descend(self, X: object, component: Component, edges: IntArray) -> SGDResult:
         known = SpinMoments.of(component, self.fields)
         near = Neighbourhoods(len(known.mean), edges, fields=self.fields)
-        rows = (self.rca_.blup(X, self.component) - component.mean) * known.scale + known.mean
+        rows = (self.rca_.predict_component(X, self.component) - component.mean) * known.scale + known.mean
         ridge = self.alpha / len(rows)
         moments = known.products(near.products)
         return sgd_from_predictions(rows, near, moments, ridge, expanded=self.method == "taylor", **self._steps())
 
     def _learn(
-        self, component: Component, rca: ContrastiveRCA | None, edges: IntArray, start: Array | None = None
+        self, component: Component, rca: ComponentAnalysis | None, edges: IntArray, start: Array | None = None
     ) -> tuple[Array, str, LikelihoodFit | None]:
         """Parameters (couplings, then fields), the method, and the LikelihoodFit of "taylor".
 
@@ -291,7 +291,7 @@ class ComponentIsing(ComponentLearner):
         moments = known.with_ghost[i, j]
         view = None
         if self.method == "auto" and 0 < len(model.edges) <= NEWTON_EDGES:
-            view = _canonical_moments(rca, component) or whitened_moments(component)
+            view = _canonical_moments(rca, component, self.component) or whitened_moments(component)
         if view is None:
             return fit_pair_moments(model, moments, ridge), "likelihood", None
         if start is None:
@@ -332,7 +332,7 @@ class ComponentIsing(ComponentLearner):
             {"node": name, "field": float(value)} for name, value in zip(self.feature_names_, self.fields_, strict=True)
         ]
 
-    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> CoefficientTable:
+    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Couplings, then fields (if any), with standard errors and intervals by blocks.
 
         For couplings of S1 that come from second moments (method "auto" or "likelihood", the efficient RCA, A unknown): one
@@ -348,35 +348,20 @@ class ComponentIsing(ComponentLearner):
             f"{in_line(self.feature_names_[i])} -- {in_line(self.feature_names_[j])}" for i, j in self.edges_.tolist()
         ]
         names += [f"field of {name}" for name in self.feature_names_] if self.fields else []
-        evidence = self._block_evidence(rca)
-        if len(theta) and evidence is not None and self.method_ in ("joint", "likelihood"):
-            error, blocks = functional_error(evidence[0], self._change(rca, theta), evidence[1]), len(evidence[1])
-            return CoefficientTable(tuple(names), theta, error, blocks - 1, level)
+        if len(theta) and self.method_ in ("joint", "likelihood"):
+            change = self._change(rca, theta)
+            error = rca.functional_error(self.component, change, of_mean=bool(self.fields))
+            if error is not None:
+                return Estimate(theta, error[0], error[1] - 1, tuple(names), level=level)
 
-        def function(model: ContrastiveRCA) -> Array:
+        def function(model: ComponentAnalysis) -> Array:
             if model is rca:
                 return theta
             return self._learn(self._component_of(model), model, self.edges_, theta)[0]
 
-        result = rca.jackknife(function, progress=progress)
-        return CoefficientTable(tuple(names), theta, result.standard_error, len(result.replicates) - 1, level)
+        return replace(rca.jackknife(function, progress=progress), names=tuple(names), level=level)
 
-    def _block_evidence(self, rca: ContrastiveRCA) -> tuple[Replicates, Array] | None:
-        """Replicates of Cov(S1) without each block, and changes (B, d) of its mean; None where there are none."""
-        if not isinstance(rca, ContrastiveRCA):
-            return None
-        shared, found = rca._shared, rca._canonical
-        if self.component != "S1" or shared is None or found is None or rca.A is not None or shared.leading:
-            return None
-        if rca.rank_ == 0 or shared.identified.gate == 0 or (self.fields and "S3" in (rca.mean or {})):
-            return None
-        blocks = BlockCovariances.of(rca._state)
-        x = blocks.first[:, : found.rank_u]
-        means = (blocks.count @ x - blocks.count[:, None] * x) / (blocks.count.sum() - blocks.count)[:, None]
-        moved = (means - blocks.count @ x / blocks.count.sum()) @ found.u_from_x.T
-        return replicate(rca._interval_evidence()[0]), moved * (0.0 if "S1" in (rca.mean or {}) else 1.0)
-
-    def _change(self, rca: ContrastiveRCA, theta: Array) -> Callable[[Array, Array], Array]:
+    def _change(self, rca: ComponentAnalysis, theta: Array) -> Callable[[Array, Array], Array]:
         """Changes of (Cov(S1), mean) -> changes of the parameters, to first order."""
         component, ridge = self.component_, self.alpha / _rows_behind(self.component_, rca)
         model = self._sums(len(component.mean), self.edges_)
@@ -384,7 +369,7 @@ class ComponentIsing(ComponentLearner):
         i, j = model.edges.T
 
         def joint(covariances: Array, means: Array) -> Array:
-            view = _canonical_moments(rca, component)
+            view = _canonical_moments(rca, component, self.component)
             assert view is not None
             W, _, weights = view
             return joint_change(model, W, weights, theta, ridge, covariances, means, fields=self.fields, rng=rng)
@@ -439,24 +424,22 @@ class ComponentIsing(ComponentLearner):
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
 
-def _rows_behind(component: Component, rca: ContrastiveRCA | None) -> int:
+def _rows_behind(component: Component, rca: ComponentAnalysis | None) -> int:
     if component.source is not None:
         return max(1, component.source.n)
-    if isinstance(rca, ContrastiveRCA) and rca._canonical is not None:
-        return max(1, int(rca._canonical.n))
-    return _ROWS_IF_UNKNOWN
+    return _ROWS_IF_UNKNOWN if rca is None else max(1, int(rca.independent_rows_))
 
 
-def _canonical_moments(rca: ContrastiveRCA | None, component: Component) -> tuple[Array, Array, Array] | None:
-    """x_from_u (k, d), Cov(S1) in canonical coordinates (k, k), and the weights of its entries (k, k).
+def _canonical_moments(
+    rca: ComponentAnalysis | None, component: Component, name: object
+) -> tuple[Array, Array, Array] | None:
+    """W (k, d), the component's covariance in white coordinates of its view (k, k), and the weights of its entries (k, k).
 
     Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere. Outside the shared block it is known from second
-    moments alone; inside, as well as T is. None where the RCA has no canonical coordinates (method="paper").
+    moments alone; inside, as well as T is. None where the RCA has no such coordinates.
     """
-    if not isinstance(rca, ContrastiveRCA) or rca._canonical is None or rca._shared is None or component.name != "S1":
+    view = None if rca is None else rca.canonical_weights(name, _UNTRUSTED_WEIGHT)
+    if view is None:
         return None
-    r, x_from_u = rca._shared.rank, rca._canonical.x_from_u
-    trust = 1.0 if rca.A is not None else rca._shared.identified.gate
-    weights = np.ones((len(x_from_u), len(x_from_u)))
-    weights[:r, :r] = _UNTRUSTED_WEIGHT + (1 - _UNTRUSTED_WEIGHT) * trust
-    return x_from_u, x_from_u @ component.covariance @ x_from_u.T, weights
+    W, weights = view
+    return W, W @ component.covariance @ W.T, weights

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.covariance import Spread
-from richcomponents.contrastive.coefficients import Coefficients
+from richcomponents.components.calibration import Calibrated
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
@@ -23,18 +23,15 @@ from richcomponents.learning.logistic import (
     ATTENUATION,
     LogisticFit,
     attenuation,
-    correct,
     newton_replicates,
     ridge_logistic,
 )
 from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
 from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
 from richcomponents.learning.sgd import SGDResult, Trajectory
-from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.base import ComponentLearner
 from richcomponents.models.classes import Contrast, positive_class
-from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.logistic_calibration import covariance_at, positive, rows_agree, standard_errors
-from richcomponents.moments import block_numbers
+from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.text import in_line, page
 
 __all__ = ["ComponentLogisticRegression"]
@@ -100,7 +97,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         Logistic regression on the residual of U, for comparison.
     trust_ : float
         How much of the correction was believed: 0 (residualising) to 1.
-    coefficients_ : CoefficientTable or None
+    coefficients_ : Estimate or None
         Standard errors by leaving out blocks, z, p and intervals (those of regression calibration).
     rca_, component_
 
@@ -159,27 +156,27 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         check_consistent_length(X, target)
         self._fit_rca(X, groups)
         model = self._need_rca()
-        self._warn_of_v(X, target)
-        told = self._warn_of_size(model, target)
+        self._warn_of_others(X, target)
         nuisance = self._covariates(model, X)
-        plain = model.residual(X)
+        plain = model.residual(X, self.component)
         low = self._logistic(plain + self._origin(), target, nuisance)
         self.residualised_ = low.coef
-        theta, intercept, fit = self._calibrate(model, X, plain, target, nuisance, low)
+        found = model.calibrate(X, target, self.component, log_odds=low)
+        told = self._warn_of_size(found, target)
+        theta, intercept = self._calibrate(found, plain, target, nuisance, low)
         self.trajectory_: Trajectory | None = None
         self.likelihood_fit_: LikelihoodFit | None = None
         if self.approximation != "auto":
-            theta, intercept = self._from_rows(model, X, plain, target, groups)
+            theta, intercept = self._from_rows(model, X, plain, target, groups, found.free)
         self._set(theta, intercept)
-        keep = self._kept_rows(model, len(target), groups)
-        self.coefficients_: CoefficientTable | None = None
+        keep = model.kept_rows(len(target), groups)
+        self.coefficients_: Estimate | None = None
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
-            error = standard_errors(model, plain, low, fit, replicates)
-            self.coefficients_ = CoefficientTable(
-                self.component_.feature_names, theta, error, len(keep) - 1, positive=str(self.positive_)
-            )
+            error, degrees = model.errors(found, X, groups, replicates=replicates)
+            names = self.component_.feature_names
+            self.coefficients_ = Estimate(theta, error, int(degrees), names, positive=str(self.positive_))
         return self
 
     def fit_component(self, component: Component, cross: object, mean: float = 0.5) -> Self:
@@ -291,27 +288,22 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         self._contrast = Contrast(tuple(str(labels[i]) for i in order), rows, by_order)
         return at
 
-    def _covariates(self, model: ContrastiveRCA, X: object) -> Array | None:
+    def _covariates(self, model: ComponentAnalysis, X: object) -> Array | None:
         """Known covariates, centred: further columns of the logistic regressions; intercept_ is at their mean."""
-        if not len(model._covariate_columns):
-            return None
-        values = model._values(X, reset=False)[:, model._covariate_columns]
-        return np.asarray(values - values.mean(axis=0))
+        values = model.covariate_values(X)
+        return np.asarray(values - values.mean(axis=0)) if values.shape[1] else None
 
-    def _warn_of_size(self, model: ContrastiveRCA, target: Array) -> bool:
+    def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
         """Log-odds on many columns are too large; returns whether there are rows enough for honest errors."""
-        if model._canonical is None:
-            return True
-        wanted = model._wanted() + len(model._covariate_columns)
-        events, told = int(min(target.sum(), len(target) - target.sum())), model._determined()
-        if events < _EVENTS * wanted:
-            errors = "" if told else ", and no errors are given"
+        events = int(min(target.sum(), len(target) - target.sum()))
+        if events < _EVENTS * found.wanted:
+            errors = "" if found.determined else ", and no errors are given"
             warn_user(
-                f"{events} rows of the rarer class for {wanted} coefficients, fewer than {_EVENTS} each: log-odds come out too "
-                f"large{errors}. Use fewer columns, or a larger penalty (alpha=)",
+                f"{events} rows of the rarer class for {found.wanted} coefficients, fewer than {_EVENTS} each: log-odds come "
+                f"out too large{errors}. Use fewer columns, or a larger penalty (alpha=)",
                 SampleSizeWarning,
             )
-        return told
+        return found.determined
 
     def _origin(self) -> Array:
         """What centred columns are moved by: without an intercept the log-odds are zero at S = 0, not at the mean of S."""
@@ -322,46 +314,32 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         return ridge_logistic(features, y, float(self.alpha), fit_intercept=bool(self.fit_intercept), nuisance=nuisance)
 
     def _calibrate(
-        self, model: ContrastiveRCA, X: object, plain: Array, y: Array, nuisance: Array | None, low: LogisticFit
-    ) -> tuple[Array, float, Coefficients | None]:
-        """theta (d,), intercept at the mean of S1, and the correction that was used."""
-        found = model._canonical
-        if model._shared is None or found is None:  # the paper's covariances: no evidence to weigh
-            features = model.shrunken(X, Coefficients(low.coef, low.coef, 1.0, np.eye(0)))
-            fit = None
-            covariance: Spread = positive(self.component_.covariance)
-            self.trust_ = 1.0
-        else:
-            inverse = model._inverse_of_residual()
-            reading, columns = model._reading(inverse), found.rank_u if inverse is None else inverse.shape[1]
-            noise = 1 / (max(low.information, 1e-12) * max(found.n - columns - 1, 1))
-            rest = low.coef - reading.weights @ (reading.lift.T @ low.coef)
-            beside = float(np.sqrt(max(float(rest @ (model._solution.cov_u @ rest)), 0.0)))
-            fit = correct(model._in_users_units(), low.coef, noise, reading, beside)
-            self.trust_ = fit.trust
-            if fit.trust == 0:
-                return low.coef, low.intercept, fit
-            features = model.shrunken(X, fit)
-            covariance = covariance_at(model, fit)
+        self, found: Calibrated, plain: Array, y: Array, nuisance: Array | None, low: LogisticFit
+    ) -> tuple[Array, float]:
+        """theta (d,) and the intercept at the mean of S1, from the correction of the logistic regression on R."""
+        self.trust_ = found.trust
+        if found.trust == 0:
+            return low.coef, low.intercept
+        features, covariance = found.features, found.covariance
         again = self._logistic(features + self._origin(), y, nuisance)
 
         def unsaid(coef: Array) -> float:
             """Variance of coef'S1 that the features do not tell."""
-            return float(coef @ (covariance @ coef) - np.sum((features @ coef) ** 2) / model._free_rows(len(y)))
+            return float(coef @ (covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
 
         factor = float(attenuation(unsaid(again.coef)))
         theta, intercept = factor * again.coef, factor * again.intercept
-        if fit is not None and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
-            cross = plain.T @ (y - y.mean()) / model._free_rows(len(y))
+        if found.by is not None and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
+            cross = plain.T @ (y - y.mean()) / found.free
             a, refined = refine(
                 self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
-            if rows_agree(features, y, again, unsaid(refined), a, refined):
-                theta, intercept = theta + fit.trust * (refined - theta), intercept + fit.trust * (a - intercept)
-        return theta, intercept, fit
+            if _rows_agree(features, y, again, unsaid(refined), a, refined):
+                theta, intercept = theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept)
+        return theta, intercept
 
     def _from_rows(
-        self, model: ContrastiveRCA, X: object, plain: Array, y: Array, groups: object
+        self, model: ComponentAnalysis, X: object, plain: Array, y: Array, groups: object, free: float
     ) -> tuple[Array, float]:
         """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
 
@@ -370,7 +348,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         component = self.component_
         if component.source is None or self.solver == "sgd":
             component = model.component_on_rows(X, self.component, groups)
-        cross = plain.T @ (y - y.mean()) / model._free_rows(len(y))
+        cross = plain.T @ (y - y.mean()) / free
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)
         if self.solver == "deterministic":
@@ -405,12 +383,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         mean = self.component_.mean if centre is None else centre
         self.intercept_ = np.array([intercept - theta @ mean if self.fit_intercept else 0.0])
 
-    # ---- how sure
-
-    def _kept_rows(self, model: ContrastiveRCA, n: int, groups: object) -> Array:
-        blocks = block_numbers(n, model.n_blocks, groups)
-        return np.stack([blocks != b for b in np.unique(blocks)])
-
     # ---- predictions
 
     def decision_function(self, X: object) -> Array:
@@ -421,8 +393,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         check_is_fitted(self)
         model = self._need_rca()
         theta = self.coef_[0]
-        unknown = max(float(theta @ (model._solution.variance_s2 @ theta)), 0.0)
-        log_odds = self._log_odds(model.blup(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown)
+        unknown = max(float(theta @ (model.prediction_error(self.component) @ theta)), 0.0)
+        log_odds = self._log_odds(model.predict_component(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown)
         return np.asarray(self._of_second(log_odds))
 
     def predict_proba(self, X: object) -> Array:
@@ -512,3 +484,17 @@ def _labels(y: object) -> Any:
 
 def _two_columns(log_odds: Array) -> Array:
     return np.column_stack([expit(-log_odds), expit(log_odds)])
+
+
+def _rows_agree(features: Array, y: Array, fit: LogisticFit, unsaid: float, a: float, theta: Array) -> bool:
+    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (its variance `unsaid`), explains the
+    rows as well as the logistic regression on them did: no more than one unit of log-likelihood below it.
+
+    The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
+    it can be far off, and the rows tell.
+    """
+    fitted = logit(np.clip(fit.probability, 1e-15, 1 - 1e-15))
+    beside = fitted - fit.intercept - features @ fit.coef  # of known covariates
+    averaged = beside + (a + features @ theta) / np.sqrt(1 + ATTENUATION * max(unsaid, 0.0))
+    losses = [np.sum(np.logaddexp(0.0, eta) - y * eta) for eta in (fitted, averaged)]
+    return bool(losses[1] - losses[0] <= 1.0)

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import DataError
 from richcomponents.learning.mixture import (
@@ -21,7 +22,7 @@ from richcomponents.learning.mixture import (
     log_posterior,
     replicates,
 )
-from richcomponents.models.base import CoefficientTable, ComponentLearner
+from richcomponents.models.base import ComponentLearner
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 
@@ -109,7 +110,7 @@ class ComponentGaussianMixture(ComponentLearner):
         self._check_parameters()
         component = self._fit_rca(X, groups, y)
         self._learn(component)
-        scores = self.rca_.blup(X, self.component)
+        scores = self.rca_.predict_component(X, self.component)
         self._score_covariance: Array | None = np.atleast_2d(np.cov(scores.T)) if len(scores) > 1 else None
         return self
 
@@ -168,7 +169,7 @@ class ComponentGaussianMixture(ComponentLearner):
             self._known_replicates = np.stack(rows) if rows else np.zeros((0, 0))
         return self._known_replicates
 
-    def confidence_interval(self, level: float = 0.95) -> CoefficientTable:
+    def confidence_interval(self, level: float = 0.95) -> Estimate:
         """Means, weights (unless known) and sigma2, with block-jackknife standard errors and intervals.
 
         Each block of the samples behind the component is left out, the moments matched again from the full fit, and the
@@ -190,7 +191,7 @@ class ComponentGaussianMixture(ComponentLearner):
         known = range(self.means_.size, self.means_.size + k) if self.equal_weights else ()
         kept = [i for i in range(len(names)) if i not in known]
         error = jackknife_error(left_out)[kept]
-        return CoefficientTable(tuple(names[i] for i in kept), estimate[kept], error, len(left_out) - 1, level)
+        return Estimate(estimate[kept], error, len(left_out) - 1, tuple(names[i] for i in kept), level=level)
 
     # ---- samples of the component itself
 
@@ -220,7 +221,7 @@ class ComponentGaussianMixture(ComponentLearner):
         """
         check_is_fitted(self)
         model = self._need_rca()
-        scores = model.blup(X, self.component)
+        scores = model.predict_component(X, self.component)
         assert self._score_covariance is not None
         mean = self.component_.mean
         P = self._score_covariance @ np.linalg.pinv(self.component_.covariance, hermitian=True)

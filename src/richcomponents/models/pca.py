@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.covariance import top_directions
-from richcomponents.contrastive.intervals import Interval
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import ComponentLearner
-from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line, page
 
@@ -91,8 +91,8 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
         k, spread, self.trust_ = int(k), component.spread, 1.0
-        if isinstance(self.rca_, ContrastiveRCA) and self.component == "S1":
-            spread, self.trust_ = self.rca_._covariance_for_directions(k)
+        if self.rca_ is not None:
+            spread, self.trust_ = self.rca_.covariance_for_directions(self.component, k)
         vectors = top_directions(spread, k)[1]
         values = np.sum(vectors.T * (component.spread @ vectors.T), axis=0)
         order = np.argsort(-values, kind="stable")
@@ -115,10 +115,10 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         Predictions are shrunk: the variance of these scores is smaller than explained_variance_.
         """
         check_is_fitted(self)
-        predicted = self._need_rca().blup(X, self.component)
+        predicted = self._need_rca().predict_component(X, self.component)
         return (predicted - self.mean_) @ self.components_.T
 
-    def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Interval:
+    def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.
 
         Each replicate's directions are rotated to be nearest to the estimate (signs, order and close eigenvalues). They are
@@ -138,9 +138,10 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             return np.asarray(left @ right @ vectors)
 
         point = self.components_ if what == "components" else self.explained_variance_
-        result = self._need_rca().jackknife(function, progress=progress)
-        low, high = result.interval(level)
-        return Interval(point, result.standard_error, np.minimum(low, point), np.maximum(high, point))
+        found = self._need_rca().jackknife(function, progress=progress)
+        names = tuple(f"direction {i + 1}" for i in range(len(point)))
+        columns = self.component_.feature_names if what == "components" else ()
+        return replace(found, value=point, centre=found.value, level=level, names=names, columns=columns)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the loadings of the directions (matplotlib).

@@ -26,9 +26,9 @@ from richcomponents.components.data import Data, RowData, StateData
 from richcomponents.components.dependence import RowUnits, lost_rows
 from richcomponents.components.reduce import SearchSpace, search_space
 from richcomponents.components.row_source import RowSource
-from richcomponents.contrastive.intervals import Interval
 from richcomponents.contrastive.specification import TestResult, outcome_test
-from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.jackknife import from_replicates
 from richcomponents.data.sources import Source, is_path
 from richcomponents.data.sources.lazy import is_dask
 from richcomponents.data.views import (
@@ -148,8 +148,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
 
-        The state's columns are the table's; `views=` is an int, or a dict of column numbers. The coordinates that a fit looks at
-        are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks (but for what
+        The state's columns are the table's; `views=` is an int, or a dict of column numbers. The coordinates that a fit looks
+        at are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks (but for what
         only rows tell: see the class).
         """
         self._set_features(moments.layout.n_columns, None)
@@ -269,6 +269,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             inner = resolve_views(self.views, len(rest), named, first)
             return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
         return resolve_views(self.views, width, names) if views is None else views
+
+    def read_views(self, X: object) -> tuple[dict[str, Array], Array]:
+        """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them; nothing is fitted."""
+        reader = copy(self)
+        values = reader._values(X, reset=True)
+        views = reader._resolve(values.shape[1], column_names(X), rows=Rows(values, names=column_names(X)))
+        check_finite(values, views)
+        return {name: values[:, views[name]] for name in views}, values[:, reader._covariate_columns]
 
     def _check_blocks(self) -> None:
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
@@ -479,6 +487,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         rows = self._row_units(len(others), groups, sample_weight)
         return outcome_test(others, self._centred_target(X, y, len(others), rows.weight), rows, self._lost)
 
+    def others(self, component: object = None) -> str:
+        """The views where a component does not live, in words."""
+        check_is_fitted(self)
+        columns = set(self._solution.outside(self._key(component)).tolist())
+        return " and ".join(view for view, part in self._places.items() if part.start in columns)
+
     def _row_units(
         self, n: int, groups: object = None, sample_weight: object = None, *, weights_only: bool = False
     ) -> RowUnits:
@@ -502,7 +516,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     # ---- how sure
 
-    def jackknife(self, function: Callable[[Any], Array], *, progress: bool = False) -> JackknifeResult:
+    def jackknife(self, function: Callable[[Any], Array], *, progress: bool = False) -> Estimate:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit.
 
         function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are. progress : show a bar.
@@ -511,20 +525,58 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         used = self._solution.blocks
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
-        replicates = []
-        for block in with_bar(used, progress, "jackknife"):
-            other = copy(self)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                other._adopt(self._solution.without(block))
-            replicates.append(np.asarray(function(other), dtype=np.float64))
-        stacked = np.stack(replicates)
-        return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
+        return from_replicates(
+            function(self), [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
+        )
 
-    def _jackknife_interval(self, function: Callable[[Any], Array], level: float, progress: bool) -> Interval:
-        result = self.jackknife(function, progress=progress)
-        low, high = result.interval(level)
-        return Interval(result.estimate, result.standard_error, low, high)
+    def _without(self, block: int) -> Self:
+        """This model refitted without one block."""
+        other = copy(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            other._adopt(self._solution.without(block))
+        return other
+
+    def covariance_for_directions(self, component: object, k: int) -> tuple[Any, float]:
+        """The covariance of a component at as much correction as its k leading directions support, and that share of it."""
+        check_is_fitted(self)
+        found: tuple[Any, float] = self._solution.covariance_for_directions(self._key(component), k)
+        return found
+
+    def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
+        """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
+        from `untrusted` to 1; None where there are no such coordinates."""
+        check_is_fitted(self)
+        found: tuple[Array, Array] | None = self._solution.canonical_weights(self._key(component), untrusted)
+        return found
+
+    def functional_error(
+        self, component: object, change: Callable[[Array, Array], Array], *, of_mean: bool
+    ) -> tuple[Array, int] | None:
+        """Standard errors (p,) of a smooth function of a component's covariance and mean, and the number of blocks; None where
+        only :meth:`jackknife` tells.
+
+        change : changes (n, d, d) of the covariance and (n, d) of the mean -> changes (n, p) of the function, to first order;
+        of_mean : whether the function depends on the mean.
+        """
+        check_is_fitted(self)
+        key, given = self._key(component), set(getattr(self, "mean", None) or ())
+        if of_mean and given - {key} - set(self._solution.keys[1:2]):  # its mean was moved along with A
+            return None
+        found: tuple[Array, int] | None = self._solution.functional_error(key, change, key in given)
+        return found
+
+    @property
+    def verdict_(self) -> str:
+        """How sure the fit is, in one or two words."""
+        check_is_fitted(self)
+        return str(self._solution.verdict)
+
+    @property
+    def independent_rows_(self) -> float:
+        """How many independent rows the samples are worth."""
+        check_is_fitted(self)
+        return float(self._solution.independent_rows)
 
 
 def check_level(level: float) -> None:

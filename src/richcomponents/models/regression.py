@@ -12,15 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.contrastive.coefficients import Coefficients, Residualised, error_of_all_columns
-from richcomponents.contrastive.intervals import coefficient_error, replicate
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
-from richcomponents.models.base import CoefficientTable, ComponentLearner
-from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.general import RCA
+from richcomponents.models.base import ComponentLearner
 from richcomponents.moments import block_numbers
 from richcomponents.text import in_line, page
 
@@ -47,7 +43,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
     Attributes
     ----------
     coef_ : array (d,), intercept_ : float, alpha_ : float
-    coefficients_ : CoefficientTable
+    coefficients_ : Estimate
         Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
         zero, and an interval around them would not cover the truth.
     residualised_ : array (d,)
@@ -76,51 +72,26 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
-        general = isinstance(self.rca, RCA)
-        if self.component != "S1" and not general:
-            raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3), got component={self.component!r}"
-            )
         target = _outcome(y)
         self._fit_rca(X, groups)
-        if general:
-            return self._fit_predicted(X, target, groups)
         model = self._need_rca()
-        self._warn_of_v(X, target)
-        if self.alpha == 0:
-            model._check_determined()
-        fit, plain = model._regress(X, target)
-        self.residualised_: Array | None = fit.residualised
-        features = model.shrunken(X, fit)
-        centred = model._centred_target(X, target, len(target))  # known covariates removed, as in fit
-        blocks = block_numbers(len(centred), model.n_blocks, groups)
-        self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
-        self.coefficients_: CoefficientTable | None = None
-        if self.alpha_ == 0:
-            self.coef_ = fit.beta
-            self.coefficients_ = self._table(model, X, centred, blocks, groups, (fit, plain))
-        else:
-            self.coef_ = penalised(features, centred, self.alpha_, self.l1_ratio)
-            if model._solution.reduced and not model._determined():  # V as covariates is not determined either
-                self.residualised_ = penalised(model.residual(X), centred, self.alpha_, self.l1_ratio)
-        self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
-        return self
-
-    def _fit_predicted(self, X: object, target: Array, groups: object) -> Self:
-        """For a component of several views: least squares on its best linear prediction, which gives the right coefficients
-        when y depends on this component only. Standard errors are those of y, at the fitted prediction."""
         self._warn_of_others(X, target)
-        features = self.rca_.blup(X, self.component) - self.component_.mean
-        centred = target - target.mean()
-        blocks = block_numbers(len(centred), self.rca_.n_blocks, groups)
-        self.alpha_ = self._choose_alpha(features, centred, blocks) if self.alpha == "cv" else float(self.alpha)
-        self.coef_ = penalised(features, centred, self.alpha_, self.l1_ratio)
-        self.residualised_, self.coefficients_ = None, None
+        found = model.calibrate(X, target, self.component, penalised=self.alpha != 0)
+        blocks = block_numbers(len(target), model.n_blocks, groups)
+        self.alpha_ = (
+            float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, found.outcome, blocks)
+        )
+        self.residualised_: Array | None = found.residualised
+        self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
-            keep = [blocks != b for b in np.unique(blocks)]
-            replicates = np.stack([np.linalg.lstsq(features[rows], centred[rows], rcond=None)[0] for rows in keep])
-            error = jackknife_error(replicates)
-            self.coefficients_ = CoefficientTable(self.component_.feature_names, self.coef_, error, len(keep) - 1)
+            self.coef_ = found.coef
+            error, degrees = model.errors(found, X, groups)
+            self.coefficients_ = Estimate(self.coef_, error, int(degrees), self.component_.feature_names)
+        else:
+            self.coef_ = penalised(found.features, found.outcome, self.alpha_, self.l1_ratio)
+            if found.reduced and not found.determined:  # the other views as covariates are not determined either
+                left = model.residual(X, self.component)
+                self.residualised_ = penalised(left, found.outcome, self.alpha_, self.l1_ratio)
         self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
         return self
 
@@ -158,58 +129,10 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             loss += np.sum((y[fold == f] - paths @ features[fold == f].T) ** 2, axis=1)
         return float(grid[int(np.argmin(loss))])
 
-    def _table(
-        self,
-        model: ContrastiveRCA,
-        X: object,
-        y: Array,
-        blocks: IntArray,
-        groups: object,
-        fits: tuple[Coefficients, Residualised],
-    ) -> CoefficientTable:
-        """Standard errors: one Newton step per left-out block, and what the shrinkage may have moved.
-
-        On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
-        samples for independent. With groups they are not, and there is no honest error.
-        """
-        names, inverse = self.component_.feature_names, model._inverse_of_residual()
-        if inverse is not None:
-            reading = model._reading(inverse)
-            error = error_of_all_columns(model._in_users_units(), fits[1], reading, inverse, fits[0])
-            if groups is not None:
-                error = np.full_like(error, np.nan)
-            return CoefficientTable(names, self.coef_, error, max(round(model._degrees()), 1))
-        u, v = model._centred(X)
-        used = np.unique(blocks)
-        keep = np.stack([blocks != b for b in used])
-        rep_u, rep_v = np.empty((len(used), u.shape[1])), np.empty((len(used), v.shape[1]))
-        for i, rows in enumerate(keep):
-            target = y[rows] - y[rows].mean()
-            free = rows.sum() * model._free_rows(len(y)) / len(y)
-            rep_u[i] = (u[rows] - u[rows].mean(axis=0)).T @ target / free
-            rep_v[i] = (v[rows] - v[rows].mean(axis=0)).T @ target / free
-        shared = model._shared
-        if model.rank_ and shared is not None and shared.identified.gate > 0 and not shared.leading and model.A is None:
-            evidence = replicate(model._interval_evidence()[0])
-            free = model._free_rows(len(y))
-            error = coefficient_error(evidence, u.T @ y / free, v.T @ y / free, rep_u, rep_v)
-        else:  # residualising (or a known A): its own sampling error
-            error = jackknife_error(self._plain_replicates(model, u, v, y, keep))
-        return CoefficientTable(self.component_.feature_names, self.coef_, error, max(len(used) - 1, 1))
-
-    def _plain_replicates(self, model: ContrastiveRCA, u: Array, v: Array, y: Array, keep: Array) -> Array:
-        """Least squares of y on the predicted component (fixed map), without each block."""
-        predicted = u - model._solution.predict_s2(u, v)
-        out = []
-        for rows in keep:
-            s, t = predicted[rows] - predicted[rows].mean(axis=0), y[rows] - y[rows].mean()
-            out.append(np.linalg.lstsq(s, t, rcond=None)[0])
-        return np.stack(out)
-
     def predict(self, X: object) -> Array:
         """Predictions for new (u, v), through the best linear prediction of the component."""
         check_is_fitted(self)
-        return self.predict_clean(self._need_rca().blup(X, self.component))
+        return self.predict_clean(self._need_rca().predict_component(X, self.component))
 
     def predict_clean(self, S: object) -> Array:
         """Predictions for samples of the component itself, (n, d)."""
@@ -241,8 +164,7 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
             names = [in_line(name) for name in self.component_.feature_names]
             width = max(map(len, names))
             lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_, strict=True)]
-        shared = getattr(self.rca_, "_shared", None)
-        if shared is not None and shared.rank and shared.identified.gate == 0:
+        if self.rca_ is not None and self.rca_.verdict_ == "not identified":
             lines.append(
                 "Not identified: these are the coefficients with V as covariates and their sampling errors. Where S1 and the "
                 "shared part cannot be told apart, those on S1 may be larger."

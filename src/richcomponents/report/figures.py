@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from richcomponents.report.tables import escape
+from richcomponents.text import escape
 
 __all__ = ["inline_svg"]
 

@@ -17,6 +17,7 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.decomposition import VarianceTable
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.specification import TestResult
+from richcomponents.cumulants.estimate import odds_ratios
 from richcomponents.models import (
     ComponentGaussianMixture,
     ComponentIsing,
@@ -25,7 +26,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
-from richcomponents.models.base import ComponentLearner, odds_ratios
+from richcomponents.models.base import ComponentLearner
 from richcomponents.models.classes import Contrast
 from richcomponents.models.estimator import as_fitted
 

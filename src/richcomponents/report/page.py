@@ -16,7 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.outputs import check_outputs, write_text
 from richcomponents.report.findings import Findings, Provenance, gather
 from richcomponents.report.sections import SECTIONS
-from richcomponents.report.tables import escape
+from richcomponents.text import escape
 
 __all__ = ["policy", "render", "write_report"]
 

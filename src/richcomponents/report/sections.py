@@ -17,7 +17,8 @@ from richcomponents.plots import (
 )
 from richcomponents.report.figures import inline_svg
 from richcomponents.report.findings import Findings, Provenance
-from richcomponents.report.tables import escape, html_table, number
+from richcomponents.report.tables import html_table, number
+from richcomponents.text import escape
 
 __all__ = ["SECTIONS"]
 

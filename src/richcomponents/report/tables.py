@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape as html_escape
 
-from richcomponents.text import plain
+from richcomponents.text import escape
 
-__all__ = ["escape", "html_table", "number"]
+__all__ = ["html_table", "number"]
 
 _SHOWN = 25
 _TEXT = ' class="text"'
-
-
-def escape(text: str) -> str:
-    """Text of any origin as HTML that shows it: no markup, and no character that hides or turns the direction of writing.
-
-    >>> escape("<b>\\u202e")
-    '&lt;b&gt;\\\\u202e'
-    """
-    return html_escape(plain(text))
 
 
 def html_table(rows: Sequence[Mapping[str, object]], *, order: str | None = None, shown: int = _SHOWN) -> str:

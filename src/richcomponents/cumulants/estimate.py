@@ -1,0 +1,272 @@
+"""An estimate and how sure it is: the one form in which every number with an error is handed to a reader.
+
+A point with a standard error has the limits ``value -+ t se``. A quantity that the data leave open has none, but an identified
+set, whose two ends are estimates themselves; its limits cover the true entry (not the whole set) with the level asked for:
+``[lower - q se_lower, upper + q se_upper]``, q the one-sided quantile where the set is wide against the errors, the two-sided
+one where it is a point (Imbens and Manski 2004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array
+from richcomponents.storage import storable
+from richcomponents.text import escape, in_line, lined_up, page
+
+__all__ = ["Estimate", "odds_ratios", "p_text"]
+
+_MOST = 100  # entries of a matrix that are printed
+_SMALLEST = 1e-16  # p values below say nothing but this
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A vector or matrix of estimates with standard errors and confidence limits, entry by entry.
+
+    value, standard_error : (d,) or (d, k); the error is nan where there is none. degrees : of Student's t (blocks - 1).
+    names : of the entries (d,); columns : of a matrix (k,). level : of `low` and `high`.
+    identified : lower and upper end of the identified set, where the data allow no more than that; identified_error : standard
+    errors of the two ends. Limits are then those of the set.
+    centre : where the limits lie around, if that is not the value (which they reach nevertheless).
+    covering : another estimate of the same entries whose limits are to be covered as well.
+    others : what other methods make of the same entries, for comparison.
+    positive : the class whose log-odds the values change, and exp(value) the odds; empty where they are something else.
+    replicates : (B, ...) the values without each block, if they were computed.
+    """
+
+    value: Array
+    standard_error: Array
+    degrees: int
+    names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    level: float = 0.95
+    identified: tuple[Array, Array] | None = None
+    identified_error: tuple[Array, Array] | None = None
+    centre: Array | None = None
+    covering: Estimate | None = None
+    others: Mapping[str, Array] = field(default_factory=dict)
+    positive: str = ""
+    replicates: Array | None = None
+
+    @classmethod
+    def unbounded(cls, value: Array, **options: Any) -> Estimate:
+        """A value about which the data say nothing."""
+        ends = np.full_like(value, -np.inf), np.full_like(value, np.inf)
+        return cls(value, np.full_like(value, np.nan), 1, identified=ends, **options)
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper confidence limits; nan where there is neither an error nor an identified set."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        if self.identified is None:
+            middle = self.value if self.centre is None else self.centre
+            half = float(stats.t.ppf(0.5 + level / 2, self.degrees)) * self.standard_error
+            low, high = middle - half, middle + half
+        else:
+            low, high = self._around_the_set(*self.identified, level)
+        if self.covering is not None:
+            beside = self.covering.interval(level)
+            low, high = np.minimum(low, beside[0]), np.maximum(high, beside[1])
+        return np.minimum(low, self.value), np.maximum(high, self.value)
+
+    def _around_the_set(self, lower: Array, upper: Array, level: float) -> tuple[Array, Array]:
+        if self.identified_error is None:
+            return lower, upper
+        errors = self.identified_error
+        width = (upper - lower) / np.maximum(np.maximum(*errors), 1e-300)
+        q = imbens_manski(width, self.degrees, level)
+        return lower - q * errors[0], upper + q * errors[1]
+
+    @cached_property
+    def _limits(self) -> tuple[Array, Array]:
+        return self.interval(self.level)
+
+    @property
+    def low(self) -> Array:
+        return self._limits[0]
+
+    @property
+    def high(self) -> Array:
+        return self._limits[1]
+
+    @property
+    def z(self) -> Array:
+        """How many standard errors wide limits reach zero."""
+        middle = self.value
+        if self.centre is not None:
+            middle = np.where(self.value * self.centre > 0, self.centre, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(middle / self.standard_error)
+
+    @property
+    def p_value(self) -> Array:
+        """Two-sided, of the entry being zero."""
+        return np.asarray(2 * stats.t.sf(np.abs(self.z), self.degrees))
+
+    @property
+    def q_value(self) -> Array:
+        """p values adjusted for their number (Benjamini, Hochberg): the share of false ones among all as small as this."""
+        p = self.p_value
+        out, known = np.full_like(p, np.nan), np.isfinite(p)
+        if known.any():
+            out[known] = stats.false_discovery_control(p[known])
+        return out
+
+    @property
+    def odds_ratios(self) -> dict[str, Array]:
+        """What one unit multiplies the odds of the positive class by, and its limits; empty without one."""
+        return odds_ratios(self.value, self.low, self.high) if self.positive else {}
+
+    # ---- as a table
+
+    def _labels(self) -> list[tuple[str, ...]]:
+        """The names of each entry, in the order of value.ravel()."""
+        shape = self.value.shape
+        if self.names and len(shape) == 1 + bool(self.columns):
+            return list(product(*filter(None, (self.names, self.columns))))
+        return [(", ".join(map(str, at)),) for at in np.ndindex(shape)]
+
+    def _table(self) -> dict[str, Array]:
+        lower, upper = self.identified or (np.full_like(self.value, np.nan),) * 2
+        columns = {
+            "estimate": self.value,
+            **self.others,
+            "standard error": self.standard_error,
+            "z": self.z,
+            "p": self.p_value,
+            "low": self.low,
+            "high": self.high,
+            "identified low": lower,
+            "identified high": upper,
+            **self.odds_ratios,
+        }
+        always = ("estimate", "low", "high")
+        return {title: np.ravel(x) for title, x in columns.items() if title in always or not np.isnan(x).all()}
+
+    def rows(self) -> list[dict[str, object]]:
+        """One dict per entry: its name (and column), the estimate, what is known of its error, its limits."""
+        table = self._table()
+        return [
+            dict(zip(("name", "column"), label, strict=False)) | {k: float(x[i]) for k, x in table.items()}
+            for i, label in enumerate(self._labels())
+        ]
+
+    def to_frame(self) -> Any:
+        """All entries as a data frame, one a row: of pandas where it is installed, else of polars, else a pyarrow Table."""
+        rows = self.rows()
+        columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
+        try:
+            import pandas
+        except ImportError:
+            try:
+                import polars
+            except ImportError:
+                import pyarrow
+
+                return pyarrow.table(columns)
+            return polars.DataFrame(columns)
+        return pandas.DataFrame(columns)
+
+    def _cells(self) -> list[list[str]]:
+        """A head and one row per entry, as text."""
+        table, labels = self._table(), self._labels()
+        titles = {"standard error": "std.err"} | dict.fromkeys(("low", "high", *self.odds_ratios), "")
+        shown = {t: _texts(x, t) for t, x in table.items() if titles.get(t, t)}
+        shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
+        if self.positive:
+            ratio, low, high = (np.ravel(x) for x in self.odds_ratios.values())
+            limits = [f"[{a:.4g}, {b:.4g}]" for a, b in zip(low, high, strict=True)]
+            shown[f"odds ratio of {self.positive}"] = [f"{r:.4g} {ends}" for r, ends in zip(ratio, limits, strict=True)]
+        head = [*[""] * len(labels[0] if labels else ("",)), *(titles.get(t, t) for t in shown)]
+        rows = [[*label, *(cells[i] for cells in shown.values())] for i, label in enumerate(labels)]
+        return [head, *(rows[:_MOST] if self.value.ndim > 1 else rows)]
+
+    def _left_out(self) -> str:
+        more = self.value.size - _MOST
+        return f"... and {more} more entries: to_frame() has all" if self.value.ndim > 1 and more > 0 else ""
+
+    def __str__(self) -> str:
+        cells = self._cells()
+        names = len(cells[0]) - len(list(filter(None, cells[0])))
+        lines = lined_up([[in_line(cell) for cell in row] for row in cells], names)
+        return page([*lines, *filter(None, [self._left_out()])])
+
+    def _repr_html_(self) -> str:
+        head, *rows = ([escape(in_line(cell)) for cell in row] for row in self._cells())
+        titles = "".join(f"<th>{cell}</th>" for cell in head)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        more = f"<p>{self._left_out()}</p>" if self._left_out() else ""
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def odds_ratios(value: Array, low: Array, high: Array) -> dict[str, Array]:
+    """Odds ratios and their limits from changes of the log-odds (d,)."""
+    with np.errstate(over="ignore"):
+        return dict(zip(("odds ratio", "odds low", "odds high"), map(np.exp, (value, low, high)), strict=True))
+
+
+def p_text(p: float) -> str:
+    """A p value for a reader.
+
+    >>> p_text(0.0312), p_text(2e-5), p_text(0.0), p_text(float("nan"))
+    ('0.0312', '2.0e-05', '< 1e-16', '')
+    """
+    if np.isnan(p):
+        return ""
+    if p < _SMALLEST:
+        return f"< {_SMALLEST:.0e}"
+    return f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"
+
+
+def _texts(values: Array, title: str) -> list[str]:
+    if title == "p":
+        return [p_text(float(p)) for p in values]
+    form = ".2f" if title == "z" else _form(values)
+    return ["" if np.isnan(x) else f"{x:{form}}" for x in values]
+
+
+def _bracketed(low: Array, high: Array) -> list[str]:
+    form = _form(np.concatenate([low, high]))
+    return ["" if np.isnan(a) else f"[{a:{form}}, {b:{form}}]" for a, b in zip(low, high, strict=True)]
+
+
+def _form(values: Array) -> str:
+    """Four decimals where they say something about the largest entry."""
+    largest = np.max(np.abs(values), where=np.isfinite(values), initial=0.0)
+    return ".4f" if largest == 0 or 0.01 <= largest < 1e5 else ".4g"
+
+
+def imbens_manski(width: Array, degrees: int, level: float) -> Array:
+    """q with F(q + width) - F(-q) = level, F the t distribution; width : of the set, in its larger standard error.
+
+    q depends on one number only: it is tabulated over s = width / (1 + width) and interpolated (error below 1e-5), since a
+    thousand columns have a million entries.
+
+    >>> imbens_manski(np.array([0.0, np.inf]), 1_000_000, 0.95).round(2).tolist()
+    [1.96, 1.64]
+    """
+    s, q = _imbens_manski_table(degrees, level)
+    return np.asarray(np.interp(1 - 1 / (1 + width), s, q))
+
+
+@lru_cache(maxsize=8)
+def _imbens_manski_table(degrees: int, level: float) -> tuple[Array, Array]:
+    """By bisection: q lies between the one- and the two-sided quantile."""
+    s = np.linspace(0.0, 1.0, 4001)
+    table = np.append(s[:-1] / (1 - s[:-1]), np.inf)
+    low = np.full_like(s, float(stats.t.ppf(level, degrees)))
+    high = np.full_like(s, float(stats.t.ppf((1 + level) / 2, degrees)))
+    for _ in range(40):
+        mid = (low + high) / 2
+        enough = stats.t.cdf(mid + table, degrees) - stats.t.cdf(-mid, degrees) >= level
+        high, low = np.where(enough, mid, high), np.where(enough, low, mid)
+    return s, high
