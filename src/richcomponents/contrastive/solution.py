@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components import Component, CumulantSource, Terms
 from richcomponents.components.covariance import Factored, Spread, check_entries, triangular
 from richcomponents.components.frame import Frame
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.fit import SharedPart, in_users_units
 from richcomponents.contrastive.identify import Identified
-from richcomponents.contrastive.recipes import OwnRecipes, PaperRecipes, SharedRecipes
+from richcomponents.contrastive.terms import own_terms, shared_terms
 from richcomponents.cumulants import Cumulants
 from richcomponents.moments import Moments
-from richcomponents.paper.mixing import paper_mixing, truncated_pinv
+from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 
 __all__ = ["Solution", "WideView", "solve_efficient", "solve_paper", "whole_recipes"]
@@ -40,7 +40,7 @@ class Solution:
     reduced : whether U was searched for them in its principal components only;
     variance_s2 : (d_u, d_u), expected squared error of BLUP(S2), what is not known about T included;
     read, write : BLUP(S2) = [u v] @ read @ write, with read (d_u + d_v, k) and write (k, d_u);
-    recipes : {"S1" | "S2" | "S3": recipe of its cumulants in the coordinates of `source`}.
+    recipes : {"S1" | "S2" | "S3": terms of its cumulants in the coordinates of `source`}.
     """
 
     known_A: Array | None
@@ -59,7 +59,7 @@ class Solution:
     read: Array
     write: Array
     source: CumulantSource | None
-    recipes: dict[str, OwnRecipes | SharedRecipes | PaperRecipes]
+    recipes: dict[str, Terms]
     rank: int
 
     @property
@@ -209,14 +209,12 @@ def _shared_covariance(found: Canonical, known: Identified) -> Array:
     return np.asarray(np.diag(d**2) + h[:, None] * known.t * h)
 
 
-def whole_recipes(found: Canonical, known: Identified) -> dict[str, OwnRecipes | SharedRecipes | PaperRecipes]:
+def whole_recipes(found: Canonical, known: Identified) -> dict[str, Terms]:
     """Recipes on all canonical coordinates z = (x, y), also where only a state of the leading ones could be kept."""
     return _canonical_recipes(found, known.rank, _shared_covariance(found, known), leading=False)
 
 
-def _canonical_recipes(
-    found: Canonical, r: int, S: Array, leading: bool
-) -> dict[str, OwnRecipes | SharedRecipes | PaperRecipes]:
+def _canonical_recipes(found: Canonical, r: int, S: Array, leading: bool) -> dict[str, Terms]:
     """Slots on z = (x, y): columns are the user's coordinates."""
     k_u, k_v = (r, r) if leading else (found.rank_u, found.rank_v)
     d = found.correlations[:r]
@@ -243,26 +241,22 @@ def _canonical_recipes(
     view_shared = slot(u, np.eye(r), none)
     best = slot(u, share, (np.eye(r) - share) @ back)
     return {
-        "S1": OwnRecipes(view_u, from_v, slot(u, none, np.diag(d))),
-        "S2": SharedRecipes(view_shared, from_v, best),
-        "S3": OwnRecipes(view_v, slot(v, forward, none), slot(v, np.diag(d), none)),
+        "S1": own_terms(view_u, from_v, slot(u, none, np.diag(d))),
+        "S2": shared_terms(view_shared, from_v, best),
+        "S3": own_terms(view_v, slot(v, forward, none), slot(v, np.diag(d), none)),
     }
 
 
-def solve_paper(
-    state: Moments, n_u: int, *, order: int, rank: int | None, A: Array | None, polarised: bool = False
-) -> Solution:
+def solve_paper(state: Moments, n_u: int, *, order: int, rank: int | None, A: Array | None) -> Solution:
     """The paper's formulas on the state of the columns (U, V); covariances are not projected."""
     p = state.layout.n_columns
     u, v = np.arange(n_u), np.arange(n_u, p)
     cumulants = Cumulants(state)
-    mixing = paper_mixing(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
+    mixing = mixing_matrix(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
     inverse = truncated_pinv(mixing, rank)
     C = cumulants.tensor(np.arange(p), np.arange(p))
     cov_s2 = C[np.ix_(u, v)] @ inverse.T  # k2(U, A^+ V), equation (4) at t = 2
     cov_s2 = (cov_s2 + cov_s2.T) / 2
-    view_u, view_v = np.eye(p)[:, :n_u], np.eye(p)[:, n_u:]
-    from_v, from_u = view_v @ inverse.T, view_u @ mixing.T
     # Cov(z, S2) = [Cov(S2); A Cov(S2)]
     with_s2 = np.vstack([cov_s2, mixing @ cov_s2])
     read = np.linalg.pinv(C, hermitian=True) @ with_s2
@@ -283,10 +277,6 @@ def solve_paper(
         read=read,
         write=np.eye(n_u),
         source=CumulantSource(state),
-        recipes={
-            "S1": PaperRecipes(view_u, from_v, True, polarised),
-            "S2": PaperRecipes(view_u, from_v, False, polarised),
-            "S3": PaperRecipes(view_v, from_u, True, polarised),
-        },
+        recipes=cross_terms(np.eye(p)[:, :n_u], np.eye(p)[:, n_u:], mixing, inverse),
         rank=min(n_u, p - n_u) if rank is None else rank,
     )

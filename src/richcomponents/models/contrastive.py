@@ -14,12 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components import Component, CumulantSource, RowSource
 from richcomponents.components.covariance import Factored, Spread, added
 from richcomponents.components.data import Data, StateData
 from richcomponents.components.dependence import Dependence, RowUnits
 from richcomponents.components.frame import Frame
-from richcomponents.components.row_source import RowSource
 from richcomponents.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.coefficients import (
@@ -82,10 +81,10 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         (names, numbers or slices; the first view is U). Needed for one table; :meth:`fit_views` takes two. A number takes
         all columns that are no covariates: of a table with names, columns that look like an outcome, sample labels or an
         index are refused, and :meth:`summary` lists what was taken.
-    method : {"efficient", "paper", "polarised"}
+    method : {"efficient", "paper"}
         "efficient": canonical coordinates, cross-block Gram matrices, shrinkage chosen from the data; never far from
         residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference; its covariances need
-        not be positive. "polarised": the same with the cumulants of their appendix.
+        not be positive.
     A : array of shape (d_v, d_u), optional
         The mixing matrix, when it is known. A_ is then this matrix; covariances still use the data and stay admissible. It is
         tested: Cov(U, V) = Cov(S2) A' for some admissible Cov(S2) (`diagnostics_.known_mixing`; a SpecificationWarning when
@@ -184,8 +183,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             self._state = second
             self._second_order_only = False
             self._found: Canonical = measured_canonical(second, n_u, data, data.lost)[0]
-            polarised = self.method == "polarised"
-            self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A, polarised=polarised)
+            self._solution = solve_paper(second, d_u, order=self.order, rank=rank, A=A)
         else:
             k_u, k_v = len(u.inner), len(v.inner)
             wide = not _fits(k_u + k_v, self.n_blocks)
@@ -374,7 +372,7 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
             z = np.hstack([z[:, :d_u] @ found.x_from_u.T, z[:, d_u:] @ found.y_from_v.T])
             recipes = whole_recipes(found, self._shared.identified)
         source = RowSource(z, block_numbers(len(z), self.n_blocks, groups))
-        return replace(self.components_[component], source=source, recipes=recipes[component], _known={})
+        return replace(self.components_[component], source=source, terms=recipes[component], _known={})
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """U's column names."""

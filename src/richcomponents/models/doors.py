@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.component import CumulantSource
+from richcomponents.components import CumulantSource
 from richcomponents.components.data import AffineMap, RowData, StateData
 from richcomponents.components.dependence import RowUnits, UnitSums
 from richcomponents.components.frame import Frame
@@ -176,8 +176,8 @@ class ContrastiveDoors(Estimator):
         return self._two_views(resolve_views(self.views, width, names))
 
     def _check_parameters(self) -> None:
-        if self.method not in ("efficient", "paper", "polarised"):
-            raise ValueError(f"method must be 'efficient', 'paper' or 'polarised', got {self.method!r}")
+        if self.method not in ("efficient", "paper"):
+            raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
             raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
         if not isinstance(self.n_blocks, (int, np.integer)) or not MIN_BLOCKS <= self.n_blocks <= MOST_BLOCKS:
