@@ -30,7 +30,7 @@ import richcomponents as rc  # noqa: E402
 from richcomponents.components.sets import SetSystem, Subset  # noqa: E402
 from richcomponents.cumulants import Cumulants  # noqa: E402
 from richcomponents.moments import Moments  # noqa: E402
-from richcomponents.paper.find_linear import find_linear, paper_cumulant  # noqa: E402
+from richcomponents.paper.general import compute_cumulant, find_linear  # noqa: E402
 from richcomponents.simulated_views import MultiView, make_views  # noqa: E402
 
 SYSTEMS = {
@@ -167,7 +167,7 @@ def exact_errors(system: SetSystem, d: int, seed: int) -> dict[str, float]:
     for t in range(system.L, 6):
         worst[f"k{t}"] = max(
             relative(
-                paper_cumulant(cumulants, columns, system, linear, gauge, q, t),
+                compute_cumulant(cumulants, columns, system, linear, gauge, q, t),
                 rc.cumulant(points[q], t, unbiased=False),
             )
             for q in system

@@ -46,7 +46,7 @@ def couplings(edges, seed=0, size=1.0):
 
 
 def covariance_only(C):
-    return Component("S1", tuple(f"x{i}" for i in range(len(C))), np.zeros(len(C)), np.array(C), None, lambda order: [])
+    return Component("S1", tuple(f"x{i}" for i in range(len(C))), np.zeros(len(C)), np.array(C))
 
 
 @pytest.fixture(scope="module")

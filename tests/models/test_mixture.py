@@ -11,7 +11,7 @@ from scipy.optimize import check_grad
 from sklearn.base import clone
 
 import richcomponents as rc
-from richcomponents.components.component import Component, CumulantSource, Term
+from richcomponents.components import Component, CumulantSource, Term, Terms
 from richcomponents.learning.mixture import (
     Mixture,
     MomentMatching,
@@ -32,7 +32,7 @@ def exact_component(means, weights, sigma2):
     mean, covariance, third, fourth = mixture_cumulants(means, weights, sigma2)
     names = tuple(f"g{i}" for i in range(len(mean)))
     known = {("cumulant", 3): third, ("cumulant", 4): fourth}
-    return Component("S1", names, mean, covariance, None, lambda order: [], known)
+    return Component("S1", names, mean, covariance, None, Terms(), known)
 
 
 def some_mixture(k, d, seed=0, even=False):
@@ -121,9 +121,7 @@ def test_alternating_minimisation_says_when_a_component_may_be_lost(rng):
     """Three terms cannot make a tensor that is noise."""
     names, third = ("a", "b", "c"), rng.normal(size=(3, 3, 3))
     third = 9 * sum(third.transpose(axes) for axes in permutations(range(3)))
-    noisy = Component(
-        "S1", names, np.ones(3), np.diag([1.0, 2.0, 3.0]), None, lambda order: [], {("cumulant", 3): third}
-    )
+    noisy = Component("S1", names, np.ones(3), np.diag([1.0, 2.0, 3.0]), None, Terms(), {("cumulant", 3): third})
     with pytest.warns(rc.SpecificationWarning, match="one may be lost"):
         ComponentGaussianMixture(3, method="alternating", n_init=2).fit_component(noisy)
 
@@ -142,7 +140,7 @@ def test_the_third_order_alone_is_enough():
     means, weights = some_mixture(3, 4)
     whole = exact_component(means, weights, 0.25)
     known = {("cumulant", 3): whole.cumulant(3)}
-    less = Component("S1", whole.feature_names, whole.mean, whole.covariance, None, lambda order: [], known)
+    less = Component("S1", whole.feature_names, whole.mean, whole.covariance, None, Terms(), known)
     assert match_centres(ComponentGaussianMixture(3).fit_component(less).means_, means)[1] < 1e-12
 
 
@@ -270,7 +268,7 @@ def test_a_component_read_from_a_state_without_views():
         state.mean,
         state.covariance(),
         CumulantSource(state),
-        lambda t: [(Term(1.0, (np.eye(2),) * t),)],
+        Terms(((Term(1.0, (), np.eye(2)),),)),
     )
     model = ComponentGaussianMixture("auto").fit_component(component)
     assert model.n_components_ == 2

@@ -77,7 +77,6 @@ CONTRASTIVE = {
     "efficient": {},
     "rank": {"rank": 1},
     "paper": {"method": "paper"},
-    "polarised": {"method": "polarised"},
     "known": {"A": "that of the data"},
     "order five": {"order": 5},
     "mean": {"mean": {"S1": np.zeros(3)}},

@@ -1,7 +1,8 @@
-"""Hidden components of several views: which part of the data is whose, and how sure we are."""
+"""Comes in: cumulants of the observed columns, and which part lives where (SetSystem). Goes out: Components, hidden parts whose
+cumulants are sums of Terms, and covariances that stay factors for wide tables."""
 
-from richcomponents.components.component import Component, CumulantSource, Recipe, Term
-from richcomponents.components.row_source import RowSource
+from richcomponents.components.component import Component
 from richcomponents.components.sets import SetSystem
+from richcomponents.components.terms import CumulantSource, RowSource, Term, Terms
 
-__all__ = ["Component", "CumulantSource", "Recipe", "RowSource", "SetSystem", "Term"]
+__all__ = ["Component", "CumulantSource", "RowSource", "SetSystem", "Term", "Terms"]

@@ -1,143 +1,28 @@
 """A Component: the cumulants of one hidden part, and how they are read off the views.
 
-Nothing here sees a sample of the component. A RECIPE writes its t-th cumulant as a sum of
-cross-cumulants of linear maps of the observed columns,
-
-    k_t(S) = sum_j c_j k_t(W_j1' z, ..., W_jt' z),
-
-and there are many right ones (estimates of the same tensor from different slots). Recipes are
-averaged with the weights that minimise the variance seen between blocks of samples.
+Nothing here sees a sample of the component. Its t-th cumulant is a sum of terms (terms.py), and there are many right sums:
+estimates of the same tensor from different slots. They are averaged with the weights that minimise the variance seen between
+blocks of samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import comb
 
 import numpy as np
 
-from richcomponents.algebra import (
-    Array,
-    contract,
-    cumulants_to_moments,
-    multilinear,
-    packed_size,
-    symmetrise,
-    unpack,
-)
-from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra import Array, cumulants_to_moments
 from richcomponents.components.covariance import Spread
-from richcomponents.cumulants import Cumulants
+from richcomponents.components.terms import CumulantSource, Term, Terms, least_order, require_order
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.data.views import as_matrix, column_names
-from richcomponents.errors import CapacityError, DataError
+from richcomponents.errors import CapacityError
 from richcomponents.moments import Moments
-from richcomponents.storage import Storable, storable
+from richcomponents.storage import Storable
 
-__all__ = ["Component", "CumulantSource", "Recipe", "Term", "no_recipes"]
-
-MAX_COMPARED = 200_000
-"""Packed entries up to which recipes are compared over blocks; beyond, the first is used."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """coefficient times k(slots[0]' z, slots[1]' z, ...); slots are (p, m)."""
-
-    coefficient: float
-    slots: tuple[Array, ...]
-
-
-Recipe = tuple[Term, ...]
-
-
-class CumulantSource:
-    """Answers contractions of the cumulants of the observed columns z, from a state (or, RowSource, from the rows).
-
-    moments : kept by block, orders up to four; high : the same columns to a higher order, in total only.
-    """
-
-    def __init__(self, moments: Moments, *, high: Moments | None = None, unbiased: bool = True) -> None:
-        self._moments, self.unbiased = moments, unbiased
-        self._low = Cumulants(moments, unbiased=unbiased)
-        self._high = self._low if high is None else Cumulants(high, unbiased=unbiased)
-
-    @property
-    def moments(self) -> Moments:
-        return self._moments
-
-    @property
-    def n(self) -> int:
-        """How many rows are behind the cumulants."""
-        return self.moments.n
-
-    @property
-    def high(self) -> Moments | None:
-        """The state of higher order, when there is one."""
-        return None if self._high is self._low else self._high.moments
-
-    @property
-    def max_order(self) -> int:
-        return self._high.moments.layout.order
-
-    def comparable(self, order: int) -> bool:
-        """Whether recipes of this order can be compared over left-out blocks at a bearable price."""
-        layout = self.moments.layout
-        return order <= layout.order and packed_size(layout.n_columns, order) <= MAX_COMPARED and len(self.blocks) >= 5
-
-    def _packed(self, order: int) -> Array:
-        if order > self.max_order:
-            raise ValueError(
-                f"cumulants of order {order} are not kept here (order <= {self.max_order}): fit with order={order}; "
-                "orders above four are kept for the whole sample only, not for jackknife replicates"
-            )
-        return (self._low if order <= self.moments.layout.order else self._high).packed(order)
-
-    def tensor(self, recipe: Recipe) -> Array:
-        """The dense tensor of a recipe, symmetrised, shape (m,) * t."""
-        order = len(recipe[0].slots)
-        packed = self._packed(order)
-        p = self.moments.layout.n_columns
-        if 8.0 * 12 * float(p) ** order > MEMORY_LIMIT:
-            raise CapacityError(
-                f"a dense cumulant of order {order} over {p} columns needs too much memory: use projected_moment, "
-                "or fewer columns"
-            )
-        dense = unpack(packed, p, order)
-        return symmetrise(np.sum([t.coefficient * multilinear(dense, *t.slots) for t in recipe], axis=0))
-
-    def projected(self, recipe: Recipe, theta: Array) -> Array:
-        """The recipe's tensor with all slots but one contracted with theta, shape (m,); never forms m^t.
-
-        Each slot in turn keeps its vector, since the recipe's tensor counts symmetrised.
-        """
-        order = len(recipe[0].slots)
-        packed = self._packed(order)
-        p = self.moments.layout.n_columns
-        total: Array = np.zeros(recipe[0].slots[0].shape[1])
-        for term in recipe:
-            for free in range(order):
-                rest, left = packed, order
-                for slot in (s for i, s in enumerate(term.slots) if i != free):
-                    rest = contract(rest, p, left, slot @ theta)
-                    left -= 1
-                total = total + term.coefficient / order * (term.slots[free].T @ rest)
-        return total
-
-    def without_block(self, block: int) -> CumulantSource:
-        return CumulantSource(self.moments.without([block]), unbiased=self.unbiased)
-
-    @property
-    def blocks(self) -> list[int]:
-        return np.flatnonzero(self.moments.block_sizes).tolist()
-
-
-storable(
-    CumulantSource,
-    lambda source: {"moments": source.moments, "high": source.high, "unbiased": source.unbiased},
-    lambda parts: CumulantSource(parts["moments"], high=parts["high"], unbiased=parts["unbiased"]),
-)
+__all__ = ["Component"]
 
 
 @dataclass(frozen=True)
@@ -161,8 +46,8 @@ class Component(Storable):
     feature_names: tuple[str, ...]
     mean: Array
     spread: Spread = field(repr=False)
-    source: CumulantSource | None = field(repr=False)
-    recipes: Callable[[int], Sequence[Recipe]] = field(repr=False)
+    source: CumulantSource | None = field(default=None, repr=False)
+    terms: Terms = field(default=Terms(), repr=False)
     _known: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -189,7 +74,8 @@ class Component(Storable):
         state = Moments.of(values, order)
         names = column_names(S) or tuple(f"x{i}" for i in range(values.shape[1]))
         mean, covariance = np.array(state.mean), np.cov(values.T, bias=True).reshape(values.shape[1], -1)
-        return cls(name, names, mean, covariance, CumulantSource(state), _PlainRecipes(values.shape[1]))
+        every = np.eye(values.shape[1])
+        return cls(name, names, mean, covariance, CumulantSource(state), Terms(((Term(1.0, (), every),),), every))
 
     def cumulant(self, order: int) -> Array:
         """The cumulant tensor, shape (d,) * order, symmetric. Order 1 is the mean, order 2 the covariance."""
@@ -209,9 +95,11 @@ class Component(Storable):
             return self.mean
         if order == 2:
             return np.asarray(self.spread @ theta)
-        weights = self._weights(order)
-        source, recipes = self._need_source(), self.recipes(order)
-        parts = [w * source.projected(recipe, theta) for w, recipe in zip(weights, recipes, strict=True) if w]
+        return self.projected_on(self._need_source(), theta, order)
+
+    def projected_on(self, source: CumulantSource, theta: Array, order: int) -> Array:
+        """The same of order three or more with the cumulants of other rows, at the same maps and weights."""
+        parts = [w * source.projected(terms, order, theta) for w, terms in self._weighted(order)]
         total: Array = np.sum(parts, axis=0)
         return total
 
@@ -237,21 +125,20 @@ class Component(Storable):
     def measured_on(self, source: CumulantSource, order: int = 4) -> Component:
         """The same maps and weights with the cumulants of other rows, such as a mini-batch of those it was made from.
 
-        order : up to which the weights of the recipes are carried over. The covariance moves with k2 of the first recipe,
+        order : up to which the weights of the alternatives are carried over. The covariance moves with k2 of the first one,
         so that over batches it averages to this one's; where no cross-covariance tells the component from others (a joint fit
         found its covariance), it stays.
         """
         weights = {("weights", t): self._weights(t) for t in range(3, order + 1)}
-        return Component(self.name, self.feature_names, self.mean, self._moved(source), source, self.recipes, weights)
+        return Component(self.name, self.feature_names, self.mean, self._moved(source), source, self.terms, weights)
 
     def _moved(self, source: CumulantSource) -> Spread:
-        """The covariance, with k2 of the first recipe on other rows in place of the same on our own."""
-        try:
-            recipe = self.recipes(2)[0]
-        except DataError:
+        """The covariance, with k2 of the first alternative on other rows in place of the same on our own."""
+        terms = self.terms.alternatives[0]
+        if least_order(terms) > 2:
             return self.spread
-        own = self._remember("recipe", 2, lambda _: self._need_source().tensor(recipe))
-        return self.covariance + (source.tensor(recipe) - own)
+        own = self._remember("first", 2, lambda _: self._need_source().tensor(terms, 2))
+        return self.covariance + (source.tensor(terms, 2) - own)
 
     # ---- how
 
@@ -270,24 +157,33 @@ class Component(Storable):
         if order == 2:
             return self.covariance
         source = self._need_source()
-        weights = self._weights(order)
-        parts = [w * source.tensor(r) for w, r in zip(weights, self.recipes(order), strict=True) if w]
+        parts = [w * source.tensor(terms, order) for w, terms in self._weighted(order)]
         total: Array = np.sum(parts, axis=0)
         return total
 
+    def _weighted(self, order: int) -> list[tuple[float, tuple[Term, ...]]]:
+        """The alternatives that count, with their weights."""
+        return [(w, terms) for w, terms in zip(self._weights(order), self._at(order), strict=True) if w]
+
+    def _at(self, order: int) -> tuple[tuple[Term, ...], ...]:
+        """The alternatives, if they hold at this order."""
+        for terms in self.terms.alternatives:
+            require_order(self.name, terms, order)
+        return self.terms.alternatives
+
     def _compute_weights(self, order: int) -> Array:
-        """Weights of the recipes: least variance of the sum, variances by leaving out blocks."""
-        source, recipes = self._need_source(), self.recipes(order)
-        first = np.eye(len(recipes))[0]
-        if len(recipes) == 1 or not source.comparable(order):
+        """Weights of the alternatives: least variance of the sum, variances by leaving out blocks."""
+        source, alternatives = self._need_source(), self._at(order)
+        first = np.eye(len(alternatives))[0]
+        if len(alternatives) == 1 or not source.comparable(order):
             return np.asarray(first)
         probes = np.random.default_rng(0).normal(size=(8, len(self.mean)))
         values = np.stack(
             [
-                np.stack([np.concatenate([left.projected(r, t) for t in probes]) for r in recipes])
+                np.stack([np.concatenate([left.projected(terms, order, t) for t in probes]) for terms in alternatives])
                 for left in map(source.without_block, source.blocks)
             ]
-        )  # (blocks, recipes, probes x d)
+        )  # (blocks, alternatives, probes x d)
         centred = values - values.mean(axis=0)
         noise = np.einsum("bie,bje->ij", centred, centred)
         if not np.trace(noise) > 0:
@@ -299,12 +195,8 @@ class Component(Storable):
 
     def standard_error(self, order: int, theta: Array) -> Array:
         """Block-jackknife error of projected_cumulant(theta, order) at fixed maps, shape (d,)."""
-        source, recipes = self._need_source(), self.recipes(order)
-        weights = self._weights(order)
-        replicates = [
-            np.sum([w * left.projected(r, theta) for w, r in zip(weights, recipes, strict=True) if w], axis=0)
-            for left in map(source.without_block, source.blocks)
-        ]
+        source = self._need_source()
+        replicates = [self.projected_on(source.without_block(block), theta, order) for block in source.blocks]
         return jackknife_error(np.stack(replicates))
 
     def _need_source(self) -> CumulantSource:
@@ -314,23 +206,6 @@ class Component(Storable):
                 "of higher order. Read them off the rows (component_on_rows of the fitted RCA), or reduce the columns first"
             )
         return self.source
-
-
-@storable
-@dataclass(frozen=True)
-class _PlainRecipes:
-    """The observed columns are the component."""
-
-    d: int
-
-    def __call__(self, order: int) -> list[Recipe]:
-        return [(Term(1.0, (np.eye(self.d),) * order),)]
-
-
-@storable
-def no_recipes(order: int) -> list[Recipe]:
-    """Of a component of which only the mean and the covariance are known."""
-    return []
 
 
 def _positive(order: int) -> None:

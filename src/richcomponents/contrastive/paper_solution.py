@@ -10,20 +10,19 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.calibration import Calibrated, error_at_fixed_features
-from richcomponents.components.component import CumulantSource
 from richcomponents.components.covariance import Spread
 from richcomponents.components.data import AffineMap, Data, StateData
+from richcomponents.components.terms import CumulantSource, Terms
 from richcomponents.contrastive.bounds import IdentifiedSet
 from richcomponents.contrastive.canonical import canonical_coordinates
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.known_mixing import check_known_mixing
-from richcomponents.contrastive.recipes import PaperRecipes
 from richcomponents.contrastive.solution import PairOptions
 from richcomponents.contrastive.two_views import Key, TwoViews
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.learning.logistic import LogisticFit
-from richcomponents.paper.mixing import paper_mixing, truncated_pinv
+from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 
 __all__ = ["PaperSolution", "solve_paper"]
@@ -85,16 +84,14 @@ class PaperSolution(TwoViews):
     def root_s2(self) -> Array:
         return power(self.covariances[1], 0.5, 0.0)
 
-    def recipes(self, key: Key) -> PaperRecipes:
-        p = len(self.mean)
-        view_u, view_v = np.eye(p)[:, : self.d_u], np.eye(p)[:, self.d_u :]
-        if key == self.keys[2]:
-            return PaperRecipes(view_v, view_u @ self.mixing.T, True)
-        return PaperRecipes(view_u, view_v @ self.inverse.T, key == self.keys[0])
+    def terms(self, key: Key) -> Terms:
+        every = np.eye(len(self.mean))
+        S1, S2, S3 = cross_terms(every[:, : self.d_u], every[:, self.d_u :], self.mixing, self.inverse).values()
+        return dict(zip(self.keys, (S1, S2, S3), strict=True))[key]
 
-    def on_rows(self, key: Key, rows: Array) -> tuple[Array, PaperRecipes]:
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
         """The rows themselves, and how a component's cumulants are read off them."""
-        return rows, self.recipes(key)
+        return rows, self.terms(key)
 
     def residual(self, key: Key, rows: Array) -> Array:
         """R (n, d_u): what is left of U after regression on V; the formulas know no shared directions."""
@@ -183,7 +180,7 @@ def _solve(
     rank = _checked_rank(options.rank, min(n_u, p - n_u))
     u, v = np.arange(n_u), np.arange(n_u, p)
     cumulants = Cumulants(state)
-    mixing = paper_mixing(cumulants, u, v, order=min(options.order, 4), rank=rank) if A is None else A
+    mixing = mixing_matrix(cumulants, u, v, order=min(options.order, 4), rank=rank) if A is None else A
     inverse = truncated_pinv(mixing, rank)
     C = cumulants.tensor(np.arange(p), np.arange(p))
     cov_s2 = symmetric(C[np.ix_(u, v)] @ inverse.T)  # k2(U, A^+ V), equation (4) at t = 2

@@ -13,11 +13,11 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.calibration import Calibrated, error_at_fixed_features
-from richcomponents.components.component import CumulantSource
 from richcomponents.components.covariance import Factored, Spread, added, check_entries, triangular
 from richcomponents.components.data import AffineMap, Data, StateData
 from richcomponents.components.frame import Frame
 from richcomponents.components.reduce import SearchSpace
+from richcomponents.components.terms import CumulantSource, Terms
 from richcomponents.contrastive.bounds import IdentifiedSet, bounds_with_noise, ends_below
 from richcomponents.contrastive.calibration import (
     Calibration,
@@ -49,8 +49,8 @@ from richcomponents.contrastive.known_mixing import check_known_mixing
 from richcomponents.contrastive.pair import BlockCovariances, Pair
 from richcomponents.contrastive.posterior import Posterior, identify, identify_known, lower_end
 from richcomponents.contrastive.rank import largest_rank, resolve_rank
-from richcomponents.contrastive.recipes import OwnRecipes, SharedRecipes
 from richcomponents.contrastive.specification import overidentification_test
+from richcomponents.contrastive.terms import own_terms, shared_terms
 from richcomponents.contrastive.two_views import Key, TwoViews
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import jackknife_error
@@ -225,16 +225,16 @@ class PairSolution(TwoViews):
     def cross(self) -> tuple[Array, Array]:
         return self.pair.from_x * self.posterior.correlations, self.pair.from_y
 
-    def recipes(self, key: Key) -> OwnRecipes | SharedRecipes:
-        return self._recipes(key, self.truncated)
+    def terms(self, key: Key) -> Terms:
+        return self._terms(key, self.truncated)
 
-    def on_rows(self, key: Key, rows: Array) -> tuple[Array, OwnRecipes | SharedRecipes]:
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
         """All canonical coordinates of centred rows, (n, rank_u + rank_v), and how a component's cumulants are read off
         them."""
         u, v = self.split(rows)
-        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self._recipes(key, False)
+        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self._terms(key, False)
 
-    def _recipes(self, key: Key, truncated: bool) -> OwnRecipes | SharedRecipes:
+    def _terms(self, key: Key, truncated: bool) -> Terms:
         """Slots on z = (x, y): columns are the user's coordinates."""
         found, r, S, d = self.canonical, self.rank, self.pair.shared(self.posterior.t), self.posterior.correlations
         k_u, k_v = (r, r) if truncated else (found.rank_u, found.rank_v)
@@ -252,16 +252,16 @@ class PairSolution(TwoViews):
         none, u, v = np.zeros((0, 0)), found.u_from_x, found.v_from_y
         if key == self.keys[2]:
             forward = d[:, None] * np.linalg.inv(S) if r else none
-            return OwnRecipes(slot(v, none, np.eye(k_v)), slot(v, forward, none), slot(v, np.diag(d), none))
+            return own_terms(slot(v, none, np.eye(k_v)), slot(v, forward, none), slot(v, np.diag(d), none))
         from_v = slot(u, none, back)
         if key == self.keys[0]:
-            return OwnRecipes(slot(u, np.eye(k_u), none), from_v, slot(u, none, np.diag(d)))
+            return own_terms(slot(u, np.eye(k_u), none), from_v, slot(u, none, np.diag(d)))
         # x has noise I - S about S2, S D^-1 y has noise S D^-2 S - S: weigh them by precision
         noise_x = np.eye(r) - S + 1e-9 * np.eye(r)
         noise_y = back @ back.T - S + 1e-9 * np.eye(r)
         share = noise_y @ np.linalg.inv(noise_x + noise_y) if r else none
         best = slot(u, share, (np.eye(r) - share) @ back)
-        return SharedRecipes(slot(u, np.eye(r), none), from_v, best)
+        return shared_terms(slot(u, np.eye(r), none), from_v, best)
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""

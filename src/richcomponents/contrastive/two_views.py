@@ -11,8 +11,9 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.component import Component
 from richcomponents.components.covariance import Factored, Spread, top_directions
+from richcomponents.components.terms import CumulantSource, Terms
 from richcomponents.contrastive.bounds import IdentifiedSet
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.diagnostics import Diagnostics
@@ -92,7 +93,7 @@ class TwoViews:
         """(L, M) with Cov(U, V) = L M'."""
 
     @abstractmethod
-    def recipes(self, key: Key) -> Any:
+    def terms(self, key: Key) -> Terms:
         """How its cumulants are read off the columns of `source`."""
 
     @property
@@ -162,7 +163,7 @@ class TwoViews:
                 means[key],
                 self.covariance(key),
                 self.source,
-                self.recipes(key),
+                self.terms(key),
             )
             for key in self.keys
         }

@@ -25,7 +25,7 @@ from richcomponents.general.refine import (
 )
 from richcomponents.general.start import assemble, sequential
 from richcomponents.general.weights import influence_covariance
-from richcomponents.paper.find_linear import Transforms, find_linear
+from richcomponents.paper.general import Transforms, find_linear
 
 __all__ = ["Estimate", "estimate", "warm_estimate"]
 

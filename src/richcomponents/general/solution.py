@@ -9,16 +9,16 @@ from functools import cached_property
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components import Component, CumulantSource, Term, Terms
 from richcomponents.components.frame import Frame
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import DataError
 from richcomponents.general.evidence import Evidence
-from richcomponents.general.recipes import PatternRecipes
 from richcomponents.general.refine import Parameters
 from richcomponents.general.start import least_squares_covariances
-from richcomponents.paper.find_linear import Linear, SetPaperRecipes, Transforms, cumulant_terms, evaluate
-from richcomponents.paper.mixing import truncated_pinv
+from richcomponents.general.terms import pattern_terms
+from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, loading
 from richcomponents.storage import storable
 
 __all__ = ["SetSolution", "component_name", "solve_joint", "solve_paper"]
@@ -36,7 +36,7 @@ class SetSolution:
 
     system, gauge : members and the view each is written in; frames : {view: Frame}; columns : {view: white columns};
     transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: white};
-    total : (p, p), the covariance of all white columns that predictors divide by; state, recipes : for cumulants.
+    total : (p, p), the covariance of all white columns that predictors divide by; source, terms : for cumulants.
     """
 
     system: SetSystem
@@ -47,7 +47,7 @@ class SetSolution:
     covariances: Mapping[Subset, Array]
     total: Array
     source: CumulantSource
-    recipes: Mapping[Subset, SetPaperRecipes | PatternRecipes]
+    terms: Mapping[Subset, Terms]
 
     # ---- in the user's units
 
@@ -77,7 +77,7 @@ class SetSolution:
 
     def loading(self, subset: Subset) -> Array:
         """(p, white columns of the gauge view): how the component enters all white columns."""
-        return _loading(self.transforms, self.columns, self.gauge[subset], subset)
+        return loading(self.transforms, self.columns, self.gauge[subset], subset)
 
     def predict(self, subset: Subset, z: Array) -> tuple[Array, Array]:
         """BLUP of the centred component from centred white rows (n, p): values (n, d), and its error covariance (d, d)."""
@@ -119,7 +119,7 @@ class SetSolution:
         means = self.means(of_views)
         return {
             q: Component(
-                component_name(q), names[self.gauge[q]], means[q], self.covariance(q), self.source, self.recipes[q]
+                component_name(q), names[self.gauge[q]], means[q], self.covariance(q), self.source, self.terms[q]
             )
             for q in self.system.members
         }
@@ -151,20 +151,10 @@ def solve_joint(
             transforms[gauge[q], q] = np.eye(C.shape[1])
         home = np.concatenate([evidence.columns[view] for view in q])
         total[np.ix_(home, home)] += C @ C.T
-    loadings = {q: _loading(transforms, evidence.columns, gauge[q], q) for q in system.order}
-    recipes = {
-        q: PatternRecipes(system, transforms, gauge, q, evidence.columns, loadings, total, frames[gauge[q]].outer.T)
-        for q in system.order
-    }
-    return SetSolution(system, gauge, frames, evidence.columns, transforms, covariances, total, source, recipes)
-
-
-def _loading(transforms: Transforms, columns: Mapping[str, IntArray], gauge: str, q: Subset) -> Array:
-    """(p, white columns of the gauge view): the transformations one below the other, zero where Q does not live."""
-    out = np.zeros((sum(map(len, columns.values())), len(columns[gauge])))
-    for view in q:
-        out[columns[view]] = transforms[view, q]
-    return out
+    loadings = {q: loading(transforms, evidence.columns, gauge[q], q) for q in system.order}
+    lifts = {q: frames[gauge[q]].outer.T for q in system.order}
+    terms = pattern_terms(system, transforms, evidence.columns, loadings, total, gauge, lifts)
+    return SetSolution(system, gauge, frames, evidence.columns, transforms, covariances, total, source, terms)
 
 
 def solve_paper(
@@ -183,19 +173,18 @@ def solve_paper(
         raise DataError(
             "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
         )
-    covariances = {}
+    white = cumulant_terms(system, linear.transforms, gauge, evidence.columns)
     if system.L > 2:
         covariances = least_squares_covariances(
             np.eye(evidence.p), evidence.correlation, system, evidence.columns, linear.transforms
         )
     else:
-        for q in system.order:
-            K = evaluate(evidence.cumulants, evidence.columns, cumulant_terms(system, linear.transforms, gauge, q, 2))
-            covariances[q] = (K + K.T) / 2
-    recipes = {
-        q: SetPaperRecipes(system, linear.transforms, gauge, q, evidence.columns, frames[gauge[q]].outer.T)
-        for q in system.order
-    }
+        covariances = {q: _symmetric(evaluate(evidence.cumulants, white[q], 2)) for q in system.order}
+    terms = {q: Terms(((Term(1.0, (), frames[gauge[q]].outer.T, white[q]),),)) for q in system.order}
     return SetSolution(
-        system, gauge, frames, evidence.columns, linear.transforms, covariances, evidence.correlation, source, recipes
+        system, gauge, frames, evidence.columns, linear.transforms, covariances, evidence.correlation, source, terms
     )
+
+
+def _symmetric(matrix: Array) -> Array:
+    return np.asarray((matrix + matrix.T) / 2)

@@ -22,8 +22,8 @@ from richcomponents.algebra import Array, IntArray, multilinear, packed_indices,
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.general.evidence import Evidence, multiplicity
 from richcomponents.general.refine import JointModel, Parameters
-from richcomponents.paper.find_linear import Transforms
-from richcomponents.paper.mixing import truncated_pinv
+from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.paper.general import Transforms
 
 __all__ = ["assemble", "clipped", "covariances_identified", "least_squares_covariances", "sequential"]
 

@@ -235,11 +235,9 @@ def fourth_share(component: Component, theta: Array) -> float:
     source = component.source
     if source is None or source.max_order < 4:
         return 0.0
-    weights, recipes = component._weights(4), component.recipes(4)
 
     def fourth_cumulant(state: CumulantSource) -> float:
-        parts = [w * state.projected(recipe, theta) for w, recipe in zip(weights, recipes, strict=True) if w]
-        return float(theta @ np.sum(parts, axis=0))
+        return float(theta @ component.projected_on(state, theta, 4))
 
     k4 = fourth_cumulant(source)
     replicates = np.array([fourth_cumulant(source.without_block(b)) for b in source.blocks])

@@ -63,7 +63,7 @@ def exact_sgd(
     """
     n, d = samples.shape
     second = samples.T @ samples / n
-    empty = Component("samples", tuple(map(str, range(d))), np.zeros(d), second, None, lambda order: [])
+    empty = Component("samples", tuple(map(str, range(d))), np.zeros(d), second)
     frame = LogisticLikelihood.of(empty, np.zeros(d), 0.0, alpha=alpha, fit_intercept=fit_intercept)
     design = samples @ frame.root
 

@@ -13,7 +13,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components import Component, CumulantSource
 from richcomponents.components.dependence import RowUnits
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.contrastive.specification import TestResult, outcome_test
@@ -36,7 +36,7 @@ from richcomponents.models.general_pair import contrastive_names, in_general_wor
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
 from richcomponents.moments.parallel import one_blas_thread
-from richcomponents.paper.find_linear import find_linear, require_dimensions
+from richcomponents.paper.general import find_linear, require_dimensions
 
 __all__ = ["RCA"]
 

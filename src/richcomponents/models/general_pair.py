@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import Component
+from richcomponents.components import Component
 from richcomponents.components.sets import Subset
 from richcomponents.data.views import Views
 from richcomponents.general.solution import component_name

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.components.component import _PlainRecipes, no_recipes
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
@@ -163,7 +162,7 @@ class ComponentIsing(ComponentLearner):
             raise ValueError("solver='sgd' takes mini-batches of rows: use fit(X), or solver='deterministic'")
         component = self._take_component(component)
         edges = as_edges(self.edges, component.feature_names)
-        if not isinstance(component.recipes, _PlainRecipes):  # samples may stand in for spins: the simple methods do so
+        if not component.terms.is_observed:  # samples may stand in for spins: the simple methods do so
             self._check_spins(component, None)
         self._warn_of_means(component)
         return self._keep(edges, *self._learn(component, None, edges))
@@ -183,7 +182,7 @@ class ComponentIsing(ComponentLearner):
         n, d = values.shape
         mean = values.mean(0) if self.fields else np.zeros(d)
         covariance = values.T @ values / n - np.outer(mean, mean)
-        self.rca_, self.component_ = None, Component("samples", names, mean, covariance, None, no_recipes)
+        self.rca_, self.component_ = None, Component("samples", names, mean, covariance)
         edges, ridge = as_edges(self.edges, names), self.alpha / n
         if self.solver == "sgd":
             expanded = self.method == "taylor"
@@ -375,7 +374,7 @@ class ComponentIsing(ComponentLearner):
             return joint_change(model, W, weights, theta, ridge, covariances, means, fields=self.fields, rng=rng)
 
         def moments(covariance: Array, mean: Array) -> Array:
-            moved = Component(component.name, component.feature_names, mean, covariance, None, no_recipes)
+            moved = Component(component.name, component.feature_names, mean, covariance)
             return np.asarray(SpinMoments.of(moved, self.fields).with_ghost[i, j])
 
         def pairs(covariances: Array, means: Array) -> Array:

@@ -25,7 +25,7 @@ from richcomponents.components.component import Component
 from richcomponents.components.data import Data, RowData, StateData
 from richcomponents.components.dependence import RowUnits, lost_rows
 from richcomponents.components.reduce import SearchSpace, search_space
-from richcomponents.components.row_source import RowSource
+from richcomponents.components.terms import RowSource
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import from_replicates
@@ -352,9 +352,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         key = self._key(component)
-        z, recipes = self._solution.on_rows(key, self._centred(X))
+        z, terms = self._solution.on_rows(key, self._centred(X))
         source = RowSource(z, block_numbers(len(z), self.n_blocks, groups))
-        return replace(self.components_[key], source=source, recipes=recipes, _known={})
+        return replace(self.components_[key], source=source, terms=terms, _known={})
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the first view."""

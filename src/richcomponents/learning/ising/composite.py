@@ -18,7 +18,6 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.components.component import no_recipes
 from richcomponents.learning.ising.fits import MAX_COUPLING, bounded_minimum
 from richcomponents.learning.ising.graph import coupling_matrix, neighbours
 from richcomponents.learning.ising.moments import SpinMoments
@@ -238,7 +237,7 @@ def fit_taylor(component: Component, edges: IntArray, ridge: float, *, fields: b
     known = SpinMoments.of(component, fields)
     means = known.mean if fields else np.zeros(0)
     covariance = known.second - np.outer(known.mean, known.mean)
-    spins = Component(component.name, component.feature_names, known.mean.copy(), covariance, None, no_recipes)
+    spins = Component(component.name, component.feature_names, known.mean.copy(), covariance)
     likelihood = CompositeLikelihood(len(known.mean), edges, known.second[edges[:, 0], edges[:, 1]], means)
     return fit_likelihood(
         spins,

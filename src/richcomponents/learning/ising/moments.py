@@ -10,8 +10,6 @@ import numpy as np
 
 from richcomponents.algebra import Array, set_partitions
 from richcomponents.components import Component
-from richcomponents.contrastive.recipes import OwnRecipes
-from richcomponents.errors import DataError
 from richcomponents.learning.ising.sums import all_states
 
 __all__ = ["SpinMoments", "unit_diagonal", "whitened_moments"]
@@ -114,20 +112,12 @@ def whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
     """W (k, d) with W Cov(view) W' = I, the component's covariance there (k, k), and equal weights (k, k) for its entries.
 
     The view is the one that the component is a part of: U for S1, V for S3, the samples themselves. Errors of second moments
-    have the size of Cov(view) there, so that in these coordinates they are even. None for a component without recipes of
-    order two, for the shared part (read off both views), or if the view does not see all of its columns.
+    have the size of Cov(view) there, so that in these coordinates they are even. None for a component that is read off several
+    views (`Terms.whole`), or if the view does not see all of its columns.
     """
-    if component.source is None:
+    slot = component.terms.whole
+    if component.source is None or slot is None:
         return None
-    if isinstance(component.recipes, OwnRecipes):
-        slot = component.recipes.view
-    else:
-        try:
-            slot, other = component.recipes(2)[0][0].slots
-        except DataError:
-            return None
-        if slot is not other:
-            return None
     p = component.source.moments.layout.n_columns
     values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
     if not values[0] > 1e-10 * values[-1]:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from richcomponents.components import Component
-from richcomponents.components.component import CumulantSource
+from richcomponents.components import Component, CumulantSource
 from richcomponents.learning.mixture.matching import MomentMatching, fit_mixture, refine
 from richcomponents.learning.mixture.target import Mixture, Target, match_centres, positive_part
 
@@ -26,7 +25,7 @@ def choose_components(
 ) -> tuple[int, dict[int, float]]:
     """k by cross-validation over blocks of samples, and the criterion of each candidate.
 
-    A mixture with k components is fitted to the cumulants of all folds but one (the maps A and the recipes held fixed), and
+    A mixture with k components is fitted to the cumulants of all folds but one (all maps held fixed), and
     its distance F (:class:`MomentMatching`) to the cumulants of that fold is taken. k is the smallest whose mean distance
     is within one standard error, of the difference over folds, of the best. Folds of fewer than ten samples say nothing
     about cumulants of order three: k = 1. Where there are no blocks (exact cumulants): the smallest k with F below one
@@ -60,7 +59,7 @@ def choose_components(
 
 
 def _restricted(component: Component, source: CumulantSource, gone: Sequence[int], whole: Target) -> Target:
-    """The target without some blocks: same maps, same weights of the recipes, in the units of the whole.
+    """The target without some blocks: same maps, same weights of the alternatives, in the units of the whole.
 
     The covariance moves as :meth:`Component.measured_on` says.
     """
@@ -84,7 +83,7 @@ def matched(found: Mixture, like: Mixture) -> Mixture:
 def replicates(component: Component, mixture: Mixture, *, equal_weights: bool = False) -> list[Mixture]:
     """The mixture without each block of samples, labels matched: moment matching from the full fit; empty without blocks.
 
-    The maps from the views to the component (A and the recipes) are those of the full sample.
+    The maps from the views to the component are those of the full sample.
     """
     source = component.source
     if source is None or len(source.blocks) < 2:

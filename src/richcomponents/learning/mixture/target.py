@@ -20,6 +20,7 @@ from scipy.special import logsumexp
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.components.terms import expand
 from richcomponents.errors import CapacityError, DataError
 
 __all__ = ["Mixture", "Target", "log_posterior", "match_centres", "mixture_cumulants", "pairings", "positive_part"]
@@ -101,13 +102,14 @@ def positive_part(matrix: Array) -> Array:
 def _scale(component: Component) -> Array:
     """Covariance of the least noisy variable that the component's cumulants are read from: the residual of U on V for S1.
 
-    It is the last slot of the first recipe. Its covariance is that of the component plus noise, so it tells which
+    It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
     directions are estimated well; the component's own covariance would take its noise for signal.
     """
     own = positive_part(component.covariance)
     if component.source is None:
         return own
-    slot = component.recipes(3)[0][0].slots[-1]
+    _, slots = expand(component.terms.alternatives[0], 3)[0]
+    slot = slots[-1]
     p = component.source.moments.layout.n_columns
     seen = component.source.moments.covariance(unbiased=False)[:p, :p]
     covariance = slot.T @ seen @ slot

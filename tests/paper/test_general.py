@@ -7,7 +7,7 @@ import pytest
 
 from richcomponents.components.sets import SetSystem
 from richcomponents.errors import DataError
-from richcomponents.paper.find_linear import find_linear, paper_cumulant
+from richcomponents.paper.general import compute_cumulant, find_linear
 from tests.components.general.population import Population, relative
 
 
@@ -47,7 +47,9 @@ def test_transformations_and_cumulants_to_order_five(name, d):
         assert relative(linear.transforms[key], A) < 1e-8
     for order in range(system.L, 6):
         for q in system:
-            found = paper_cumulant(population.cumulants, population.columns, system, linear, population.gauge, q, order)
+            found = compute_cumulant(
+                population.cumulants, population.columns, system, linear, population.gauge, q, order
+            )
             assert relative(found, population.exact(q, order)) < 1e-8
 
 
@@ -77,6 +79,6 @@ def test_too_low_orders_are_refused_in_words():
         find_linear(population.cumulants, population.columns, population.system, order=3, gauge=population.gauge)
     linear = find_linear(population.cumulants, population.columns, population.system, order=4, gauge=population.gauge)
     with pytest.raises(DataError, match="takes 3 slots"):
-        paper_cumulant(
+        compute_cumulant(
             population.cumulants, population.columns, population.system, linear, population.gauge, ("a", "b", "c"), 2
         )
