@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array
-from richcomponents.components.covariance import Factored, Spread, top_directions
+from richcomponents.components.covariance import Factored, Spread, gaussian_score
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.energy import SharedEnergy
 from richcomponents.contrastive.evidence import implicit_grams, joint_whitening, pair_mean
@@ -18,23 +18,7 @@ __all__ = ["higher_order_score", "second_order_score"]
 
 def second_order_score(solution: Solution, u: Array, v: Array) -> float:
     """Mean Gaussian log-density of centred rows (u, v), with a cross-covariance of the fitted rank."""
-    sigma = _joint(solution)
-    values, vectors = top_directions(sigma, min(len(sigma), _most(sigma)))
-    values = np.maximum(values, 1e-9 * values[0])
-    rows = np.hstack([u, v])
-    z = rows @ vectors.T
-    distance = np.sum(z**2 / values, axis=1)
-    log_det = float(np.sum(np.log(2 * np.pi * values)))
-    left = len(sigma) - len(values)  # directions in which wide tables do not vary at all
-    if left:
-        floor = 1e-9 * values[0]
-        distance = distance + np.maximum(np.sum(rows**2, axis=1) - np.sum(z**2, axis=1), 0.0) / floor
-        log_det += left * float(np.log(2 * np.pi * floor))
-    return float(-0.5 * np.mean(distance) - 0.5 * log_det)
-
-
-def _most(sigma: Spread) -> int:
-    return len(sigma.rows) + len(sigma.lift) if isinstance(sigma, Factored) else len(sigma)
+    return gaussian_score(_joint(solution), np.hstack([u, v]))
 
 
 def _joint(solution: Solution) -> Spread:

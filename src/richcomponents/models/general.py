@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Any, Self
@@ -12,36 +11,28 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import Component, CumulantSource
+from richcomponents.components.component import Component
+from richcomponents.components.data import Data, RowData, StateData
 from richcomponents.components.dependence import RowUnits
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.contrastive.intervals import Interval
 from richcomponents.contrastive.specification import TestResult, outcome_test
-from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
 from richcomponents.data.views import Views, check_finite, check_outcome, column_names, join_views, resolve_views
-from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.general.discover import Verdict, discover_sets
-from richcomponents.general.evidence import Evidence
-from richcomponents.general.fit import estimate, warm_estimate
-from richcomponents.general.frames import WhiteViews
-from richcomponents.general.refine import Parameters
-from richcomponents.general.solution import SetSolution, solve_joint, solve_paper
-from richcomponents.general.start import covariances_identified
+from richcomponents.errors import DataError
+from richcomponents.general.discover import SetTest
+from richcomponents.general.solution import SetSolution, by_subset, is_contrastive, settle
 from richcomponents.models import general_report
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
-from richcomponents.moments.parallel import one_blas_thread
-from richcomponents.paper.find_linear import find_linear, require_dimensions
+from richcomponents.moments.rows import Rows
 
 __all__ = ["RCA"]
 
-_MIN_ROWS = 40
 _MIN_BLOCKS = 10
-_WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
 class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
@@ -84,7 +75,7 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
     components_ : {subset: Component}
     system_ : SetSystem
         With `explain()`, in words.
-    evidence_ : {subset: Verdict}
+    evidence_ : {subset: SetTest}
         What `discover` found, also for the subsets that were dropped.
     variance_shares_ : {(view, subset): float}
         The part of a view's variance that a component carries there.
@@ -163,17 +154,8 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.order > 4:
             raise DataError("cumulants of order five and six need the rows: use fit(X), or order=4")
         self._prepare(resolve_views(self.views, lay.n_columns, None))
-        if not self.discover and self._is_contrastive(self._wanted):
-            return self._delegate(lambda model: model.fit_moments(moments))
         selected = moments.select(self._used)
-        self._centre = np.array(selected.mean)
-        covariance = selected.covariance(unbiased=False)
-        self._check_size(selected)
-        state = selected.transformed(self._whiten(covariance).into)
-        system = self._settle(state)
-        if self._is_contrastive(system):
-            return self._delegate(lambda model: model.fit_moments(moments))
-        return self._solve(state, system, None, None)
+        return self._fit_data(StateData(selected), selected.mean, lambda model: model.fit_moments(moments))
 
     # ---- fitting
 
@@ -205,161 +187,52 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
     def _fit_table(self, values: Array, views: Views, groups: object) -> Self:
         self._prepare(views)
         self._units = RowUnits.of(len(values), groups)
-        if not self.discover and self._is_contrastive(self._wanted):
-            return self._delegate(lambda model: model.fit(values, groups=groups))
         check_finite(values, views)
         rows = values[:, self._used]
-        self._centre = rows.mean(axis=0)
-        rows = rows - self._centre
-        z = rows @ self._whiten(rows.T @ rows / len(rows)).into
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # these columns are not the user's
-            state = Moments.of(z, min(self.order, 4), n_blocks=self.n_blocks, groups=groups)
-            high = Moments.of(z, self.order, n_blocks=1) if self.order > 4 else None
-        self._check_size(state)
-        system = self._settle(state)
-        if self._is_contrastive(system):
-            return self._delegate(lambda model: model.fit(values, groups=groups))
-        return self._solve(state, system, high, z)
+        data = RowData(Rows(rows), self.n_blocks, groups)
+        return self._fit_data(data, rows.mean(axis=0), lambda model: model.fit(values, groups=groups))
 
-    def _check_size(self, state: Moments) -> None:
-        blocks = int(np.sum(state.block_sizes > 0))
-        if state.n < _MIN_ROWS or blocks < _MIN_BLOCKS:
-            raise DataError(
-                f"{state.n} samples in {blocks} blocks are too few: cumulants of order three and four need at least "
-                f"{_MIN_ROWS} samples in {_MIN_BLOCKS} blocks (or groups)"
-            )
-
-    def _whiten(self, covariance: Array) -> WhiteViews:
-        """White coordinates of every view; the paper's method works on the columns as they are."""
-        self._white = WhiteViews.of(
-            covariance,
+    def _fit_data(self, data: Data, centre: Array, delegated: Callable[[ContrastiveRCA], ContrastiveRCA]) -> Self:
+        if not self.discover and is_contrastive(self._wanted, self.method, self.gauge):
+            return self._delegate(delegated)
+        problem = settle(
+            data,
             self._place,
             lambda column: self.views_.describe(int(self._used[column])),
-            whiten=self.method == "efficient",
+            sets=self._wanted,
+            gauge=self.gauge,
+            ranks=self.rank,
+            method=self.method,
+            order=self.order,
+            discover=self.discover,
+            alpha=self.alpha,
+            random_state=self.random_state,
         )
-        return self._white
-
-    def _by_subset(self, given: Mapping[Subset, Any] | None, name: str) -> dict[Subset, Any]:
-        """gauge= or rank= with its subsets in view order."""
-        out = {}
-        for key, value in (given or {}).items():
-            wanted = (key,) if isinstance(key, str) else tuple(key)
-            subset = tuple(view for view in self.views_ if view in wanted)
-            if len(subset) < len(wanted) or subset not in self._wanted:
-                raise DataError(
-                    f"{name}= names {key!r}, which is not one of the sets {', '.join(map(str, self._wanted))}"
-                )
-            out[subset] = value
-        return out
-
-    def _gauges(self, system: SetSystem) -> dict[Subset, str]:
-        given = self._by_subset(self.gauge, "gauge")
-        for q, view in given.items():
-            if view not in q:
-                raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
-        return {q: given.get(q, q[0]) for q in system}
-
-    def _ranks(self, system: SetSystem, gauge: Mapping[Subset, str]) -> dict[Subset, int]:
-        given = self._by_subset(self.rank, "rank")
-        ranks = {}
-        for q in system:
-            full = len(self._white.columns[gauge[q]])
-            ranks[q] = int(given.get(q, full))
-            if not 1 <= ranks[q] <= full:
-                raise DataError(
-                    f"rank={{{q!r}: {given[q]!r}}} must lie between 1 and {full}, the independent columns of {gauge[q]!r}"
-                )
-        return ranks
-
-    def _settle(self, state: Moments) -> SetSystem:
-        """The set system: the one asked for, or what the data support of it."""
-        if not self.discover:
-            return self._wanted
-        evidence = Evidence(self._white.columns, state, min(self.order, 4))
-        with one_blas_thread():
-            found = discover_sets(evidence, self._wanted, self._gauges(self._wanted), self.alpha, self.random_state)
-        self.evidence_: dict[Subset, Verdict] = found.verdicts
-        return found.system
-
-    def _solve(self, state: Moments, system: SetSystem, high: Moments | None, rows: Array | None) -> Self:
-        """From the state of the white columns to transforms_ and components_."""
-        evidence = Evidence(self._white.columns, state, min(self.order, 4))
-        source = CumulantSource(state, high=high)
-        gauge = self._gauges(system)
-        ranks = self._ranks(system, gauge)
-        require_dimensions(system, self._white.columns, gauge)
-        self._state = state
-        self._parameters: Parameters | None = None
-        if self.method == "paper":
-            solution = self._paper(evidence, system, gauge, source, Cumulants(state if high is None else high))
-        else:
-            system.require_order(evidence.order)
-            with one_blas_thread():  # many small products: threads cost more than they give
-                found = estimate(evidence, system, ranks, gauge, rows=rows, random_state=self.random_state)
-            self._parameters, self.relative_errors_ = found.parameters, found.errors
-            self._warn_of_weak()
-            solution = solve_joint(evidence, system, gauge, self._white.frames, self._parameters, source)
-        if not self.rank and not covariances_identified(solution.system, self._white.columns, solution.transforms):
-            warn_user(
-                "second moments do not determine the covariances of all components of this set system: those reported are one "
-                "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
-                WeakIdentificationWarning,
-            )
-        self._adopt(solution)
+        if problem.verdicts is not None:
+            self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
+        if is_contrastive(problem.system, self.method, self.gauge):
+            return self._delegate(delegated)
+        self._centre = np.array(centre)
+        self._adopt(problem.solve())
+        if self._solution.relative_errors is not None:
+            self.relative_errors_ = self._solution.relative_errors
         return self
-
-    def _warn_of_weak(self) -> None:
-        weak = {key: error for key, error in self.relative_errors_.items() if error > _WEAK}
-        if weak:
-            listed = ", ".join(
-                f"A({view}, {q}) (relative error {error:.0%} or more)" for (view, q), error in list(weak.items())[:4]
-            )
-            warn_user(
-                f"the data say little about {listed}{' and others' if len(weak) > 4 else ''}: such a component is nearly "
-                "Gaussian, small, or not there. Drop its set (discover=True tests it), or use more samples",
-                WeakIdentificationWarning,
-            )
-
-    def _paper(
-        self,
-        evidence: Evidence,
-        system: SetSystem,
-        gauge: Mapping[Subset, str],
-        source: CumulantSource,
-        cumulants: Cumulants,
-    ) -> SetSolution:
-        linear = find_linear(cumulants, self._white.columns, system, order=self.order, gauge=gauge)
-        if linear.absent:
-            warn_user(
-                f"cumulants of order {self.order} vanish for {', '.join(map(str, linear.absent))}: left out as absent; a "
-                "Gaussian component (or a symmetric one, at odd orders) looks the same",
-                WeakIdentificationWarning,
-            )
-        return solve_paper(evidence, system, gauge, self._white.frames, linear, source)
 
     def _adopt(self, solution: SetSolution) -> None:
         """Make a solution the fitted attributes."""
         self._solution = solution
         self.system_ = solution.system
-        self.transforms_ = {key: solution.transform(*key) for key in solution.transforms}
-        self.variance_shares_ = solution.variance_shares(self._white.totals)
-        means = {view: self._centre[part] for view, part in self._place.items()}
-        names = {view: self._feature_names(view) for view in self.views_}
-        self.components_: dict[Subset, Component] = solution.components(means, names)
-
-    def _feature_names(self, view: str) -> tuple[str, ...]:
-        return tuple(self.views_.feature_names[column] for column in self.views_[view])
+        self.transforms_ = solution.transforms()
+        self.variance_shares_ = solution.variance_shares()
+        names = [self.views_.feature_names[column] for column in self._used]
+        self.components_: dict[Subset, Component] = solution.components(self._centre + solution.moved, names)
 
     # ---- two views with all three subsets: contrastive RCA
-
-    def _is_contrastive(self, system: SetSystem) -> bool:
-        return len(system.views) == 2 and len(system) == 3 and self.method == "efficient" and not self.gauge
 
     def _delegate(self, fit: Callable[[ContrastiveRCA], ContrastiveRCA]) -> Self:
         both = tuple(self.views_)
         columns = {view: self.views_[view] for view in both}
-        rank = self._by_subset(self.rank, "rank").get(both, "auto")
+        rank = by_subset(self.rank, "rank", self._wanted).get(both, "auto")
         model = ContrastiveRCA(
             columns, rank=rank, order=self.order, n_blocks=self.n_blocks, random_state=self.random_state
         )
@@ -411,9 +284,7 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         if self._contrastive is not None:
             return self._contrastive.blup(values, contrastive_names(self.views_)[subset], return_std=return_std)
         check_finite(values, self.views_)
-        rows = values[:, self._used] - self._centre
-        z = self._solution.white_rows({view: rows[:, part] for view, part in self._place.items()})
-        predicted, error = self._solution.predict(subset, z)
+        predicted, error = self._solution.predict(subset, values[:, self._used] - self._centre)
         predicted = predicted + self.components_[subset].mean
         if not return_std:
             return predicted
@@ -454,35 +325,17 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._contrastive is not None:
             return self._contrastive.jackknife(lambda model: function(self._with_contrastive(model)), progress=progress)
-        if self.method == "paper" and self.order > 4:
-            raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
-        used = np.flatnonzero(self._state.block_sizes).tolist()
         replicates = []
-        for block in with_bar(used, progress, "jackknife"):
-            replicates.append(np.asarray(function(self._without(block)), dtype=np.float64))
+        for block in with_bar(self._solution.blocks, progress, "jackknife"):
+            other = copy(self)
+            other._adopt(self._solution.without(block))
+            replicates.append(np.asarray(function(other), dtype=np.float64))
         stacked = np.stack(replicates)
         return JackknifeResult(np.asarray(function(self), dtype=np.float64), jackknife_error(stacked), stacked)
 
     def _with_contrastive(self, model: ContrastiveRCA) -> RCA:
         other = copy(self)
         other._adopt_contrastive(model)
-        return other
-
-    def _without(self, block: int) -> RCA:
-        """The model refitted without one block, from the state alone, in the white coordinates of the whole."""
-        other = copy(self)
-        state = self._state.without([block])
-        evidence = Evidence(self._white.columns, state, min(self.order, 4))
-        system, gauge, source = self.system_, self._solution.gauge, CumulantSource(state)
-        other._centre = self._centre + self._white.back(state.mean)
-        if self._parameters is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                other._adopt(other._paper(evidence, system, gauge, source, Cumulants(state)))
-        else:
-            with one_blas_thread():
-                parameters = warm_estimate(evidence, system, self._ranks(system, gauge), self._parameters)
-            other._adopt(solve_joint(evidence, system, gauge, self._white.frames, parameters, source))
         return other
 
     def confidence_interval(
