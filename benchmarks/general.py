@@ -27,9 +27,13 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import richcomponents as rc  # noqa: E402
+from richcomponents.components.data import RowData  # noqa: E402
+from richcomponents.components.reduce import SearchSpace  # noqa: E402
 from richcomponents.components.sets import SetSystem, Subset  # noqa: E402
 from richcomponents.cumulants import Cumulants  # noqa: E402
+from richcomponents.general.solution import settle  # noqa: E402
 from richcomponents.moments import Moments  # noqa: E402
+from richcomponents.moments.rows import Rows  # noqa: E402
 from richcomponents.paper.general import compute_cumulant, find_linear  # noqa: E402
 from richcomponents.simulated_views import MultiView, make_views  # noqa: E402
 
@@ -90,14 +94,10 @@ def measure(section: str, case: Case, seed: int) -> dict[str, Any]:
         return row | {"efficient": errors(model, data)}
     data = make_views(n, 3, 3, sets=sets(SYSTEMS[label]), random_state=seed)
     if section == "discovery":
-        from richcomponents.general.discover import discover_sets
-        from richcomponents.general.evidence import Evidence
-
-        model = rc.RCA(views=data.views, sets=data.sets)
-        state = white_state(model, data)
         everything = SetSystem.all(tuple(data.views))
-        found = discover_sets(Evidence(model._white.columns, state), everything, {q: q[0] for q in everything})
-        kept, truth = set(found.system.members), set(data.sets)
+        space = SearchSpace.whole(RowData(Rows(data.X), 20), data.views)
+        problem = settle(space, data.views, str, sets=everything, discover=True)
+        kept, truth = set(problem.system.members), set(data.sets)
         row.update(exact=kept == truth, false=len(kept - truth), missed=len(truth - kept))
         return row
     if section == "coverage":
@@ -121,13 +121,6 @@ def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
     inside = (low <= np.concatenate(truth)) & (np.concatenate(truth) <= high)
     cut = sum(map(np.size, truth[: len(keys)]))
     return {"A covered": float(np.mean(inside[:cut])), "Cov covered": float(np.mean(inside[cut:]))}
-
-
-def white_state(model: rc.RCA, data: MultiView) -> Moments:
-    """The state that fit(X) makes, without the fit: discovery needs no more."""
-    rows = data.X - data.X.mean(axis=0)
-    model._prepare(rc.as_table(data.X, data.views).views)
-    return Moments.of(rows @ model._whiten(rows.T @ rows / len(rows)).into, 4)
 
 
 def relative(found: np.ndarray, truth: np.ndarray) -> float:

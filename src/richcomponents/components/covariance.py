@@ -17,7 +17,7 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.errors import CapacityError
 from richcomponents.storage import storable
 
-__all__ = ["Factored", "Spread", "added", "check_entries", "top_directions", "triangular"]
+__all__ = ["Factored", "Spread", "added", "check_entries", "gaussian_score", "top_directions", "triangular"]
 
 _MOST_ENTRIES = MEMORY_LIMIT // 4 // 8  # of a matrix that is formed because somebody asked for it: one GiB
 
@@ -97,6 +97,22 @@ def top_directions(C: Spread, k: int) -> tuple[Array, Array]:
         return values[:k], vectors[:k]
     values, vectors = np.linalg.eigh(np.asarray(C))
     return values[::-1][:k], vectors[:, ::-1][:, :k].T
+
+
+def gaussian_score(sigma: Spread, rows: Array) -> float:
+    """Mean Gaussian log-density of centred rows (n, d) of covariance sigma, in nats; small eigenvalues are raised."""
+    most = len(sigma.rows) + len(sigma.lift) if isinstance(sigma, Factored) else len(sigma)
+    values, vectors = top_directions(sigma, min(len(sigma), most))
+    values = np.maximum(values, 1e-9 * values[0])
+    z = rows @ vectors.T
+    distance = np.sum(z**2 / values, axis=1)
+    log_det = float(np.sum(np.log(2 * np.pi * values)))
+    left = len(sigma) - len(values)  # directions in which wide tables do not vary at all
+    if left:
+        floor = 1e-9 * values[0]
+        distance = distance + np.maximum(np.sum(rows**2, axis=1) - np.sum(z**2, axis=1), 0.0) / floor
+        log_det += left * float(np.log(2 * np.pi * floor))
+    return float(-0.5 * np.mean(distance) - 0.5 * log_det)
 
 
 def triangular(rows: Array) -> Array:

@@ -61,8 +61,11 @@ class Data(Protocol):
         """How rows (x, y) depend on each other, map : to white x (p) and y with Cov(x, y) = D; None where they do not."""
         ...
 
-    def sample(self, map: AffineMap, step: int = 1) -> Array | None:
-        """Every step-th row, mapped; None where rows are not at hand, or depend on each other."""
+    def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
+        """Every step-th row, mapped; None where rows are not at hand, or depend on each other.
+
+        grouped : give rows of groups, too (rows that are counted several times are never given).
+        """
         ...
 
 
@@ -87,7 +90,7 @@ class StateData:
             return None
         return dependence_of_blocks(self.state.transformed(map.matrix), correlations, p, map.matrix.shape[1] - p)
 
-    def sample(self, map: AffineMap, step: int = 1) -> Array | None:
+    def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
         return None
 
 
@@ -135,8 +138,8 @@ class RowData:
         sums = UnitSums(correlations, p, map.matrix.shape[1] - p, self.rows.weighted)
         return self.rows.mapped(map).reduce(sums, groups=self.groups)
 
-    def sample(self, map: AffineMap, step: int = 1) -> Array | None:
-        if self.dependent:
+    def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
+        if self.rows.weighted or (self.groups is not None and not grouped):
             return None
         mapped, taken, seen = self.rows.mapped(map), [], 0
         if step == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +87,7 @@ class PaperSolution(TwoViews):
     def terms(self, key: Key) -> Terms:
         every = np.eye(len(self.mean))
         S1, S2, S3 = cross_terms(every[:, : self.d_u], every[:, self.d_u :], self.mixing, self.inverse).values()
-        return dict(zip(self.keys, (S1, S2, S3), strict=True))[key]
+        return (S1, S2, S3)[self.keys.index(key)]
 
     def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
         """The rows themselves, and how a component's cumulants are read off them."""
@@ -99,7 +99,7 @@ class PaperSolution(TwoViews):
         u, v = self.split(rows)
         return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
 
-    def check_determined(self, covariates: int, view: str) -> None:
+    def check_determined(self, covariates: int) -> None:
         """The formulas make no promise that could be broken."""
 
     def calibrate(
@@ -151,9 +151,14 @@ class PaperSolution(TwoViews):
     def interval(self, what: Target) -> None:
         """Only refitting tells."""
 
+    @property
+    def _place(self) -> dict[str, slice]:
+        u, v = self.views
+        return {u: slice(0, self.d_u), v: slice(self.d_u, len(self.mean))}
+
     def without(self, block: int) -> PaperSolution:
         """The formulas without one block, from the state alone."""
-        return _solve(StateData(self.state.without([block]), self.lost), self.d_u, self.keys, self.options, self)
+        return _solve(StateData(self.state.without([block]), self.lost), self._place, self.keys, self.options, self)
 
 
 def _positive(covariance: Array) -> Array:
@@ -162,20 +167,22 @@ def _positive(covariance: Array) -> Array:
     return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
 
 
-def solve_paper(data: Data, n_u: int, keys: tuple[Key, Key, Key], options: PairOptions) -> PaperSolution:
-    """Equations (2) to (5) on the state of the columns (U, V), the first n_u of which are U."""
-    return _solve(data, n_u, keys, options)
+def solve_paper(
+    data: Data, place: Mapping[str, slice], keys: tuple[Key, Key, Key], options: PairOptions
+) -> PaperSolution:
+    """Equations (2) to (5) on the state of the columns (U, V); place : {view: its columns}."""
+    return _solve(data, place, keys, options)
 
 
 def _solve(
     data: Data,
-    n_u: int,
+    place: Mapping[str, slice],
     keys: tuple[Key, Key, Key],
     options: PairOptions,
     decided: PaperSolution | None = None,
 ) -> PaperSolution:
-    state = data.moments(4)
-    p = state.layout.n_columns
+    state, (first, second) = data.moments(4), place
+    n_u, p = place[first].stop, state.layout.n_columns
     A = options.checked_A(n_u, p - n_u)
     rank = _checked_rank(options.rank, min(n_u, p - n_u))
     u, v = np.arange(n_u), np.arange(n_u, p)
@@ -193,6 +200,7 @@ def _solve(
         high = data.moments(options.order, AffineMap(state.mean, np.eye(p)))
     return PaperSolution(
         keys=keys,
+        views=(first, second),
         mean=np.array(state.mean),
         n=state.n,
         canonical=found,

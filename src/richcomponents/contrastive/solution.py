@@ -300,7 +300,7 @@ class PairSolution(TwoViews):
             inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
         )  # copies say nothing
 
-    def check_determined(self, covariates: int, view: str) -> None:
+    def check_determined(self, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
         n, wanted = self.canonical.n, self.coefficients_wanted
         if not self.determined(covariates):
@@ -308,7 +308,7 @@ class PairSolution(TwoViews):
             counted = f"{self.units} independent samples" if few else f"{self.n} samples"
             raise DataError(
                 f"{counted} do not determine the {wanted + covariates} coefficients of least squares on all columns "
-                f"of view {view!r} ({self.d_u}), the {self.rank} shared directions and {covariates} "
+                f"of view {self.views[0]!r} ({self.d_u}), the {self.rank} shared directions and {covariates} "
                 'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
             )
         if self.reduced and n < FEW_PER_COLUMN * wanted:
@@ -599,7 +599,9 @@ class PairSolution(TwoViews):
         v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
         moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
         return _solve(
-            SearchSpace(StateData(state, self.lost), {"U": u, "V": v}, mean=self.mean + moved),
+            SearchSpace(
+                StateData(state, self.lost), dict(zip(self.views, (u, v), strict=True)), mean=self.mean + moved
+            ),
             self.keys,
             replace(self.options, rank=k),
             decided=self,
@@ -677,7 +679,7 @@ def _solve(
 
     decided : the solution of which this is a replicate.
     """
-    data, (u, v) = space.data, space.frames.values()
+    data, (u, v), (first, second_view) = space.data, space.frames.values(), space.frames
     second = data.moments(2)
     A = options.checked_A(len(u.outer), len(v.outer))
     inner_A = None if A is None else v.inner @ A @ u.outer
@@ -714,6 +716,7 @@ def _solve(
         high = data.moments(options.order, everything)
     return PairSolution(
         keys=keys,
+        views=(first, second_view),
         mean=np.array(second.mean) if space.mean is None else space.mean,
         n=second.n,
         canonical=found,

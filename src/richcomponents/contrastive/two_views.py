@@ -12,7 +12,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Component
-from richcomponents.components.covariance import Factored, Spread, top_directions
+from richcomponents.components.covariance import Factored, Spread, gaussian_score
 from richcomponents.components.terms import CumulantSource, Terms
 from richcomponents.contrastive.bounds import IdentifiedSet
 from richcomponents.contrastive.canonical import Canonical
@@ -32,13 +32,15 @@ Key = Any
 class TwoViews:
     """In the user's units. Covariances of wide views are kept as factors.
 
-    keys : what S1, S2 and S3 are called; mean : (d_u + d_v,), of the columns of U and V side by side; n : rows;
+    keys, views : what S1, S2 and S3, and the two views are called; mean :
+    (d_u + d_v,), of the columns of U and V side by side; n : rows;
     canonical : canonical coordinates of the views; state : moments by block that the solution rests on;
     cov_u, cov_v : covariances of the views; source : of higher cumulants, None where only covariances are known;
     mixing_test : of an A that was given.
     """
 
     keys: tuple[Key, Key, Key]
+    views: tuple[str, str]
     mean: Array
     n: int
     canonical: Canonical
@@ -196,19 +198,7 @@ class TwoViews:
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of centred rows, with a cross-covariance of the fitted rank."""
-        sigma = self._joint()
-        most = len(sigma.rows) + len(sigma.lift) if isinstance(sigma, Factored) else len(sigma)
-        values, vectors = top_directions(sigma, min(len(sigma), most))
-        values = np.maximum(values, 1e-9 * values[0])
-        z = rows @ vectors.T
-        distance = np.sum(z**2 / values, axis=1)
-        log_det = float(np.sum(np.log(2 * np.pi * values)))
-        left = len(sigma) - len(values)  # directions in which wide tables do not vary at all
-        if left:
-            floor = 1e-9 * values[0]
-            distance = distance + np.maximum(np.sum(rows**2, axis=1) - np.sum(z**2, axis=1), 0.0) / floor
-            log_det += left * float(np.log(2 * np.pi * floor))
-        return float(-0.5 * np.mean(distance) - 0.5 * log_det)
+        return gaussian_score(self._joint(), rows)
 
     def _joint(self) -> Spread:
         """Cov((U, V)), as factors where one of the views is wide."""
@@ -247,17 +237,17 @@ class TwoViews:
             **self.told(),
         )
 
-    def transforms(self, views: Sequence[str]) -> dict[tuple[str, Key], Array]:
+    def transforms(self) -> dict[tuple[str, Key], Array]:
         """{(view, component): how the component enters the view}."""
         own_u, shared, own_v = self.keys
         eye_u, eye_v = np.eye(self.d_u), np.eye(len(self.cov_v))
-        u, v = views
+        u, v = self.views
         return {(u, own_u): eye_u, (u, shared): eye_u, (v, shared): self.A, (v, own_v): eye_v}
 
-    def variance_shares(self, views: Sequence[str]) -> dict[tuple[str, Key], float]:
+    def variance_shares(self) -> dict[tuple[str, Key], float]:
         """{(view, component): the part of the view's variance that the component carries}."""
         own_u, shared, own_v = self.keys
-        u, v = views
+        u, v = self.views
         in_u, both, in_v = (float(self.covariance(key).trace()) for key in self.keys)
         total_u, total_v = in_u + both, float(self.cov_v.trace())
         shares = {(u, own_u): in_u / total_u, (u, shared): both / total_u}

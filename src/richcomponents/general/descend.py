@@ -16,10 +16,10 @@ from scipy.optimize import minimize
 
 from richcomponents.algebra import Array, multilinear, pack, unpack
 from richcomponents.components.sets import Subset
-from richcomponents.general.evidence import Evidence
-from richcomponents.general.refine import JointModel, Parameters
+from richcomponents.general.evidence import SetEvidence
+from richcomponents.general.model import JointModel, Parameters
 
-__all__ = ["DenseObjective", "descend"]
+__all__ = ["DenseObjective", "fit_large"]
 
 _ITERATIONS = 150
 _GAIN = 1e-6  # relative decrease of f at which to stop; f is about one per entry
@@ -46,7 +46,7 @@ class DenseObjective:
         for q in self.subsets:
             for t in (1, *(t for t in self.model.orders if t > 2)):
                 r = self.model.ranks[q]
-                size = len(self.model.home(q)) * r if t == 1 else r**t
+                size = self.model.white_home[q].shape[1] * r if t == 1 else r**t
                 out[q, t] = slice(start, start + size)
                 start += size
         return out
@@ -141,8 +141,8 @@ def _inner(one: Mapping[Subset, Array], two: Mapping[Subset, Array]) -> float:
     return float(sum(np.sum(one[q] * two[q]) for q in one))
 
 
-def descend(
-    evidence: Evidence, model: JointModel, loadings: Mapping[Subset, Array], tensors: Tensors | None = None
+def fit_large(
+    evidence: SetEvidence, model: JointModel, loadings: Mapping[Subset, Array], tensors: Tensors | None = None
 ) -> Parameters:
     """The minimum of f near starting loadings, by L-BFGS."""
     data = {

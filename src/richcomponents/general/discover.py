@@ -25,8 +25,8 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.general.evidence import Evidence
-from richcomponents.general.refine import (
+from richcomponents.general.evidence import SetEvidence
+from richcomponents.general.model import (
     JointModel,
     Parameters,
     levenberg_marquardt,
@@ -36,7 +36,7 @@ from richcomponents.general.refine import (
 from richcomponents.general.start import sequential
 from richcomponents.storage import storable
 
-__all__ = ["Discovery", "Verdict", "discover_sets"]
+__all__ = ["Discovery", "SetTest", "discover_sets"]
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
@@ -44,7 +44,7 @@ _LARGEST = 3e7  # entries times parameters of the fit of supersets
 
 @storable
 @dataclass(frozen=True)
-class Verdict:
+class SetTest:
     """Evidence for one component.
 
     kept : whether it is in the discovered system; p_value : of the hypothesis that it is absent, Bonferroni-corrected for
@@ -69,11 +69,11 @@ class Discovery:
     """The system that the data support, and the evidence for each member of the one it started from."""
 
     system: SetSystem
-    verdicts: dict[Subset, Verdict]
+    verdicts: dict[Subset, SetTest]
 
 
 def discover_sets(
-    evidence: Evidence,
+    evidence: SetEvidence,
     system: SetSystem,
     gauge: Mapping[Subset, str],
     alpha: float = 0.01,
@@ -89,7 +89,7 @@ def discover_sets(
     signs = _signs(len(evidence.share), len(evidence.orders) / level, random_state)
     if len(evidence.orders) / (1 + len(signs)) > level:
         raise DataError(_too_few(len(evidence.share), len(evidence.orders), len(signs), alpha, len(tested)))
-    verdicts: dict[Subset, Verdict] = {}
+    verdicts: dict[Subset, SetTest] = {}
     present: list[Subset] = []
     current = system
     for q in tested:
@@ -103,14 +103,14 @@ def discover_sets(
         }
         p = min(1.0, len(by_order) * min(by_order.values())) if by_order else 1.0
         kept = p <= level
-        verdicts[q] = Verdict(kept, p, by_order, level)
+        verdicts[q] = SetTest(kept, p, by_order, level)
         if kept:
             present.append(q)
         else:
             current = current.without(q)
     singles = tuple((view,) for view in system.views)  # never tested: their transformation is the identity
     for q in singles:
-        verdicts[q] = Verdict(True, float("nan"), {}, 1.0)
+        verdicts[q] = SetTest(True, float("nan"), {}, 1.0)
     members = tuple(q for q in system.members if q in present or len(q) == 1)
     return Discovery(SetSystem.of(members + tuple(q for q in singles if q not in members), system.views), verdicts)
 
@@ -154,7 +154,7 @@ def sign_flip(values: Array, signs: Array) -> float:
 
 
 def _pseudo_values(
-    evidence: Evidence, current: SetSystem, present: list[Subset], q: Subset, gauge: Mapping[Subset, str]
+    evidence: SetEvidence, current: SetSystem, present: list[Subset], q: Subset, gauge: Mapping[Subset, str]
 ) -> dict[int, Array]:
     """{order: (B, tested entries)}, weighted."""
     least = len(current.distinguishing(q))
@@ -200,8 +200,7 @@ def _pseudo_values(
             "components first, or name the sets (sets=)"
         )
     x = _fit_present(evidence, current, known, gauge, fit_model)
-    value, slope = fit_model.predict(x)
-    assert slope is not None
+    value, slope = fit_model.linearise(x)
     normal = slope.T @ slope
     # Factors are known up to a linear map, along which nothing changes: a tiny ridge makes the step unique.
     step = linalg.solve(normal + 1e-7 * np.diag(normal).max() * np.eye(len(normal)), slope.T, assume_a="pos")
@@ -209,8 +208,7 @@ def _pseudo_values(
     blocks = test_model.data(evidence.blocks)
     free = {t: [test_model.slices[r, t] for r in above if len(current.distinguishing(r)) > t] for t in orders}
     x, projections = _fit_unknown(test_model, x, weight @ blocks / len(weight), tested, free)
-    expected, change = test_model.predict(x)
-    assert change is not None
+    expected, change = test_model.linearise(x)
     pseudo = weight[:, None] * (blocks - expected - moved @ change.T)
     return {t: pseudo[:, _rows(tested, t)] @ keep for t, keep in projections.items() if keep.shape[1]}
 
@@ -233,8 +231,7 @@ def _fit_unknown(
     for parts in free.values():
         for part in parts:
             x[part] = 0.0
-    value, slope = model.predict(x)
-    assert slope is not None
+    value, slope = model.linearise(x)
     projections = {}
     for t, chosen in tested.items():
         rows, parts = _rows(tested, t), free[t]
@@ -253,14 +250,14 @@ def _fit_unknown(
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-def _entries(evidence: Evidence, order: int, wanted: object) -> IntArray:
+def _entries(evidence: SetEvidence, order: int, wanted: object) -> IntArray:
     """Packed entries of an order whose support is wanted."""
     chosen = [where for support, where in evidence.supports(order) if wanted(support)]  # type: ignore[operator]
     return np.sort(np.concatenate(chosen)) if chosen else _NONE
 
 
 def _fit_present(
-    evidence: Evidence, current: SetSystem, known: SetSystem, gauge: Mapping[Subset, str], model: JointModel
+    evidence: SetEvidence, current: SetSystem, known: SetSystem, gauge: Mapping[Subset, str], model: JointModel
 ) -> Array:
     """Parameters of the decided components, from the entries that see nothing else."""
     transforms = sequential(evidence, current, gauge)

@@ -15,7 +15,7 @@ from richcomponents.components.sets import Subset
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.moments import Moments
 
-__all__ = ["Evidence", "multiplicity"]
+__all__ = ["SetEvidence", "home", "multiplicity"]
 
 
 def multiplicity(p: int, order: int) -> Array:
@@ -33,8 +33,13 @@ def multiplicity(p: int, order: int) -> Array:
     return np.asarray(factorial(order) / repeats)
 
 
+def home(columns: Mapping[str, IntArray], views: Sequence[str]) -> IntArray:
+    """The columns of some views, one after the other: those in which a component of them lives."""
+    return np.concatenate([np.zeros(0, dtype=np.int64), *(columns[view] for view in views)])
+
+
 @dataclass(frozen=True)
-class Evidence:
+class SetEvidence:
     """Cumulants of the columns z of a state, orders 2 to `order`.
 
     columns : {view: its columns in z}; state : by block, views white.

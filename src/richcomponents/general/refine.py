@@ -1,306 +1,171 @@
-"""Joint refinement: all transformations and cumulants of all components at once.
-
-The model of the cumulants of z = (all views), whitened jointly by W = Cov(z)^(-1/2), is
-
-    k_t(W z) = sum_Q K_{Q,t}(B_Q', ..., B_Q'),     B_Q = W C_Q,
-
-where C_Q (columns of the views in Q, r_Q) are the loadings of component Q on factors of variance one: K_{Q,2} = I, so
-covariances C C' are positive by construction, and K_{Q,3}, K_{Q,4} are free. Factors are known up to a
-rotation, of which nothing that is reported depends. We minimise
-
-    f = sum_t n / (t! v_t) |k_t(W z) - model|^2:
-
-after joint whitening the Frobenius norm is the efficient weighting near Gaussian data; v_t is the variance of
-order t over that of Gaussian data. Levenberg-Marquardt, since the problem is a small non-linear least squares.
-"""
+"""From evidence to the loadings of all components: starts, the joint fit, a polish with the cumulants' full covariance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from math import factorial
-from typing import Protocol
 
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import (
-    Array,
-    IntArray,
-    multilinear,
-    pack,
-    packed_indices,
-    packed_rank,
-    packed_size,
-    unpack,
-)
+from richcomponents.algebra import Array, unpack
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.general.evidence import Evidence, multiplicity
-from richcomponents.storage import storable
+from richcomponents.general.descend import fit_large
+from richcomponents.general.evidence import SetEvidence
+from richcomponents.general.influence import influence_covariance
+from richcomponents.general.model import (
+    JointModel,
+    Minimum,
+    Parameters,
+    in_coordinates,
+    levenberg_marquardt,
+    solve_tensors,
+    transform_errors,
+    white_data,
+    white_model,
+)
+from richcomponents.general.start import assemble, sequential
+from richcomponents.paper.general import Transforms, find_linear
 
-__all__ = [
-    "Fit",
-    "JointModel",
-    "Parameters",
-    "inverse_root",
-    "levenberg_marquardt",
-    "solve_tensors",
-    "transform_errors",
-    "white_data",
-    "white_model",
-]
+__all__ = ["JointFit", "fit_joint", "refit"]
 
-
-@storable
-@dataclass(frozen=True)
-class Parameters:
-    """loadings : {Q: (columns of its views, r)}; tensors : {(Q, order >= 3): packed (C(r+order-1, order),)}."""
-
-    loadings: Mapping[Subset, Array]
-    tensors: Mapping[tuple[Subset, int], Array]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A minimum: its parameters as a vector, and the value of f."""
-
-    x: Array
-    value: float
+_LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
+_HALVES = 4  # starts from half of the blocks: the landscape has several minima
+_SAME = 1.0  # minima of f closer than this, in units of noise, are the same
+_ROWS = 20_000  # enough for the covariance of a thousand cumulants
+_MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
+_SHRINK = 0.2  # of that covariance, towards its diagonal
 
 
 @dataclass(frozen=True)
-class JointModel:
-    """Residuals of chosen entries and their derivatives.
+class JointFit:
+    """parameters, and {(view, Q): approximate relative standard error of A}; none for large problems."""
 
-    system, columns : which components, in which columns of z; ranks : {Q: r}; orders : of the cumulants that are fitted;
-    white : (p, p), the coordinates they are fitted in (W above; the identity where entries have to keep their views);
-    entries : {order: packed entries used}; scale : {order: square root of the weight of each of them};
-    free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do not tell the covariance.
+    parameters: Parameters
+    errors: dict[tuple[str, Subset], float]
+
+
+def fit_joint(
+    evidence: SetEvidence,
+    system: SetSystem,
+    ranks: Mapping[Subset, int],
+    gauge: Mapping[Subset, str],
+    *,
+    sample: Callable[[int], Array | None] = lambda step: None,
+    random_state: int | None = 0,
+) -> JointFit:
+    """Loadings and tensors of all components, and how sure the transformations are.
+
+    sample : step -> every step-th row (m, p) of the whitened views, None where rows are not at hand: their cumulants' full
+    covariance then serves as weight for the transformations.
     """
-
-    system: SetSystem
-    columns: Mapping[str, IntArray]
-    ranks: Mapping[Subset, int]
-    orders: tuple[int, ...]
-    white: Array
-    entries: Mapping[int, IntArray]
-    scale: Mapping[int, Array]
-    free_second: bool = False
-
-    @property
-    def p(self) -> int:
-        return len(self.white)
-
-    def home(self, subset: Subset) -> IntArray:
-        """The columns of z in which the component lives."""
-        return np.concatenate([self.columns[view] for view in subset])
-
-    @cached_property
-    def white_home(self) -> dict[Subset, Array]:
-        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q."""
-        return {q: np.ascontiguousarray(self.white[:, self.home(q)]) for q in self.system.order}
-
-    # ---- the vector of parameters
-
-    @cached_property
-    def slices(self) -> dict[tuple[Subset, int], slice]:
-        """Where C_Q (under order 1) and K_{Q,t} lie."""
-        out, start = {}, 0
-        for q in self.system.order:
-            out[q, 1] = slice(start, start + len(self.home(q)) * self.ranks[q])
-            start = out[q, 1].stop
-            for t in self.orders:
-                if t > 2 or self.free_second:
-                    out[q, t] = slice(start, start + packed_size(self.ranks[q], t))
-                    start = out[q, t].stop
-        return out
-
-    @property
-    def size(self) -> int:
-        return max(int(part.stop) for part in self.slices.values())
-
-    def join(self, parameters: Parameters) -> Array:
-        x = np.zeros(self.size)
-        for (q, t), part in self.slices.items():
-            x[part] = parameters.loadings[q].ravel() if t == 1 else parameters.tensors[q, t]
-        return x
-
-    def split(self, x: Array) -> Parameters:
-        loadings = {q: x[self.slices[q, 1]].reshape(-1, self.ranks[q]) for q in self.system.order}
-        return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
-
-    # ---- values and derivatives
-
-    def data(self, packed: Mapping[int, Array]) -> Array:
-        """The chosen entries of packed cumulants (..., packed), weighted: (..., rows)."""
-        parts = [packed[t][..., self.entries[t]] * self.scale[t] for t in self.orders]
-        return np.concatenate(parts, axis=-1)
-
-    def predict(self, x: Array, *, derivative: bool = True) -> tuple[Array, Array | None]:
-        """The weighted model (rows,) and its derivative (rows, parameters)."""
-        found = self.split(x)
-        values, slopes = [], []
-        for t in self.orders:
-            index = packed_indices(self.p, t)[self.entries[t]]
-            value = np.zeros(len(index))
-            slope = np.zeros((len(index), self.size)) if derivative else None
-            for q in self.system.order if len(index) else ():
-                self._add(q, t, index, found, value, slope)
-            values.append(value * self.scale[t])
-            if slope is not None:
-                slope *= self.scale[t][:, None]
-                slopes.append(slope)
-        return np.concatenate(values), np.vstack(slopes) if derivative else None
-
-    def _add(self, q: Subset, t: int, index: IntArray, found: Parameters, value: Array, slope: Array | None) -> None:
-        """Add K(B', ..., B') of one component to the entries, and its derivatives."""
-        white, r = self.white_home[q], self.ranks[q]
-        rows = (white @ found.loadings[q])[index]  # (entries, t, r)
-        tensor = np.eye(r) if (q, t) not in self.slices else (_merge(r, t) @ found.tensors[q, t]).reshape(r, -1)
-        after = _products([rows[:, s] for s in range(1, t)])  # (entries, r^(t-1)), slots 1..
-        value += np.einsum("ec,ec->e", rows[:, 0], after @ tensor.T)
-        if slope is None:
-            return
-        if (q, t) in self.slices:
-            full = (rows[:, 0][:, :, None] * after[:, None, :]).reshape(len(index), -1)
-            slope[:, self.slices[q, t]] += full @ _merge(r, t)
-        total = np.zeros((len(index), white.shape[1], r))
-        for s in range(t):
-            others = after if s == 0 else _products([rows[:, m] for m in range(t) if m != s])
-            total += white[index[:, s]][:, :, None] * (others @ tensor.T)[:, None, :]
-        slope[:, self.slices[q, 1]] += total.reshape(len(index), -1)
-
-
-def _products(rows: list[Array]) -> Array:
-    """Row-wise outer products, flattened: (entries, r^m)."""
-    out = rows[0]
-    for row in rows[1:]:
-        out = (out[:, :, None] * row[:, None, :]).reshape(len(row), -1)
-    return out
-
-
-@lru_cache(maxsize=32)
-def _merge(r: int, t: int) -> Array:
-    """(r^t, packed), zeros and ones: dense = merge @ packed."""
-    grid = np.stack(np.meshgrid(*[np.arange(r)] * t, indexing="ij"), axis=-1).reshape(-1, t)
-    out = np.zeros((len(grid), packed_size(r, t)))
-    out[np.arange(len(grid)), packed_rank(np.sort(grid, axis=1), r)] = 1.0
-    return out
-
-
-def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
-    """x with the tensors that fit best, given its loadings: a linear problem."""
-    x = x.copy()
-    for (_, t), part in model.slices.items():
-        if t > 1:
-            x[part] = 0.0
-    value, slope = model.predict(x)
-    assert slope is not None
-    free = np.concatenate([np.arange(part.start, part.stop) for (_, t), part in model.slices.items() if t > 1])
-    design = slope[:, free]
-    normal = design.T @ design
-    ridge = 1e-6 * np.diag(normal).max() * np.eye(len(free))
-    x[free] = linalg.solve(normal + ridge, design.T @ (data - value), assume_a="pos")
-    return x
-
-
-def white_model(evidence: Evidence, system: SetSystem, ranks: Mapping[Subset, int]) -> JointModel:
-    """The joint model in jointly white coordinates, with all entries."""
-    white = inverse_root(evidence.correlation)
-    entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
-    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, order_scale(evidence, entries))
-
-
-def white_data(evidence: Evidence, model: JointModel) -> Array:
-    """The weighted data (rows,) for :func:`white_model`."""
-    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
-
-
-def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -> dict[tuple[str, Subset], float]:
-    """Approximate relative standard error of every A(i, Q) = C_i C_g^+, in white coordinates.
-
-    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
-    flat directions that A does not feel, any other flat direction makes A unknown, and the error large.
-    """
-    _, slope = model.predict(x)
-    assert slope is not None
-    values, vectors = np.linalg.eigh(slope.T @ slope)
-    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
-    found, out = model.split(x), {}
-    for q in model.system.order:
-        r, ends = model.ranks[q], np.cumsum([0, *(len(model.columns[view]) for view in q)])
-        of_view = {view: spread[model.slices[q, 1]][ends[i] * r : ends[i + 1] * r] for i, view in enumerate(q)}
-        parts = {view: found.loadings[q][ends[i] : ends[i + 1]] for i, view in enumerate(q)}
-        inverse = np.linalg.pinv(parts[gauge[q]])
-        for view in q:
-            if view == gauge[q]:
-                continue
-            A = parts[view] @ inverse
-            # dA = dC_i C_g^+ - A dC_g C_g^+, row by row
-            change = np.kron(np.eye(len(A)), inverse.T) @ of_view[view] - np.kron(A, inverse.T) @ of_view[gauge[q]]
-            out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
-    return out
-
-
-def order_scale(evidence: Evidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:
-    """Square roots of n multiplicity / (t! v_t) of the chosen entries."""
-    out = {}
-    for t, chosen in entries.items():
-        weight = evidence.n * multiplicity(evidence.p, t)[chosen] / (factorial(t) * evidence.inflation[t])
-        out[t] = np.sqrt(weight)
-    return out
-
-
-def inverse_root(matrix: Array) -> Array:
-    """The symmetric inverse square root of a positive matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))) @ vectors.T)
-
-
-def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
-    """Packed cumulants of matrix' z from those of z."""
-    return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
-
-
-class Predictor(Protocol):
-    """Anything with values and derivatives."""
-
-    def predict(self, x: Array, *, derivative: bool = True) -> tuple[Array, Array | None]: ...
-
-
-def levenberg_marquardt(model: Predictor, x: Array, data: Array, *, iterations: int = 100, tol: float = 1e-4) -> Fit:
-    """min |model(x) - data|^2 from x; damping relative to the curvature of each parameter.
-
-    The minimum is measured in units of sampling noise (one per degree of freedom): a step that gains less than `tol` is the
-    last, since what it would change is far below the standard errors.
-    """
-    value, slope = model.predict(x)
-    assert slope is not None
-    residual = value - data
-    best, damping = float(residual @ residual), 1e-2
-    for _ in range(iterations):
-        normal, gradient = slope.T @ slope, slope.T @ residual
-        curvature = np.diag(normal) + 1e-9 * np.diag(normal).max()
-        for _ in range(12):
-            try:
-                factor = linalg.cho_factor(normal + np.diag(damping * curvature), check_finite=False)
-            except linalg.LinAlgError:
-                damping *= 10
-                continue
-            trial = x - linalg.cho_solve(factor, gradient, check_finite=False)
-            moved = model.predict(trial, derivative=False)[0] - data
-            attained = float(moved @ moved)
-            if attained < best:
-                break
-            damping *= 5
-        else:
+    model = white_model(evidence, system, ranks)
+    if _is_large(model):
+        return JointFit(fit_large(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings), {})
+    data = white_data(evidence, model)
+    fits: list[Minimum] = []
+    for start in _starts(evidence, system, gauge, random_state):
+        x = solve_tensors(model, model.join(assemble(model, start)), data)
+        fits.append(levenberg_marquardt(model, x, data, iterations=30, tol=0.1))
+        lowest = sorted(fit.value for fit in fits)[:2]
+        if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
             break
-        converged = best - attained < tol
-        x, best, damping = trial, attained, max(damping / 5, 1e-10)
-        if converged:
-            break
-        value, slope = model.predict(x)
-        assert slope is not None
-        residual = value - data
-    return Fit(x, best)
+    best = levenberg_marquardt(model, min(fits, key=lambda fit: fit.value).x, data, iterations=200)
+    if len(data) <= min(_MOST_ENTRIES, evidence.n // 4):  # else their covariance is mostly noise
+        rows = sample(max(1, evidence.n // _ROWS))
+        if rows is not None:
+            best = polished(model, best, data, evidence, rows)
+    return JointFit(model.split(best.x), transform_errors(model, best.x, gauge))
+
+
+def _starts(
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], random_state: int | None
+) -> Iterator[Transforms]:
+    """Starting transformations, the best first; more are tried until the lowest minimum was found twice."""
+    yield sequential(evidence, system, gauge)
+    if evidence.order > system.L:
+        yield find_linear(
+            evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
+        ).transforms
+    rng = np.random.default_rng(random_state)
+    n_blocks = len(evidence.share)
+    for _ in range(_HALVES):
+        yield sequential(evidence, system, gauge, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
+
+
+def _is_large(model: JointModel) -> bool:
+    return model.size * sum(map(len, model.entries.values())) > _LARGEST
+
+
+def refit(evidence: SetEvidence, system: SetSystem, ranks: Mapping[Subset, int], start: Parameters) -> Parameters:
+    """The joint fit from one start: for replicates."""
+    model = white_model(evidence, system, ranks)
+    if _is_large(model):
+        dense = {(q, t): unpack(packed, ranks[q], t) for (q, t), packed in start.tensors.items()}
+        return fit_large(evidence, model, start.loadings, dense)
+    data = white_data(evidence, model)
+    return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
+
+
+def polished(model: JointModel, fit: Minimum, data: Array, evidence: SetEvidence, rows: Array) -> Minimum:
+    """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without.
+
+    Full weights come from the same rows as the cumulants: large cumulants have large weights' inverses, which biases
+    tensors and covariances downwards, but not the transformations, which are ratios.
+    """
+    packed = {t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders}
+    covariance = influence_covariance(rows @ model.white, model.orders, packed)
+    covariance *= 1 - _SHRINK + _SHRINK * np.eye(len(covariance))
+    scale = np.concatenate([model.scale[t] for t in model.orders])
+    # data and model come weighted by `scale`: undo that, then whiten by the covariance
+    root = linalg.cholesky(covariance / evidence.n, lower=True)
+    whiten = linalg.solve_triangular(root, np.diag(1 / scale), lower=True)
+    better = levenberg_marquardt(_Weighted(model, whiten), fit.x, whiten @ data, iterations=100)
+    fixed = _Fixed.of(model, better.x)
+    refit = levenberg_marquardt(fixed, fixed.start(better.x), data, iterations=100)
+    return Minimum(fixed.map @ refit.x, refit.value)
+
+
+@dataclass(frozen=True)
+class _Weighted:
+    """A model seen through a linear map of its rows."""
+
+    model: JointModel
+    whiten: Array
+
+    def predict(self, x: Array) -> Array:
+        return self.whiten @ self.model.predict(x)
+
+    def linearise(self, x: Array) -> tuple[Array, Array]:
+        value, slope = self.model.linearise(x)
+        return self.whiten @ value, self.whiten @ slope
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """A model whose loadings may only change by C -> C M: transformations are fixed, parameters x = map @ u."""
+
+    model: JointModel
+    map: Array
+
+    @classmethod
+    def of(cls, model: JointModel, x: Array) -> _Fixed:
+        parts = []
+        for (q, t), part in model.slices.items():
+            r = model.ranks[q]
+            parts.append(np.kron(x[part].reshape(-1, r), np.eye(r)) if t == 1 else np.eye(part.stop - part.start))
+        return cls(model, linalg.block_diag(*parts))
+
+    def start(self, x: Array) -> Array:
+        """u with map @ u = x: identities for the loadings."""
+        parts = []
+        for (q, t), part in self.model.slices.items():
+            parts.append(np.eye(self.model.ranks[q]).ravel() if t == 1 else x[part])
+        return np.concatenate(parts)
+
+    def predict(self, u: Array) -> Array:
+        return self.model.predict(self.map @ u)
+
+    def linearise(self, u: Array) -> tuple[Array, Array]:
+        value, slope = self.model.linearise(self.map @ u)
+        return value, slope @ self.map

@@ -1,27 +1,59 @@
-"""A solved general model in the user's units: transformations, covariances, predictors of values, recipes of cumulants."""
+"""RCA of any number of views behind one call: data in, a :class:`SetSolution` out.
+
+    second moments -> white views -> moments of the white columns -> which sets (settle) -> loadings of all components
+    (joint fit, or the paper's algorithms) -> transformations, covariances, predictors and cumulants in the user's units
+
+Rows of groups, and rows that are counted several times, are not independent. The weights of the joint fit know it: the noise of
+the cumulants is measured between blocks, and what belongs together is in one block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components import Component, CumulantSource, Term, Terms
-from richcomponents.components.frame import Frame
+from richcomponents.algebra.spectral import symmetric
+from richcomponents.components.calibration import Calibrated, error_at_fixed_features
+from richcomponents.components.component import Component
+from richcomponents.components.covariance import Factored, Spread, added, check_entries, gaussian_score, triangular
+from richcomponents.components.data import AffineMap
+from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.errors import DataError
-from richcomponents.general.evidence import Evidence
-from richcomponents.general.refine import Parameters
-from richcomponents.general.start import least_squares_covariances
+from richcomponents.components.terms import CumulantSource, Term, Terms
+from richcomponents.cumulants import Cumulants
+from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
+from richcomponents.general.discover import SetTest, discover_sets
+from richcomponents.general.evidence import SetEvidence, home
+from richcomponents.general.model import Parameters, by_view
+from richcomponents.general.refine import fit_joint, refit
+from richcomponents.general.start import covariances_identified, least_squares_covariances
 from richcomponents.general.terms import pattern_terms
+from richcomponents.general.white import WhiteViews
+from richcomponents.learning.logistic import LogisticFit
+from richcomponents.moments import Moments
+from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.paper.contrastive import truncated_pinv
-from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, loading
+from richcomponents.paper.general import (
+    Linear,
+    Transforms,
+    cumulant_terms,
+    evaluate,
+    find_linear,
+    loading,
+    require_dimensions,
+)
 from richcomponents.storage import storable
 
-__all__ = ["SetSolution", "component_name", "solve_joint", "solve_paper"]
+__all__ = ["SetProblem", "SetSolution", "by_subset", "component_name", "is_contrastive", "settle", "solve_sets"]
+
+_MIN_ROWS, _MIN_BLOCKS = 40, 10
+_BLOCKED = 4  # highest order of the cumulants that are kept by block
+_WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
 def component_name(subset: Subset) -> str:
@@ -29,162 +61,513 @@ def component_name(subset: Subset) -> str:
     return "S{" + ", ".join(subset) + "}"
 
 
-@storable
-@dataclass(frozen=True)
-class SetSolution:
-    """Everything about the fitted components; white coordinates inside, the user's outside.
+def is_contrastive(system: SetSystem, method: str, gauge: Mapping[Any, str] | None) -> bool:
+    """Whether contrastive RCA solves it: two views with all three subsets."""
+    return len(system.views) == 2 and len(system) == 3 and method == "efficient" and not gauge
 
-    system, gauge : members and the view each is written in; frames : {view: Frame}; columns : {view: white columns};
-    transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: white};
-    total : (p, p), the covariance of all white columns that predictors divide by; source, terms : for cumulants.
+
+def by_subset(given: Mapping[Any, Any] | None, name: str, system: SetSystem) -> dict[Subset, Any]:
+    """What a user gave for some subsets as `name`=, under the subsets in view order."""
+    out = {}
+    for key, value in (given or {}).items():
+        wanted = (key,) if isinstance(key, str) else tuple(key)
+        subset = tuple(view for view in system.views if view in wanted)
+        if len(subset) < len(wanted) or subset not in system:
+            raise DataError(f"{name}= names {key!r}, which is not one of the sets {', '.join(map(str, system))}")
+        out[subset] = value
+    return out
+
+
+def solve_sets(
+    space: SearchSpace, place: Mapping[str, slice], describe: Callable[[int], str], **options: Any
+) -> SetSolution:
+    """Settle the set system and solve it; arguments as in :func:`settle`."""
+    return settle(space, place, describe, **options).solve()
+
+
+def settle(
+    space: SearchSpace,
+    place: Mapping[str, slice],
+    describe: Callable[[int], str],
+    *,
+    sets: SetSystem,
+    gauge: Mapping[Any, str] | None = None,
+    ranks: Mapping[Any, int] | None = None,
+    method: str = "efficient",
+    order: int = 4,
+    discover: bool = False,
+    alpha: float = 0.01,
+    random_state: int | None = 0,
+) -> SetProblem:
+    """What is to be solved: the set system asked for or, with discover, what the data support of it.
+
+    space : columns of all views side by side, or principal components of wide ones; place : {view: its columns}, those of the
+    user; describe(column) names one of them in errors;
+    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only.
     """
+    homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
+    for q, view in homes.items():
+        if view not in q:
+            raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
+    homes = {q: homes.get(q, q[0]) for q in [*sets, *((view,) for view in sets.views)]}
+    data, second = space.data, space.data.moments(2)
+    blocks = int(np.sum(second.block_sizes > 0))
+    if second.n < _MIN_ROWS or blocks < _MIN_BLOCKS:
+        raise DataError(
+            f"{second.n} samples in {blocks} blocks are too few: cumulants of order three and four need at least "
+            f"{_MIN_ROWS} samples in {_MIN_BLOCKS} blocks (or groups)"
+        )
+    # the paper's method works on the columns as they are
+    inner = _inner_places(space)
+    white = WhiteViews.of(
+        second.covariance(unbiased=False),
+        inner,
+        describe if space.rows is None else lambda column: _of_view(column, inner),
+        whiten=method == "efficient",
+    )
+    map = AffineMap(second.mean, white.into)
+    evidence = SetEvidence(white.columns, data.moments(min(order, _BLOCKED), map), min(order, _BLOCKED))
+    system, verdicts = sets, None
+    if discover:
+        with one_blas_thread():
+            found = discover_sets(evidence, sets, homes, alpha, random_state)
+        system, verdicts = found.system, found.verdicts
+    homes = {q: homes[q] for q in system}
+    full = {q: len(white.columns[homes[q]]) for q in system}
+    for q, rank in given.items():
+        if q in system and not 1 <= rank <= full[q]:
+            raise DataError(
+                f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
+            )
+    ranks = {q: int(given.get(q, full[q])) for q in system}
+    return SetProblem(space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state)
 
+
+def _inner_places(space: SearchSpace) -> dict[str, slice]:
+    """{view: its columns among those that are looked at}."""
+    ends = np.cumsum([0, *(len(frame.inner) for frame in space.frames.values())])
+    return {view: slice(int(ends[i]), int(ends[i + 1])) for i, view in enumerate(space.frames)}
+
+
+def _of_view(column: int, place: Mapping[str, slice]) -> str:
+    view = next(view for view, part in place.items() if column < part.stop)
+    return f"a principal component of view {view!r}"
+
+
+@dataclass(frozen=True)
+class SetProblem:
+    """A set system, its gauges and ranks, and the evidence in white coordinates; verdicts : of discovery, None without."""
+
+    space: SearchSpace
+    place: Mapping[str, slice]
+    map: AffineMap
+    white: WhiteViews
+    evidence: SetEvidence
     system: SetSystem
     gauge: Mapping[Subset, str]
-    frames: Mapping[str, Frame]
-    columns: Mapping[str, IntArray]
-    transforms: Transforms
-    covariances: Mapping[Subset, Array]
-    total: Array
-    source: CumulantSource
-    terms: Mapping[Subset, Terms]
+    ranks: Mapping[Subset, int]
+    method: str
+    order: int
+    verdicts: Mapping[Subset, SetTest] | None
+    random_state: int | None
 
-    # ---- in the user's units
-
-    def transform(self, view: str, subset: Subset) -> Array:
-        """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
-        home = self.frames[self.gauge[subset]]
-        if view == self.gauge[subset]:
-            return np.eye(len(home.outer))
-        return np.asarray(self.frames[view].outer @ self.transforms[view, subset] @ home.inner)
-
-    def covariance(self, subset: Subset) -> Array:
-        outer = self.frames[self.gauge[subset]].outer
-        return np.asarray(outer @ self.covariances[subset] @ outer.T)
-
-    def variance_shares(self, totals: Mapping[str, float]) -> dict[tuple[str, Subset], float]:
-        """{(view, Q): variance of A S_Q over the variance of the view, summed over its columns}."""
-        out = {}
-        for (view, q), A in self.transforms.items():
-            part = self.frames[view].outer @ A
-            share = float(np.trace(part @ self.covariances[q] @ part.T))
-            out[view, q] = share / totals[view] if totals[view] > 0 else 0.0
-        return out
-
-    @cached_property
-    def _inverse(self) -> Array:
-        return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
-
-    def loading(self, subset: Subset) -> Array:
-        """(p, white columns of the gauge view): how the component enters all white columns."""
-        return loading(self.transforms, self.columns, self.gauge[subset], subset)
-
-    def predict(self, subset: Subset, z: Array) -> tuple[Array, Array]:
-        """BLUP of the centred component from centred white rows (n, p): values (n, d), and its error covariance (d, d)."""
-        outer = self.frames[self.gauge[subset]].outer
-        K = self.covariances[subset]
-        weights = self._inverse @ self.loading(subset) @ K  # Cov(z)^-1 Cov(z, S)
-        error = K - K @ self.loading(subset).T @ weights
-        return np.asarray(z @ weights @ outer.T), np.asarray(outer @ error @ outer.T)
-
-    def white_rows(self, centred: Mapping[str, Array]) -> Array:
-        """White columns (n, p) of centred views."""
-        return np.hstack([centred[view] @ self.frames[view].inner.T for view in self.columns])
-
-    def means(self, of_views: Mapping[str, Array]) -> dict[Subset, Array]:
-        """Shared components have mean zero and a view's own component takes the rest; where a view has none of its own, the
-        smallest means (in white units) that add up to the view's. Only such sums are identified."""
-        shared = [q for q in self.system.order if len(q) > 1]
-        white = {view: self.frames[view].inner @ of_views[view] for view in self.columns}
-        homeless = [view for view in self.columns if (view,) not in self.system]
-        means = {q: np.zeros(len(self.columns[self.gauge[q]])) for q in self.system.order}
-        if homeless and shared:
-            rows = np.concatenate([self.columns[view] for view in homeless])
-            stack = np.hstack([self.loading(q)[rows] for q in shared])
-            solution = np.linalg.lstsq(stack, np.concatenate([white[view] for view in homeless]), rcond=None)[0]
-            ends = np.cumsum([0, *(len(means[q]) for q in shared)])
-            means.update({q: solution[ends[i] : ends[i + 1]] for i, q in enumerate(shared)})
-        out = {q: self.frames[self.gauge[q]].outer @ mean for q, mean in means.items()}
-        for view in self.columns:
-            if (view,) in self.system:
-                rest = of_views[view] - sum(
-                    (self.transform(view, q) @ out[q] for q in shared if view in q), np.zeros_like(of_views[view])
+    def solve(self) -> SetSolution:
+        """Transformations and covariances of all components; warns where the data say little about them."""
+        evidence, system = self.evidence, self.system
+        require_dimensions(system, evidence.columns, self.gauge)
+        high = self.space.data.moments(self.order, self.map) if self.order > _BLOCKED else None
+        parameters, errors = None, None
+        if self.method == "paper":
+            state = evidence.state if high is None else high
+            system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
+            self._warn_of_absent([q for q in self.system.order if q not in system])
+        else:
+            system.require_order(evidence.order)
+            with one_blas_thread():  # many small products: threads cost more than they give
+                fit = fit_joint(
+                    evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
                 )
-                out[view,] = rest
-        return out
+            parameters, errors = fit.parameters, fit.errors
+            _warn_of_weak(errors)
+            parts = _by_loadings(evidence, system, self.gauge, parameters)
+        self._warn_of_covariances(system, parts[0])
+        white, beyond = self._in_users_columns()
+        return SetSolution(
+            system,
+            self.gauge,
+            self.ranks,
+            self.order,
+            white,
+            CumulantSource(evidence.state, high=high),
+            *parts,
+            parameters=parameters,
+            relative_errors=errors,
+            verdicts=self.verdicts,
+            mean=np.array(self.map.centre) if self.space.mean is None else self.space.mean,
+            beyond=beyond,
+        )
 
-    def components(
-        self, of_views: Mapping[str, Array], names: Mapping[str, tuple[str, ...]]
-    ) -> dict[Subset, Component]:
-        means = self.means(of_views)
-        return {
-            q: Component(
-                component_name(q), names[self.gauge[q]], means[q], self.covariance(q), self.source, self.terms[q]
+    def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
+        """White coordinates from the user's columns, and what wide views have outside of those that were looked at."""
+        rows = self.space.rows
+        if rows is None:
+            return self.white, {}
+        totals = {view: float(np.sum(rows[:, part] ** 2)) / len(rows) for view, part in self.place.items()}
+        C, inner = self.space.data.moments(2).covariance(unbiased=False), _inner_places(self.space)
+        beyond = {}
+        for view, frame in self.space.frames.items():
+            if len(frame.inner) < len(frame.outer):
+                whole = Factored.of(triangular(rows[:, self.place[view]]))
+                beyond[view] = whole.plus(frame.outer.T, -C[inner[view], inner[view]])
+        return self.white.composed(self.space.frames, self.place, totals), beyond
+
+    def _sample(self, step: int) -> Array | None:
+        """Rows whose influence on the cumulants is a weight: also those of groups, as blocks say how much they depend."""
+        return self.space.data.sample(self.map, step, grouped=True)
+
+    def _warn_of_absent(self, absent: Sequence[Subset]) -> None:
+        if absent:
+            warn_user(
+                f"cumulants of order {self.order} vanish for {', '.join(map(str, absent))}: left out as absent; a "
+                "Gaussian component (or a symmetric one, at odd orders) looks the same",
+                WeakIdentificationWarning,
             )
-            for q in self.system.members
-        }
+
+    def _warn_of_covariances(self, system: SetSystem, transforms: Transforms) -> None:
+        columns = self.white.columns
+        full = all(self.ranks[q] == len(columns[self.gauge[q]]) for q in system)
+        if full and not covariances_identified(system, columns, transforms):
+            warn_user(
+                "second moments do not determine the covariances of all components of this set system: those reported are one "
+                "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
+                WeakIdentificationWarning,
+            )
 
 
-def solve_joint(
-    evidence: Evidence,
-    system: SetSystem,
-    gauge: Mapping[Subset, str],
-    frames: Mapping[str, Frame],
-    parameters: Parameters,
-    source: CumulantSource,
-) -> SetSolution:
+def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
+    weak = {key: error for key, error in errors.items() if error > _WEAK}
+    if weak:
+        listed = ", ".join(
+            f"A({view}, {q}) (relative error {error:.0%} or more)" for (view, q), error in list(weak.items())[:4]
+        )
+        warn_user(
+            f"the data say little about {listed}{' and others' if len(weak) > 4 else ''}: such a component is nearly "
+            "Gaussian, small, or not there. Drop its set (discover=True tests it), or use more samples",
+            WeakIdentificationWarning,
+        )
+
+
+Parts = tuple[Transforms, dict[Subset, Array], Array]
+"""Transformations, covariances of the components and of all columns, in white coordinates."""
+
+
+def _by_loadings(
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters
+) -> Parts:
     """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'."""
     transforms: Transforms = {}
     covariances = {}
     total = np.zeros((evidence.p, evidence.p))
     for q in system.order:
-        C, start = parameters.loadings[q], 0
-        parts = {}
-        for view in q:
-            parts[view] = C[start : start + len(evidence.columns[view])]
-            start += len(parts[view])
-        inverse = truncated_pinv(parts[gauge[q]], None)
+        C = parameters.loadings[q]
+        parts = by_view(C, q, evidence.columns)
+        own = parts[gauge[q]]
+        inverse = truncated_pinv(own, None)
         for view in q:
             transforms[view, q] = parts[view] @ inverse
-        covariances[q] = parts[gauge[q]] @ parts[gauge[q]].T
-        if C.shape[1] == len(parts[gauge[q]]):
+        covariances[q] = own @ own.T
+        if C.shape[1] == len(own):
             transforms[gauge[q], q] = np.eye(C.shape[1])
-        home = np.concatenate([evidence.columns[view] for view in q])
-        total[np.ix_(home, home)] += C @ C.T
-    loadings = {q: loading(transforms, evidence.columns, gauge[q], q) for q in system.order}
-    lifts = {q: frames[gauge[q]].outer.T for q in system.order}
-    terms = pattern_terms(system, transforms, evidence.columns, loadings, total, gauge, lifts)
-    return SetSolution(system, gauge, frames, evidence.columns, transforms, covariances, total, source, terms)
+        columns = home(evidence.columns, q)
+        total[np.ix_(columns, columns)] += C @ C.T
+    return transforms, covariances, total
 
 
-def solve_paper(
-    evidence: Evidence,
-    system: SetSystem,
-    gauge: Mapping[Subset, str],
-    frames: Mapping[str, Frame],
-    linear: Linear,
-    source: CumulantSource,
-) -> SetSolution:
-    """The paper's transformations; covariances by its recursion or, where no pair of views isolates a component, by least
-    squares on all cross-covariances. Not projected: they need not be positive."""
+def _by_paper(
+    evidence: SetEvidence, state: Moments, system: SetSystem, gauge: Mapping[Subset, str], order: int
+) -> tuple[SetSystem, Parts]:
+    """The system without absent components, and the paper's transformations; covariances by its recursion or, where no pair of
+    views isolates a component, by least squares on all cross-covariances. Not projected: they need not be positive."""
+    linear: Linear = find_linear(Cumulants(state), evidence.columns, system, order=order, gauge=gauge)
     for gone in linear.absent:
         system = system.without(gone)
     if not len(system):
         raise DataError(
             "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
         )
-    white = cumulant_terms(system, linear.transforms, gauge, evidence.columns)
+    transforms = linear.transforms
     if system.L > 2:
         covariances = least_squares_covariances(
-            np.eye(evidence.p), evidence.correlation, system, evidence.columns, linear.transforms
+            np.eye(evidence.p), evidence.correlation, system, evidence.columns, transforms
         )
     else:
-        covariances = {q: _symmetric(evaluate(evidence.cumulants, white[q], 2)) for q in system.order}
-    terms = {q: Terms(((Term(1.0, (), frames[gauge[q]].outer.T, white[q]),),)) for q in system.order}
-    return SetSolution(
-        system, gauge, frames, evidence.columns, linear.transforms, covariances, evidence.correlation, source, terms
-    )
+        terms = cumulant_terms(system, transforms, gauge, evidence.columns)
+        covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in system.order}
+    return system, (transforms, covariances, evidence.correlation)
 
 
-def _symmetric(matrix: Array) -> Array:
-    return np.asarray((matrix + matrix.T) / 2)
+@storable
+@dataclass(frozen=True)
+class SetSolution:
+    """Everything about the fitted components; white coordinates inside, the user's outside.
+
+    system, gauge, ranks : members, the view each is written in, and its dimension; white : the views in white columns;
+    source : of cumulants of the white columns; white_transforms : {(view, Q): (white columns of the view, of the gauge view)};
+    covariances : {Q: white}; total : (white, white), the covariance of all white columns that predictors divide by;
+    parameters : of the joint fit; relative_errors : {(view, Q): approximate standard error of A over its size}, none of large
+    problems (both None for the paper's method); verdicts : of discovery, None without;
+    mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its own}, of
+    wide views.
+    """
+
+    system: SetSystem
+    gauge: Mapping[Subset, str]
+    ranks: Mapping[Subset, int]
+    order: int
+    white: WhiteViews
+    source: CumulantSource
+    white_transforms: Transforms
+    covariances: Mapping[Subset, Array]
+    total: Array
+    parameters: Parameters | None
+    relative_errors: Mapping[tuple[str, Subset], float] | None
+    verdicts: Mapping[Subset, SetTest] | None
+    mean: Array
+    beyond: Mapping[str, Factored]
+
+    @property
+    def keys(self) -> tuple[Subset, ...]:
+        """What the components are called."""
+        return self.system.members
+
+    @property
+    def state(self) -> Moments:
+        """Of the white columns, by block."""
+        return self.source.moments
+
+    @property
+    def n(self) -> int:
+        return self.state.n
+
+    @property
+    def blocks(self) -> list[int]:
+        """Statistical blocks that hold rows."""
+        return self.source.blocks
+
+    # ---- in the user's units
+
+    def transform(self, view: str, key: Subset) -> Array:
+        """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
+        home = self.white.frames[self.gauge[key]]
+        if view == self.gauge[key]:
+            return np.eye(len(home.outer))
+        return np.asarray(self.white.frames[view].outer @ self.white_transforms[view, key] @ home.inner)
+
+    def transforms(self) -> dict[tuple[str, Subset], Array]:
+        """{(view, Q): A}."""
+        for view, q in self.white_transforms:
+            sizes = (len(self.white.frames[name].outer) for name in (view, self.gauge[q]))
+            check_entries(f"the transformation of {q} in view {view!r}", (next(sizes), next(sizes)))
+        return {key: self.transform(*key) for key in self.white_transforms}
+
+    def covariance(self, key: Subset) -> Spread:
+        """Of a component, in the columns of its gauge view."""
+        own = self._lifted(key, self.covariances[key])
+        (view, *more), outside = key, self.beyond
+        if more or view not in outside:
+            return own
+        assert isinstance(own, Factored)
+        return added(outside[view], own.lift.T, own.core)
+
+    def _lifted(self, key: Subset, core: Array) -> Spread:
+        """A covariance of white columns of the gauge view in the user's; as factors for a wide view."""
+        view = self.gauge[key]
+        outer = self.white.frames[view].outer
+        if view in self.beyond:
+            return Factored(np.zeros((0, len(outer))), outer.T, symmetric(core))
+        return np.asarray(outer @ core @ outer.T)
+
+    def variance_shares(self) -> dict[tuple[str, Subset], float]:
+        """{(view, Q): variance of A S_Q over the variance of the view, summed over its columns}."""
+        out = {}
+        for (view, q), A in self.white_transforms.items():
+            part = self.white.frames[view].outer @ A
+            own = float(self.beyond[view].trace()) if q == (view,) and view in self.beyond else 0.0
+            out[view, q] = (own + float(np.sum(part * (part @ self.covariances[q])))) / self.white.totals[view]
+        return out
+
+    @cached_property
+    def _terms(self) -> dict[Subset, Terms]:
+        """How the cumulants of every component are read off the white columns."""
+        lifts = {q: self.white.frames[self.gauge[q]].outer.T for q in self.keys}
+        if self.parameters is not None:
+            loadings = {q: self._loading(q) for q in self.system.order}
+            return pattern_terms(
+                self.system, self.white_transforms, self.white.columns, loadings, self.total, self.gauge, lifts
+            )
+        white = cumulant_terms(self.system, self.white_transforms, self.gauge, self.white.columns)
+        return {q: Terms(((Term(1.0, (), lifts[q], white[q]),),)) for q in self.keys}
+
+    def components(
+        self, names: Sequence[str], titles: Mapping[Subset, str], given: Mapping[Subset, object] | None = None
+    ) -> dict[Subset, Component]:
+        """names : of the columns of all views; titles : of the components."""
+        own = self._means(self.mean)
+        out = {}
+        for q in self.keys:
+            columns = tuple(names[self.white.place[self.gauge[q]]])
+            out[q] = Component(titles[q], columns, own[q], self.covariance(q), self.source, self._terms[q])
+        return out
+
+    def _means(self, means: Array) -> dict[Subset, Array]:
+        """Shared components have mean zero and a view's own component takes the rest; where a view has none of its own, the
+        smallest means (in white units) that add up to the view's. Only such sums are identified."""
+        shared = [q for q in self.system.order if len(q) > 1]
+        homeless = [view for view in self.white.columns if (view,) not in self.system]
+        white = {q: np.zeros(len(self.white.columns[self.gauge[q]])) for q in shared}
+        if homeless and shared:
+            rows = home(self.white.columns, homeless)
+            stack = np.hstack([self._loading(q)[rows] for q in shared])
+            solution = np.linalg.lstsq(stack, (means @ self.white.into)[rows], rcond=None)[0]
+            ends = np.cumsum([len(white[q]) for q in shared])
+            white = dict(zip(shared, np.split(solution, ends[:-1]), strict=True))
+        out = {q: self.white.frames[self.gauge[q]].outer @ mean for q, mean in white.items()}
+        for view, part in self.white.place.items():
+            if (view,) in self.system:
+                out[view,] = means[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
+        return out
+
+    def _loading(self, key: Subset) -> Array:
+        """(white columns, those of the gauge view): how the component enters all white columns."""
+        return loading(self.white_transforms, self.white.columns, self.gauge[key], key)
+
+    # ---- rows: (n, p), the columns of all views, centred
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
+
+    def predict(self, key: Subset, rows: Array) -> tuple[Array, Spread]:
+        """BLUP of the centred component, (n, d), and its error covariance (d, d): Cov(S, z) Cov(z)^-1 z. What a wide view has
+        outside of the columns that were looked at is its own, and known."""
+        frame, K, loads = self.white.frames[self.gauge[key]], self.covariances[key], self._loading(key)
+        weights = self._inverse @ loads @ K
+        predicted = rows @ self.white.into @ weights @ frame.outer.T
+        (view, *more), part = key, rows[:, self.white.place[self.gauge[key]]]
+        if not more and view in self.beyond:
+            predicted = predicted + part - part @ frame.inner.T @ frame.outer.T
+        return np.asarray(predicted), self._lifted(key, K - K @ loads.T @ weights)
+
+    def on_rows(self, key: Subset, rows: Array) -> tuple[Array, Terms]:
+        """White columns of centred rows, and how a component's cumulants are read off them."""
+        return np.asarray(rows @ self.white.into), self._terms[key]
+
+    def outside(self, key: Subset) -> IntArray:
+        """Columns, of all views side by side, of the views in which the component does not live."""
+        columns = {view: np.arange(part.start, part.stop) for view, part in self.white.place.items()}
+        return home(columns, [view for view in columns if view not in key])
+
+    def residual(self, key: Subset, rows: Array) -> Array:
+        """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
+        gauge = self.gauge[key]
+        others = home(self.white.columns, [view for view in self.white.columns if view not in key])
+        C = self.state.covariance(unbiased=False)
+        slope = (
+            np.linalg.pinv(C[np.ix_(others, others)], hermitian=True, rcond=1e-10)
+            @ C[others][:, self.white.columns[gauge]]
+        )
+        predicted = rows @ self.white.into[:, others] @ slope @ self.white.frames[gauge].outer.T
+        return np.asarray(rows[:, self.white.place[gauge]] - predicted)
+
+    def score(self, rows: Array, n_blocks: int) -> float:
+        """Mean Gaussian log-density of the rows under the fitted covariance of all columns, in nats."""
+        back = self.white.back
+        if not self.beyond:
+            return gaussian_score(back.T @ self.total @ back, rows)
+        whole: Spread = Factored(np.zeros((0, back.shape[1])), back, self.total)
+        for view, spread in self.beyond.items():
+            place = np.zeros((back.shape[1], len(spread)))
+            place[self.white.place[view]] = np.eye(len(spread))
+            whole = added(
+                added(whole, place @ spread.lift.T, spread.core), place @ spread.rows.T, np.eye(len(spread.rows))
+            )
+        return gaussian_score(whole, rows)
+
+    # ---- what learners ask
+
+    @property
+    def verdict(self) -> str:
+        """ "paper", "weak" where the data say little about some transformation, else "estimated"."""
+        if self.parameters is None:
+            return "paper"
+        return "weak" if any(error > _WEAK for error in (self.relative_errors or {}).values()) else "estimated"
+
+    @property
+    def independent_rows(self) -> float:
+        return float(self.n)
+
+    def check_determined(self, covariates: int) -> None:
+        """Least squares on a prediction has no more columns than the views were compared in."""
+
+    def calibrate(
+        self,
+        key: Subset,
+        rows: Array,
+        y: Array,
+        weight: Array,
+        free: float,
+        covariates: int,
+        log_odds: LogisticFit | None = None,
+    ) -> Calibrated:
+        """Least squares on the best linear prediction of a component, which gives the right coefficients when y depends on this
+        component only."""
+        if log_odds is not None:
+            raise ValueError(
+                "log-odds are learned on the first view's own component of two views: use ContrastiveRCA on two views, or "
+                f"ComponentRegression for {component_name(key)}"
+            )
+        features, root = self.predict(key, rows)[0], np.sqrt(weight)
+        coef = np.asarray(np.linalg.lstsq(features * root[:, None], y * root, rcond=None)[0], dtype=np.float64)
+        return Calibrated(coef, None, 1.0, features, y, self.covariance(key), free)
+
+    def errors(
+        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+    ) -> tuple[Array, float]:
+        """Standard errors of the outcome, at the fitted prediction: too small where the prediction itself is not sure."""
+        return error_at_fixed_features(calibrated.features, calibrated.outcome, keep), max(len(keep) - 1, 1)
+
+    def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
+        return self.covariance(key), 1.0
+
+    def functional_error(self, key: Subset, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
+        """Only refitting tells."""
+
+    def canonical_weights(self, key: Subset, untrusted: float) -> None:
+        """There are no canonical coordinates."""
+
+    # ---- replicates
+
+    def without(self, block: int) -> SetSolution:
+        """Refitted without one block, from the state alone, in the white coordinates of the whole."""
+        state = self.state.without([block])
+        evidence = SetEvidence(self.white.columns, state, min(self.order, _BLOCKED))
+        system, parameters = self.system, self.parameters
+        if parameters is None:
+            if self.order > _BLOCKED:
+                raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
+            system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
+        else:
+            with one_blas_thread():
+                parameters = refit(evidence, system, self.ranks, parameters)
+            parts = _by_loadings(evidence, system, self.gauge, parameters)
+        transforms, covariances, total = parts
+        return replace(
+            self,
+            system=system,
+            source=CumulantSource(state),
+            white_transforms=transforms,
+            covariances=covariances,
+            total=total,
+            parameters=parameters,
+            mean=self.mean + state.mean @ self.white.back,
+        )

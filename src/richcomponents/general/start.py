@@ -20,8 +20,8 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray, multilinear, packed_indices, packed_size, symmetrise, unpack
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.general.evidence import Evidence, multiplicity
-from richcomponents.general.refine import JointModel, Parameters
+from richcomponents.general.evidence import SetEvidence, home, multiplicity
+from richcomponents.general.model import JointModel, Parameters
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import Transforms
 
@@ -38,7 +38,7 @@ def clipped(A: Array, limit: float = _LIMIT) -> Array:
 
 
 def sequential(
-    evidence: Evidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: Sequence[int] | None = None
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: Sequence[int] | None = None
 ) -> Transforms:
     """All A(i, Q), larger sets first, from some or all blocks of samples."""
     pass_ = _Pass(
@@ -55,7 +55,7 @@ def sequential(
 class _Pass:
     """Memory of a sequential pass: what was found so far is subtracted from what comes next."""
 
-    def __init__(self, evidence: Evidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: IntArray) -> None:
+    def __init__(self, evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: IntArray) -> None:
         self.evidence, self.system, self.gauge, self.blocks = evidence, system, gauge, blocks
         share = evidence.share[blocks]
         self.share = share / share.sum()
@@ -63,8 +63,7 @@ class _Pass:
         self.tensors: dict[tuple[Subset, int], Array] = {}
 
     def find(self, q: Subset) -> None:
-        home = len(self.evidence.columns[self.gauge[q]])
-        self.transforms[self.gauge[q], q] = np.eye(home)
+        self.transforms[self.gauge[q], q] = np.eye(len(self.evidence.columns[self.gauge[q]]))
         above = self.system.supersets(q)
         orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in above)]
         for view in q:
@@ -77,8 +76,8 @@ class _Pass:
 
     def _transform(self, q: Subset, view: str, orders: Sequence[int]) -> Array:
         g, columns = self.gauge[q], self.evidence.columns
-        home = len(columns[g])
-        gram = np.zeros((home + len(columns[view]),) * 2)
+        d = len(columns[g])
+        gram = np.zeros((d + len(columns[view]),) * 2)
         for t in orders:
             for slots in combinations_with_replacement(q, t - 1):
                 if all(self.system.distinguishes((*slots, last), q) for last in (g, view)):
@@ -87,8 +86,8 @@ class _Pass:
                          for last in (g, view)], axis=-1,
                     )  # fmt: skip
                     gram += _repeats(slots) / (factorial(t) * self.evidence.inflation[t]) * self._cross(rows)
-        vectors = np.linalg.eigh(gram)[1][:, ::-1][:, :home]
-        return clipped(vectors[home:] @ truncated_pinv(vectors[:home], None))
+        vectors = np.linalg.eigh(gram)[1][:, ::-1][:, :d]
+        return clipped(vectors[d:] @ truncated_pinv(vectors[:d], None))
 
     def _cross(self, rows: Array) -> Array:
         """Mean over pairs of different blocks of M_a' M_b, symmetrised; rows (B, rows, columns)."""
@@ -106,8 +105,7 @@ class _Pass:
 
     def _tensor(self, q: Subset, t: int) -> Array | None:
         """k_t(S_Q) averaged over patterns, slot by slot inverted; None when no pattern of this length isolates it."""
-        home = len(self.evidence.columns[self.gauge[q]])
-        total, weights = np.zeros((home,) * t), 0.0
+        total, weights = np.zeros((len(self.evidence.columns[self.gauge[q]]),) * t), 0.0
         inverses = {view: truncated_pinv(self.transforms[view, q], None) for view in q}
         for slots in self.system.patterns(q, t):
             noise = float(np.prod([np.sum(inverses[view] ** 2) for view in slots]))
@@ -131,8 +129,7 @@ def _second_order_design(
     weight = np.sqrt(multiplicity(len(white), 2))
     design, sizes = [], []
     for q in system.order:
-        home = np.concatenate([columns[view] for view in q])
-        rows = (white[:, home] @ np.vstack([transforms[view, q] for view in q]))[index]
+        rows = (white[:, home(columns, q)] @ np.vstack([transforms[view, q] for view in q]))[index]
         a, b = packed_indices(rows.shape[2], 2).T
         both = rows[:, 0][:, a] * rows[:, 1][:, b] + rows[:, 0][:, b] * rows[:, 1][:, a]
         design.append(both / np.where(a == b, 2.0, 1.0) * weight[:, None])

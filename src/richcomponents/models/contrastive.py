@@ -40,10 +40,10 @@ class ContrastiveRCA(ComponentAnalysis):
         (names, numbers or slices; the first view is U). Needed for one table; :meth:`fit_views` takes two. A number takes
         all columns that are no covariates: of a table with names, columns that look like an outcome, sample labels or an
         index are refused, and :meth:`summary` lists what was taken.
-    method : {"efficient", "paper", "polarised"}
+    method : {"efficient", "paper"}
         "efficient": canonical coordinates, cross-block Gram matrices, shrinkage chosen from the data; never far from
         residualising when the data say nothing. "paper": the formulas of Ge and Zou, the reference; its covariances need
-        not be positive. "polarised": the same with the cumulants of their appendix.
+        not be positive.
     A : array of shape (d_v, d_u), optional
         The mixing matrix, when it is known. A_ is then this matrix; covariances still use the data and stay admissible. It is
         tested: Cov(U, V) = Cov(S2) A' for some admissible Cov(S2) (`diagnostics_.known_mixing`; a SpecificationWarning when
@@ -137,7 +137,7 @@ class ContrastiveRCA(ComponentAnalysis):
     def _solve(self, data: Data) -> PairSolution | PaperSolution:
         options = PairOptions(self.rank, self.A, self.order, self.random_state)
         if self.method == "paper":
-            return solve_paper(data, len(self.views_[0]), _KEYS, options)
+            return solve_paper(data, self._places, _KEYS, options)
         return solve_pair(self._space(data, options.at_least), _KEYS, options)
 
     def _adopt(self, solution: PairSolution | PaperSolution) -> None:

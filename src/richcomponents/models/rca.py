@@ -425,7 +425,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key = self._key(component)
         known = len(self._covariate_columns)
         if not penalised and log_odds is None:
-            self._solution.check_determined(known, next(iter(self.views_)))
+            self._solution.check_determined(known)
         rows = self._centred(X)
         weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
         target = self._centred_target(X, y, len(rows), weight)

@@ -7,9 +7,10 @@ import pytest
 
 from richcomponents.algebra import multilinear, pack, packed_indices, symmetrise, unpack
 from richcomponents.components.sets import SetSystem
-from richcomponents.general.descend import DenseObjective, descend
-from richcomponents.general.evidence import Evidence, multiplicity
-from richcomponents.general.refine import (
+from richcomponents.general.descend import DenseObjective, fit_large
+from richcomponents.general.evidence import SetEvidence, multiplicity
+from richcomponents.general.influence import influence_covariance
+from richcomponents.general.model import (
     JointModel,
     Parameters,
     inverse_root,
@@ -24,7 +25,6 @@ from richcomponents.general.start import (
     least_squares_covariances,
     sequential,
 )
-from richcomponents.general.weights import influence_covariance
 from richcomponents.moments import Moments
 from richcomponents.simulated_views import make_views
 from tests.components.general.population import Population, relative
@@ -42,7 +42,7 @@ def evidence():
     for part in data.views.values():
         white[part, part] = inverse_root(np.cov(rows[:, part].T, bias=True))
     columns = {view: np.arange(part.start, part.stop) for view, part in data.views.items()}
-    return Evidence(columns, Moments.of(rows @ white, 4))
+    return SetEvidence(columns, Moments.of(rows @ white, 4))
 
 
 def test_the_model_is_exact_for_exact_cumulants():
@@ -57,7 +57,7 @@ def test_the_model_is_exact_for_exact_cumulants():
     ones = {t: np.ones(len(e)) for t, e in entries.items()}
     model = JointModel(SYSTEM, population.columns, RANKS, (2, 3, 4), np.eye(6), entries, ones)
     data = model.data({t: population.cumulants.packed(t) for t in (2, 3, 4)})
-    value, _ = model.predict(model.join(Parameters(loadings, tensors)), derivative=False)
+    value = model.predict(model.join(Parameters(loadings, tensors)))
     assert relative(value, data) < 1e-10
 
 
@@ -69,8 +69,8 @@ def test_derivatives_are_finite_differences(evidence, free_second):
     )
     rng = np.random.default_rng(0)
     x, step = rng.normal(size=model.size), 1e-5 * rng.normal(size=model.size)
-    _, slope = model.predict(x)
-    ahead, behind = (model.predict(x + sign * step, derivative=False)[0] for sign in (1, -1))
+    _, slope = model.linearise(x)
+    ahead, behind = (model.predict(x + sign * step) for sign in (1, -1))
     np.testing.assert_allclose((ahead - behind) / 2, slope @ step, rtol=1e-6, atol=1e-7 * np.abs(slope @ step).max())
 
 
@@ -84,7 +84,7 @@ def test_both_solvers_see_the_same_function(evidence):
     objective = DenseObjective(model, dense, weights)
     there = objective.join(start.loadings, {key: unpack(k, 2, key[1]) for key, k in start.tensors.items()})
     value, gradient = objective(there)
-    residual = model.predict(x, derivative=False)[0] - data
+    residual = model.predict(x) - data
     assert value == pytest.approx(residual @ residual, rel=1e-8)
     direction = np.zeros(len(there))
     rng = np.random.default_rng(1)
@@ -103,8 +103,8 @@ def test_both_solvers_find_the_same_minimum(evidence):
     data = white_data(evidence, model)
     start = assemble(model, sequential(evidence, system, GAUGE))
     sure = levenberg_marquardt(model, solve_tensors(model, model.join(start), data), data, iterations=200)
-    far = model.join(descend(evidence, model, start.loadings))
-    reached = model.predict(far, derivative=False)[0] - data
+    far = model.join(fit_large(evidence, model, start.loadings))
+    reached = model.predict(far) - data
     assert reached @ reached == pytest.approx(sure.value, rel=2e-3)
 
 
@@ -139,6 +139,6 @@ def test_covariances_follow_from_transformations_by_least_squares():
 def test_the_sequential_start_is_exact_for_exact_cumulants():
     population = Population(SYSTEM, dict.fromkeys("abc", 2), seed=2, order=4)
     copies = Moments.of(np.repeat(population.rows, 10, axis=0), 4, n_blocks=10)  # every block is the population
-    found = sequential(Evidence(population.columns, copies), SYSTEM, GAUGE)
+    found = sequential(SetEvidence(population.columns, copies), SYSTEM, GAUGE)
     for key, A in population.A.items():
         assert relative(found[key], A) < 1e-6

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.frame import Frame
@@ -62,18 +63,26 @@ class WhiteViews:
             found._check_independent(covariance, describe)
         return found
 
+    def composed(
+        self, frames: Mapping[str, Frame], place: Mapping[str, slice], totals: Mapping[str, float]
+    ) -> WhiteViews:
+        """The same white columns from the columns that the table's were made of: frames to and from them, their place, and the
+        variance of the views there."""
+        both = {
+            view: Frame(frame.inner @ frames[view].inner, frames[view].outer @ frame.outer)
+            for view, frame in self.frames.items()
+        }
+        return WhiteViews(place, both, self.columns, totals)
+
     @property
     def into(self) -> Array:
         """(columns of the table, white columns)."""
-        rows = max(part.stop for part in self.place.values())
-        out = np.zeros((rows, sum(map(len, self.columns.values()))))
-        for view, part in self.place.items():
-            out[part, self.columns[view]] = self.frames[view].inner.T
-        return out
+        return np.asarray(linalg.block_diag(*(frame.inner.T for frame in self.frames.values())))
 
-    def back(self, white: Array) -> Array:
-        """A white vector in the columns of the table."""
-        return np.concatenate([self.frames[view].outer @ white[self.columns[view]] for view in self.place])
+    @property
+    def back(self) -> Array:
+        """(white columns, columns of the table)."""
+        return np.asarray(linalg.block_diag(*(frame.outer.T for frame in self.frames.values())))
 
     def _check_independent(self, covariance: Array, describe: Callable[[int], str]) -> None:
         into = self.into

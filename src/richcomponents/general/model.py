@@ -1,0 +1,318 @@
+"""The joint model: all transformations and cumulants of all components at once, and how it is fitted.
+
+The model of the cumulants of z = (all views), whitened jointly by W = Cov(z)^(-1/2), is
+
+    k_t(W z) = sum_Q K_{Q,t}(B_Q', ..., B_Q'),     B_Q = W C_Q,
+
+where C_Q (columns of the views in Q, r_Q) are the loadings of component Q on factors of variance one: K_{Q,2} = I, so
+covariances C C' are positive by construction, and K_{Q,3}, K_{Q,4} are free. Factors are known up to a
+rotation, of which nothing that is reported depends. We minimise
+
+    f = sum_t n / (t! v_t) |k_t(W z) - model|^2:
+
+after joint whitening the Frobenius norm is the efficient weighting near Gaussian data; v_t is the variance of
+order t over that of Gaussian data. Levenberg-Marquardt, since the problem is a small non-linear least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import factorial
+from typing import Protocol
+
+import numpy as np
+from scipy import linalg
+
+from richcomponents.algebra import (
+    Array,
+    IntArray,
+    multilinear,
+    pack,
+    packed_indices,
+    packed_rank,
+    packed_size,
+    unpack,
+)
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.general.evidence import SetEvidence, home, multiplicity
+from richcomponents.storage import storable
+
+__all__ = [
+    "JointModel",
+    "Minimum",
+    "Parameters",
+    "by_view",
+    "in_coordinates",
+    "inverse_root",
+    "levenberg_marquardt",
+    "order_scale",
+    "solve_tensors",
+    "transform_errors",
+    "white_data",
+    "white_model",
+]
+
+
+@storable
+@dataclass(frozen=True)
+class Parameters:
+    """loadings : {Q: (columns of its views, r)}; tensors : {(Q, order >= 3): packed (C(r+order-1, order),)}."""
+
+    loadings: Mapping[Subset, Array]
+    tensors: Mapping[tuple[Subset, int], Array]
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Parameters as a vector, and the value of f there."""
+
+    x: Array
+    value: float
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """Residuals of chosen entries and their derivatives.
+
+    system, columns : which components, in which columns of z; ranks : {Q: r}; orders : of the cumulants that are fitted;
+    white : (p, p), the coordinates they are fitted in (W above; the identity where entries have to keep their views);
+    entries : {order: packed entries used}; scale : {order: square root of the weight of each of them};
+    free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do not tell the covariance.
+    """
+
+    system: SetSystem
+    columns: Mapping[str, IntArray]
+    ranks: Mapping[Subset, int]
+    orders: tuple[int, ...]
+    white: Array
+    entries: Mapping[int, IntArray]
+    scale: Mapping[int, Array]
+    free_second: bool = False
+
+    @property
+    def p(self) -> int:
+        return len(self.white)
+
+    @cached_property
+    def white_home(self) -> dict[Subset, Array]:
+        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q."""
+        return {q: np.ascontiguousarray(self.white[:, home(self.columns, q)]) for q in self.system.order}
+
+    # ---- the vector of parameters
+
+    @cached_property
+    def slices(self) -> dict[tuple[Subset, int], slice]:
+        """Where C_Q (under order 1) and K_{Q,t} lie."""
+        out, start = {}, 0
+        for q in self.system.order:
+            out[q, 1] = slice(start, start + len(home(self.columns, q)) * self.ranks[q])
+            start = out[q, 1].stop
+            for t in self.orders:
+                if t > 2 or self.free_second:
+                    out[q, t] = slice(start, start + packed_size(self.ranks[q], t))
+                    start = out[q, t].stop
+        return out
+
+    @property
+    def size(self) -> int:
+        return max(int(part.stop) for part in self.slices.values())
+
+    def join(self, parameters: Parameters) -> Array:
+        x = np.zeros(self.size)
+        for (q, t), part in self.slices.items():
+            x[part] = parameters.loadings[q].ravel() if t == 1 else parameters.tensors[q, t]
+        return x
+
+    def split(self, x: Array) -> Parameters:
+        loadings = {q: x[self.slices[q, 1]].reshape(-1, self.ranks[q]) for q in self.system.order}
+        return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
+
+    # ---- values and derivatives
+
+    def data(self, packed: Mapping[int, Array]) -> Array:
+        """The chosen entries of packed cumulants (..., packed), weighted: (..., rows)."""
+        parts = [packed[t][..., self.entries[t]] * self.scale[t] for t in self.orders]
+        return np.concatenate(parts, axis=-1)
+
+    def predict(self, x: Array) -> Array:
+        """The weighted model, (rows,)."""
+        return self._evaluate(x, None)
+
+    def linearise(self, x: Array) -> tuple[Array, Array]:
+        """The weighted model (rows,) and its derivative (rows, parameters)."""
+        slope = np.zeros((sum(map(len, self.entries.values())), self.size))
+        return self._evaluate(x, slope), slope
+
+    def _evaluate(self, x: Array, slope: Array | None) -> Array:
+        """The values; derivatives are added to the zeros of `slope`."""
+        parameters, values, start = self.split(x), [], 0
+        for t in self.orders:
+            index = packed_indices(self.p, t)[self.entries[t]]
+            value = np.zeros(len(index))
+            part = None if slope is None else slope[start : start + len(index)]
+            for q in self.system.order if len(index) else ():
+                self._add(q, t, index, parameters, value, part)
+            if part is not None:
+                part *= self.scale[t][:, None]
+            values.append(value * self.scale[t])
+            start += len(index)
+        return np.concatenate(values)
+
+    def _add(self, q: Subset, t: int, index: IntArray, at: Parameters, value: Array, slope: Array | None) -> None:
+        """Add K(B', ..., B') of one component to the entries, and its derivatives."""
+        white, r = self.white_home[q], self.ranks[q]
+        rows = (white @ at.loadings[q])[index]  # (entries, t, r)
+        tensor = np.eye(r) if (q, t) not in self.slices else (_merge(r, t) @ at.tensors[q, t]).reshape(r, -1)
+        after = _products([rows[:, s] for s in range(1, t)])  # (entries, r^(t-1)), slots 1..
+        value += np.einsum("ec,ec->e", rows[:, 0], after @ tensor.T)
+        if slope is None:
+            return
+        if (q, t) in self.slices:
+            full = (rows[:, 0][:, :, None] * after[:, None, :]).reshape(len(index), -1)
+            slope[:, self.slices[q, t]] += full @ _merge(r, t)
+        total = np.zeros((len(index), white.shape[1], r))
+        for s in range(t):
+            others = after if s == 0 else _products([rows[:, m] for m in range(t) if m != s])
+            total += white[index[:, s]][:, :, None] * (others @ tensor.T)[:, None, :]
+        slope[:, self.slices[q, 1]] += total.reshape(len(index), -1)
+
+
+def _products(rows: list[Array]) -> Array:
+    """Row-wise outer products, flattened: (entries, r^m)."""
+    out = rows[0]
+    for row in rows[1:]:
+        out = (out[:, :, None] * row[:, None, :]).reshape(len(row), -1)
+    return out
+
+
+@lru_cache(maxsize=32)
+def _merge(r: int, t: int) -> Array:
+    """(r^t, packed), zeros and ones: dense = merge @ packed."""
+    grid = np.stack(np.meshgrid(*[np.arange(r)] * t, indexing="ij"), axis=-1).reshape(-1, t)
+    out = np.zeros((len(grid), packed_size(r, t)))
+    out[np.arange(len(grid)), packed_rank(np.sort(grid, axis=1), r)] = 1.0
+    return out
+
+
+def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
+    """x with the tensors that fit best, given its loadings: a linear problem."""
+    x = x.copy()
+    for (_, t), part in model.slices.items():
+        if t > 1:
+            x[part] = 0.0
+    value, slope = model.linearise(x)
+    free = np.concatenate([np.arange(part.start, part.stop) for (_, t), part in model.slices.items() if t > 1])
+    design = slope[:, free]
+    normal = design.T @ design
+    ridge = 1e-6 * np.diag(normal).max() * np.eye(len(free))
+    x[free] = linalg.solve(normal + ridge, design.T @ (data - value), assume_a="pos")
+    return x
+
+
+def white_model(evidence: SetEvidence, system: SetSystem, ranks: Mapping[Subset, int]) -> JointModel:
+    """The joint model in jointly white coordinates, with all entries."""
+    white = inverse_root(evidence.correlation)
+    entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
+    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, order_scale(evidence, entries))
+
+
+def white_data(evidence: SetEvidence, model: JointModel) -> Array:
+    """The weighted data (rows,) for :func:`white_model`."""
+    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
+
+
+def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -> dict[tuple[str, Subset], float]:
+    """Approximate relative standard error of every A(i, Q) = C_i C_g^+, in white coordinates.
+
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
+    flat directions that A does not feel, any other flat direction makes A unknown, and the error large.
+    """
+    _, slope = model.linearise(x)
+    values, vectors = np.linalg.eigh(slope.T @ slope)
+    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
+    loadings, out = model.split(x).loadings, {}
+    for q in model.system.order:
+        C = by_view(loadings[q], q, model.columns)
+        dC = by_view(spread[model.slices[q, 1]].reshape(*loadings[q].shape, -1), q, model.columns)
+        inverse = np.linalg.pinv(C[gauge[q]])
+        for view in q:
+            if view != gauge[q]:
+                A = C[view] @ inverse
+                change = np.tensordot(
+                    dC[view] - np.tensordot(A, dC[gauge[q]], 1), inverse, (1, 0)
+                )  # dA of A = C_i C_g^+
+                out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
+    return out
+
+
+def by_view(rows: Array, subset: Subset, columns: Mapping[str, IntArray]) -> dict[str, Array]:
+    """Rows (columns of the views of a component, ...), view by view."""
+    ends = np.cumsum([len(columns[view]) for view in subset])
+    return dict(zip(subset, np.split(rows, ends[:-1]), strict=True))
+
+
+def order_scale(evidence: SetEvidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:
+    """Square roots of n multiplicity / (t! v_t) of the chosen entries."""
+    out = {}
+    for t, chosen in entries.items():
+        weight = evidence.n * multiplicity(evidence.p, t)[chosen] / (factorial(t) * evidence.inflation[t])
+        out[t] = np.sqrt(weight)
+    return out
+
+
+def inverse_root(matrix: Array) -> Array:
+    """The symmetric inverse square root of a positive matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))) @ vectors.T)
+
+
+def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
+    """Packed cumulants of matrix' z from those of z."""
+    return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
+
+
+class Predictor(Protocol):
+    """Anything with values (rows,) and derivatives (rows, parameters)."""
+
+    def predict(self, x: Array) -> Array: ...
+
+    def linearise(self, x: Array) -> tuple[Array, Array]: ...
+
+
+def levenberg_marquardt(
+    model: Predictor, x: Array, data: Array, *, iterations: int = 100, tol: float = 1e-4
+) -> Minimum:
+    """min |model(x) - data|^2 from x; damping relative to the curvature of each parameter.
+
+    The minimum is measured in units of sampling noise (one per degree of freedom): a step that gains less than `tol` is the
+    last, since what it would change is far below the standard errors.
+    """
+    value, slope = model.linearise(x)
+    residual = value - data
+    best, damping = float(residual @ residual), 1e-2
+    for _ in range(iterations):
+        normal, gradient = slope.T @ slope, slope.T @ residual
+        curvature = np.diag(normal) + 1e-9 * np.diag(normal).max()
+        for _ in range(12):
+            try:
+                factor = linalg.cho_factor(normal + np.diag(damping * curvature), check_finite=False)
+            except linalg.LinAlgError:
+                damping *= 10
+                continue
+            trial = x - linalg.cho_solve(factor, gradient, check_finite=False)
+            moved = model.predict(trial) - data
+            attained = float(moved @ moved)
+            if attained < best:
+                break
+            damping *= 5
+        else:
+            break
+        converged = best - attained < tol
+        x, best, damping = trial, attained, max(damping / 5, 1e-10)
+        if converged:
+            break
+        value, slope = model.linearise(x)
+        residual = value - data
+    return Minimum(x, best)
