@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
-from richcomponents.algebra.spectral import Logistic, logit
+from richcomponents.algebra.spectral import Logistic, logit, whitening
 from richcomponents.components.dependence import RowUnits
-from richcomponents.contrastive.canonical import canonical, whitening
-from richcomponents.contrastive.coefficients import coefficients, residualise
+from richcomponents.contrastive.calibration import Reading, calibrate, residualise
+from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.energy import SharedEnergy
 from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
-from richcomponents.contrastive.fit import find_shared
-from richcomponents.contrastive.posterior import sign_flip_z
-from richcomponents.contrastive.posterior import identify_known
 from richcomponents.contrastive.pair import energy_and_score, near_pair
+from richcomponents.contrastive.posterior import identify_known, lower_end, sign_flip_z
 from richcomponents.contrastive.rank import choose_rank
 from richcomponents.contrastive.specification import flip_test, outcome_test
 from richcomponents.cumulants import linearised_block_cumulants
@@ -189,11 +187,11 @@ def test_residualising_is_least_squares_on_both_views():
 
 def test_without_evidence_nothing_is_corrected():
     data = make_contrastive(400, d=3, S2="gaussian", random_state=8)
-    second = Moments.of(data.X, 2)
-    shared = find_shared(second, 3, lambda m: Moments.of(data.X @ m, 4), second_order_only=lambda _: True)
-    assert shared.identified.gate == 0
-    fit = residualise(shared.canonical, shared.rank, np.ones(3), np.zeros(3), 10.0)
-    result = coefficients(shared.identified, fit)
+    found = canonical(*covariances(data), 400)
+    known = lower_end(found.correlations, 20, "not identified")
+    assert known.gate == 0
+    fit = residualise(found, known.rank, np.ones(3), np.zeros(3), 10.0)
+    result = calibrate(found, known, fit, Reading.canonical(found, known.rank))
     np.testing.assert_array_equal(result.coef, result.residualised)
 
 

@@ -56,7 +56,7 @@ def test_covariances_are_admissible(model, data):
 def test_identified_interval_is_sharp(model, data):
     """No admissible T leaves it, and each end is reached."""
     rng = np.random.default_rng(0)
-    known, found = model._shared.identified, model._canonical
+    known, found = model._solution.posterior, model._solution.canonical
     lift = found.u_from_x[:, : model.rank_] * known.h
     top = (
         np.cov(data.U.T, bias=True)

@@ -360,7 +360,7 @@ def test_other_fits_of_the_views():
 def test_intervals(identified, method, fields):
     edges, J, X = identified
     model = ComponentIsing(edges=edges, method=method, fields=fields, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
-    assert model.rca_._shared.identified.gate > 0
+    assert model.rca_.diagnostics_.gate > 0
     table = model.confidence_interval()
     assert table.names[0] == "x0 -- x1"
     assert len(table.names) == len(edges) + 9 * fields

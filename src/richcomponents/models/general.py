@@ -239,8 +239,8 @@ class RCA(ComponentAnalysis):
     def summary(self) -> str:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so."""
         check_is_fitted(self)
-        pair = isinstance(self._solution, PairSolution)
-        return general_report.summary(self, self._solution.diagnose().summary() if pair else None)
+        pair = self._solution if isinstance(self._solution, PairSolution) else None
+        return general_report.summary(self, None if pair is None else pair.diagnose().summary())
 
     def plot(self, figure: Any = None) -> Any:
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
