@@ -127,7 +127,7 @@ def measure(job: Job) -> dict[str, Any]:
         X = np.hstack([s1 + data.S2, data.S2 @ data.A.T + s3])
         y = None if data.beta is None else s1 @ data.beta + rng.normal(size=len(s1))
     model = rc.ContrastiveRCA(views=d).fit(X)
-    row.update(rank=model.rank_, verdict=model._shared.identified.verdict if model._shared else "")
+    row.update(rank=model.rank_, verdict=model.verdict_)
     if section in ("accuracy", "protection") and y is not None and data.beta is not None:
         fit = model.calibrate(X, y)
         row["beta"] = mse(fit.coef, data.beta)
@@ -143,8 +143,7 @@ def measure(job: Job) -> dict[str, Any]:
             known = rc.ContrastiveRCA(views=d, method="paper", A=data.A).fit(X)
             row["top known A"] = direction_error(known.components_["S1"].covariance, data.direction)
             row["top naive"] = direction_error(np.cov(data.U.T), data.direction)
-            resid = model._solution.cov_u - _lower_end(model)
-            row["top residualised"] = direction_error(resid, data.direction)
+            row["top residualised"] = direction_error(np.asarray(model.diagnostics_.identified.top), data.direction)
     if section == "coverage":
         A = data.A
         if model.rank_ < d:  # A is known on the range of S2 only: compare A P, P the projector the estimate uses
@@ -157,13 +156,6 @@ def measure(job: Job) -> dict[str, Any]:
         row["J"] = None if test is None else test.p_value
         row["outcome"] = None if y is None else model.outcome_test(X, y).p_value
     return row
-
-
-def _lower_end(model: rc.ContrastiveRCA) -> np.ndarray:
-    """Cov(S2) at T = 0."""
-    assert model._canonical is not None
-    lift = model._canonical.u_from_x[:, : model.rank_]
-    return np.asarray((lift * model._canonical.correlations[: model.rank_] ** 2) @ lift.T)
 
 
 def _range_projector(data: Contrastive, model: rc.ContrastiveRCA) -> np.ndarray:
