@@ -154,8 +154,7 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.order > 4:
             raise DataError("cumulants of order five and six need the rows: use fit(X), or order=4")
         self._prepare(resolve_views(self.views, lay.n_columns, None))
-        selected = moments.select(self._used)
-        return self._fit_data(StateData(selected), selected.mean, lambda model: model.fit_moments(moments))
+        return self._fit_data(StateData(moments.select(self._used)), lambda model: model.fit_moments(moments))
 
     # ---- fitting
 
@@ -188,11 +187,10 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
         self._prepare(views)
         self._units = RowUnits.of(len(values), groups)
         check_finite(values, views)
-        rows = values[:, self._used]
-        data = RowData(Rows(rows), self.n_blocks, groups)
-        return self._fit_data(data, rows.mean(axis=0), lambda model: model.fit(values, groups=groups))
+        data = RowData(Rows(values).select(self._used), self.n_blocks, groups)
+        return self._fit_data(data, lambda model: model.fit(values, groups=groups))
 
-    def _fit_data(self, data: Data, centre: Array, delegated: Callable[[ContrastiveRCA], ContrastiveRCA]) -> Self:
+    def _fit_data(self, data: Data, delegated: Callable[[ContrastiveRCA], ContrastiveRCA]) -> Self:
         if not self.discover and is_contrastive(self._wanted, self.method, self.gauge):
             return self._delegate(delegated)
         problem = settle(
@@ -212,7 +210,7 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
         if is_contrastive(problem.system, self.method, self.gauge):
             return self._delegate(delegated)
-        self._centre = np.array(centre)
+        self._centre = problem.map.centre
         self._adopt(problem.solve())
         if self._solution.relative_errors is not None:
             self.relative_errors_ = self._solution.relative_errors
