@@ -1,5 +1,5 @@
 """General RCA: any number of views, any set system.
 
-frame (whitened views) -> evidence (block cumulants, weights) -> start (sequential) -> refine (joint) -> solution;
-discover (which components are there); paper (the algorithms of the paper, the reference).
+In comes Data (moments of the columns of all views), out goes a SetSolution: white (coordinates) -> evidence (block
+cumulants) -> discover (which sets) -> start (sequential) -> refine (joint model; descend where it is large) -> solution.
 """

@@ -90,12 +90,12 @@ class DenseObjective:
         return total
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        loadings, found = self.split(x)
+        loadings, free = self.split(x)
         B = {q: self.model.white_home[q] @ loadings[q] for q in self.subsets}
         value, gradient = 0.0, np.zeros_like(x)
         slope = {q: np.zeros_like(B[q]) for q in self.subsets}
         for t in self.model.orders:
-            tensors = {q: found[q, t] if t > 2 else np.eye(B[q].shape[1]) for q in self.subsets}
+            tensors = {q: free[q, t] if t > 2 else np.eye(B[q].shape[1]) for q in self.subsets}
             seen = self.seen(B, t)
             total = self.norms[t]
             for q in self.subsets:
@@ -121,7 +121,7 @@ class DenseObjective:
             seen = self.seen(B, t)
             shapes = {q: (B[q].shape[1],) * t for q in self.subsets}
             right = {q: (B[q].T @ seen[q]).reshape(shapes[q]) for q in self.subsets}
-            found = {q: np.zeros(shapes[q]) for q in self.subsets}
+            tensors = {q: np.zeros(shapes[q]) for q in self.subsets}
             rest, direction = dict(right), dict(right)
             size = begin = _inner(rest, rest)
             for _ in range(_INNER):
@@ -129,11 +129,11 @@ class DenseObjective:
                     break
                 image = {q: (B[q].T @ self.explained(B, direction, q, t)).reshape(shapes[q]) for q in self.subsets}
                 step = size / _inner(direction, image)
-                found = {q: found[q] + step * direction[q] for q in self.subsets}
+                tensors = {q: tensors[q] + step * direction[q] for q in self.subsets}
                 rest = {q: rest[q] - step * image[q] for q in self.subsets}
                 size, before = _inner(rest, rest), size
                 direction = {q: rest[q] + size / before * direction[q] for q in self.subsets}
-            out.update({(q, t): found[q] for q in self.subsets})
+            out.update({(q, t): tensors[q] for q in self.subsets})
         return out
 
 
@@ -152,6 +152,6 @@ def fit_large(
     objective = DenseObjective(model, data, weights)
     start = objective.join(loadings, objective.best_tensors(loadings) if tensors is None else tensors)
     options = {"maxiter": _ITERATIONS, "maxcor": 20, "ftol": _GAIN, "maxfun": 10 * _ITERATIONS}
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    final, dense = objective.split(np.asarray(found.x))
+    minimum = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    final, dense = objective.split(np.asarray(minimum.x))
     return Parameters(final, {key: pack(tensor) for key, tensor in dense.items()})

@@ -16,7 +16,7 @@ component shows at order four only, a Gaussian one at order two) and Bonferroni'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,7 @@ from richcomponents.general.model import (
 from richcomponents.general.start import sequential
 from richcomponents.storage import storable
 
-__all__ = ["Discovery", "SetTest", "discover_sets"]
+__all__ = ["SetTest", "discover_sets"]
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
@@ -64,22 +64,16 @@ class SetTest:
         return f"{'kept' if self.kept else 'dropped'}: p = {self.p_value:.2g} against {self.level:.2g} ({tried})"
 
 
-@dataclass(frozen=True)
-class Discovery:
-    """The system that the data support, and the evidence for each member of the one it started from."""
-
-    system: SetSystem
-    verdicts: dict[Subset, SetTest]
-
-
 def discover_sets(
     evidence: SetEvidence,
     system: SetSystem,
     gauge: Mapping[Subset, str],
     alpha: float = 0.01,
     random_state: int | None = 0,
-) -> Discovery:
-    """Test every member of two or more views; the chance that any absent one is kept is at most alpha, given that no present
+) -> tuple[SetSystem, dict[Subset, SetTest]]:
+    """The system that the data support, and the evidence for each member of the one it started from.
+
+    Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that no present
     one was missed before (what a missed component left behind is explained by others).
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
@@ -112,7 +106,7 @@ def discover_sets(
     for q in singles:
         verdicts[q] = SetTest(True, float("nan"), {}, 1.0)
     members = tuple(q for q in system.members if q in present or len(q) == 1)
-    return Discovery(SetSystem.of(members + tuple(q for q in singles if q not in members), system.views), verdicts)
+    return SetSystem.of(members + tuple(q for q in singles if q not in members), system.views), verdicts
 
 
 def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:
@@ -187,19 +181,19 @@ def _pseudo_values(
         )
         for t in evidence.orders
     }
-    known = SetSystem(current.views, tuple(present))
+    decided = SetSystem(current.views, tuple(present))
     ranks = {r: len(evidence.columns[gauge[r]]) for r in present}
     eye, orders = np.eye(evidence.p), evidence.orders
     fit_model = JointModel(
-        known, evidence.columns, ranks, orders, eye, fitted, order_scale(evidence, fitted), free_second=True
+        decided, evidence.columns, ranks, orders, eye, fitted, order_scale(evidence, fitted), free_second=True
     )
-    test_model = JointModel(known, evidence.columns, ranks, orders, eye, tested, scale, free_second=True)
+    test_model = JointModel(decided, evidence.columns, ranks, orders, eye, tested, scale, free_second=True)
     if fit_model.size * sum(map(len, fitted.values())) > _LARGEST:
         raise CapacityError(
             f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading principal "
             "components first, or name the sets (sets=)"
         )
-    x = _fit_present(evidence, current, known, gauge, fit_model)
+    x = _fit_present(evidence, current, decided, gauge, fit_model)
     value, slope = fit_model.linearise(x)
     normal = slope.T @ slope
     # Factors are known up to a linear map, along which nothing changes: a tiny ridge makes the step unique.
@@ -250,20 +244,20 @@ def _fit_unknown(
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-def _entries(evidence: SetEvidence, order: int, wanted: object) -> IntArray:
+def _entries(evidence: SetEvidence, order: int, wanted: Callable[[Subset], bool]) -> IntArray:
     """Packed entries of an order whose support is wanted."""
-    chosen = [where for support, where in evidence.supports(order) if wanted(support)]  # type: ignore[operator]
+    chosen = [where for support, where in evidence.supports(order) if wanted(support)]
     return np.sort(np.concatenate(chosen)) if chosen else _NONE
 
 
 def _fit_present(
-    evidence: SetEvidence, current: SetSystem, known: SetSystem, gauge: Mapping[Subset, str], model: JointModel
+    evidence: SetEvidence, current: SetSystem, decided: SetSystem, gauge: Mapping[Subset, str], model: JointModel
 ) -> Array:
     """Parameters of the decided components, from the entries that see nothing else."""
     transforms = sequential(evidence, current, gauge)
-    loadings = {r: 0.5 * np.vstack([transforms[view, r] for view in r]) for r in known}
+    loadings = {r: 0.5 * np.vstack([transforms[view, r] for view in r]) for r in decided}
     tensors = {
-        (r, t): np.zeros(model.slices[r, t].stop - model.slices[r, t].start) for r in known for t in model.orders
+        (r, t): np.zeros(model.slices[r, t].stop - model.slices[r, t].start) for r in decided for t in model.orders
     }
     data = model.data({t: evidence.cumulants.packed(t) for t in evidence.orders})
     x = solve_tensors(model, model.join(Parameters(loadings, tensors)), data)

@@ -119,8 +119,7 @@ class SetEvidence:
             owner[columns] = 1 << number
         mask = np.bitwise_or.reduce(owner[packed_indices(self.p, order)], axis=1)
         names = tuple(self.columns)
-        found = []
-        for code in np.unique(mask):
-            views = tuple(name for i, name in enumerate(names) if code >> i & 1)
-            found.append((views, np.flatnonzero(mask == code)))
-        return found
+        return [
+            (tuple(name for i, name in enumerate(names) if code >> i & 1), np.flatnonzero(mask == code))
+            for code in np.unique(mask)
+        ]

@@ -130,8 +130,7 @@ def settle(
     system, verdicts = sets, None
     if discover:
         with one_blas_thread():
-            found = discover_sets(evidence, sets, homes, alpha, random_state)
-        system, verdicts = found.system, found.verdicts
+            system, verdicts = discover_sets(evidence, sets, homes, alpha, random_state)
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
     for q, rank in given.items():

@@ -161,10 +161,12 @@ def assemble(model: JointModel, transforms: Transforms) -> Parameters:
     Tensors are left at zero (they are linear given the loadings).
     """
     tame = {key: clipped(A) for key, A in transforms.items()}
-    found = least_squares_covariances(model.white, np.eye(model.p), model.system, model.columns, tame)  # Cov(W z) = I
+    covariances = least_squares_covariances(
+        model.white, np.eye(model.p), model.system, model.columns, tame
+    )  # Cov(W z) = I
     loadings, tensors = {}, {}
     for q in model.system.order:
-        values, vectors = np.linalg.eigh(found[q])
+        values, vectors = np.linalg.eigh(covariances[q])
         r = model.ranks[q]
         root = vectors[:, -r:] * np.sqrt(np.clip(values[-r:], _LEAST, 1.0))
         loadings[q] = np.vstack([tame[view, q] for view in q]) @ root

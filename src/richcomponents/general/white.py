@@ -55,13 +55,13 @@ class WhiteViews:
         frames = {view: white_frame(C) if whiten else Frame.identity(len(C)) for view, C in own.items()}
         ends = np.cumsum([0, *(len(frame.inner) for frame in frames.values())])
         columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
-        found = cls(place, frames, columns, {view: float(np.trace(C)) for view, C in own.items()})
-        for view, total in found.totals.items():
+        views = cls(place, frames, columns, {view: float(np.trace(C)) for view, C in own.items()})
+        for view, total in views.totals.items():
             if not total > 0:
                 raise DataError(f"no column of view {view!r} varies: leave it out")
         if whiten:
-            found._check_independent(covariance, describe)
-        return found
+            views._check_independent(covariance, describe)
+        return views
 
     def composed(
         self, frames: Mapping[str, Frame], place: Mapping[str, slice], totals: Mapping[str, float]
