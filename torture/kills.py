@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import richcomponents as rc
-from richcomponents.moments.checkpoint import FORMAT, VERSION
-from richcomponents.moments.files import read_archive
+from richcomponents.moments.checkpoint import CheckpointContent
+from richcomponents.storage import read
 from torture.harness import fault, right
 
 TIMEOUT = 300.0
@@ -110,14 +110,7 @@ def _reached(path: Path) -> int:
     """How many rows the checkpoint on disk holds; every checkpoint must be whole."""
     if not path.exists():
         return 0
-    found: dict[str, int] = {}
-
-    def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-        return {"seen": ((int(header["sizes"]["seen"]), 2), "<i8")}
-
-    _, arrays = read_archive(path, FORMAT, VERSION, expected, 2**30)
-    found["rows"] = int(arrays["seen"][-1, 1]) if len(arrays["seen"]) else 0
-    return found["rows"]
+    return read(path, CheckpointContent, 2**30, "not a checkpoint").sums.reached
 
 
 def _saves(rng: random.Random, folder: Path) -> dict[str, Any]:

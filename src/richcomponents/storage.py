@@ -1,4 +1,4 @@
-"""Saved models: one mechanism for everything that is fitted, as plain arrays and a table of objects in JSON.
+"""Saved objects: one file format for states, models and checkpoints, as plain arrays and a table of objects in JSON.
 
 An object is written as a row of a table, after the objects it holds:
 
@@ -6,52 +6,37 @@ An object is written as a row of a table, after the objects it holds:
 
 Numbers and short texts stand in the row itself, arrays are members of the archive, everything else is the number of an
 EARLIER row, so that shared parts are written once, stay shared, and no cycle can be described. Reading builds objects only of
-the classes registered here with :func:`storable`: a file names them, it never imports or runs anything. Caches are left out.
+the classes registered with :func:`storable`: a file names them, it never imports or runs anything. Caches are left out.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from importlib.util import find_spec
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from richcomponents.data.views import Views
+from richcomponents.archive import KINDS, read_archive, write_archive
 from richcomponents.errors import StateFileError
-from richcomponents.moments import Accumulator, Layout, Moments, Partial
-from richcomponents.moments.files import (
-    MOMENTS,
-    check_state,
-    header_text,
-    moments_of_archive,
-    read_forest,
-    read_one_of,
-    write_archive,
-)
-from richcomponents.moments.forest import Forest
-from richcomponents.moments.kernel import EXECUTORS, default_executor
 
-__all__ = ["Storable", "load", "storable"]
+__all__ = ["Storable", "load", "read", "storable", "write"]
 
-FORMAT, VERSION = "richcomponents.Model", 2
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
-_HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _TEXT_LIMIT = 2**24
 _PARTS, _PARAMETERS, _DEPTH = 2**24, 2**17, 32  # of an object when it is printed, see _is_bounded
-_KINDS = "biuf"  # numbers and truth values: what an array may hold, besides texts
 
 _T = TypeVar("_T")
-_C = TypeVar("_C")
-_Fields = dict[str, Any]
+_Parts = dict[str, Any]
 
 
 # ---- what may be saved
@@ -62,37 +47,41 @@ class _Entry:
     """How an object of a class is taken apart into named parts, and made from them again."""
 
     cls: type
-    take: Callable[[Any], _Fields]
-    make: Callable[[_Fields], Any]
+    take: Callable[[Any], _Parts]
+    make: Callable[[_Parts], Any]
 
 
 _CLASSES: dict[str, _Entry] = {}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
-def storable(
-    what: _T,
-    take: Callable[[Any], _Fields] | None = None,
-    make: Callable[[_Fields], Any] | None = None,
-) -> _T:
-    """Allow objects of a class (or a function of a module, by name) in saved models; usable as a decorator.
+def storable(what: _T, take: Callable[[Any], _Parts] | None = None, make: Callable[..., Any] | None = None) -> _T:
+    """Allow objects of a class (or a function of a module, by name) in saved files; usable as a decorator.
 
-    A dataclass needs nothing more: its fields are saved, except those with compare=False, which are caches.
-    take, make : for other classes, object -> named parts and back.
+    make : named parts -> object, with annotated parameters: parts from a file must be there and of these types. The class
+    itself by default. take : object -> its parts; by default its attributes with the names of make's parameters. Fields of a
+    dataclass with compare=False are caches and left out. A class with a method `check_memory(limit)` is asked, as soon as an
+    object is read, whether using it would take more bytes than the caller allows.
     """
     if isinstance(what, type):
-        entry, name = (
-            _Entry(what, take or _take_fields, make or (lambda parts: _make_dataclass(what, parts))),
-            _name_of(what),
+        builder: Any = make or what
+        _register(
+            what,
+            take or (lambda thing: {name: getattr(thing, name) for name in _parameters(builder)}),
+            lambda parts: _made(what, builder, parts),
         )
-        if name in _CLASSES and _CLASSES[name].cls.__module__ != what.__module__:
-            raise TypeError(f"{what.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
-        _CLASSES[name] = entry
     elif isinstance(what, types.FunctionType):
         _FUNCTIONS[_name_of(what)] = what
     else:
         raise TypeError(f"only classes and functions of a module can be registered, not {what!r}")
     return what
+
+
+def _register(cls: type, take: Callable[[Any], _Parts], make: Callable[[_Parts], Any]) -> None:
+    name = _name_of(cls)
+    if name in _CLASSES and _CLASSES[name].cls.__module__ != cls.__module__:
+        raise TypeError(f"{cls.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
+    _CLASSES[name] = _Entry(cls, take, make)
 
 
 def _name_of(what: Any) -> str:
@@ -102,14 +91,15 @@ def _name_of(what: Any) -> str:
 
 
 class Storable:
-    """Base of estimators and components that can be saved to one file and loaded again.
+    """Base of what users save to one file and load again: states, components, estimators.
 
-    Every subclass may be saved, those of users too (they must be imported before they are loaded).
+    Every subclass may be saved, those of users too (they must be imported before they are loaded): a dataclass by its fields,
+    an estimator by its parameters and what fit has set.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        storable(cls, _take_parts, lambda parts: _make(cls, parts))
+        _register(cls, _take_attributes, lambda parts: _make_estimator(cls, parts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
@@ -118,7 +108,7 @@ class Storable:
         the rows of leaves that are not complete yet.) Sums over few rows give the rows away: unlike :meth:`Moments.save`, this
         refuses none, so a model of few rows per block belongs where its data may be.
         """
-        save(self, path)
+        write(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Self:
@@ -126,30 +116,14 @@ class Storable:
 
         Nothing in the file is executed, and nothing is read when it declares more than `max_bytes` of arrays.
         """
-        found = load(path, max_bytes=max_bytes)
-        if not isinstance(found, cls):
-            raise StateFileError(
-                f"{path} holds a {type(found).__name__}, not a {cls.__name__}: use richcomponents.load"
-            )
-        return found
-
-
-def save(what: object, path: str | os.PathLike[str]) -> None:
-    """Write any storable object; see :meth:`Storable.save`."""
-    writer = _Writer()
-    root = writer.row(what, type(what).__name__)
-    header = {"format": FORMAT, "version": VERSION, "root": root, "rows": writer.rows}
-    header["arrays"] = {name: {"shape": a.shape, "dtype": a.dtype.str} for name, a in writer.arrays.items()}
-    if len(header_text(header)) > _HEADER_LIMIT or not _is_bounded(header):
-        raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
-    write_archive(Path(path), header, writer.arrays)
+        return read(path, cls, max_bytes, f"not a {cls.__name__}: use richcomponents.load")
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     """Whatever was saved in this file: Moments, a Component or a fitted estimator.
 
     Nothing in the file is executed, and nothing is read when it declares more than `max_bytes` of arrays. A file that is
-    damaged, too large, or written by a newer version is refused with :class:`StateFileError`.
+    damaged, too large, or written by an older or newer version is refused with :class:`StateFileError`.
 
     Examples
     --------
@@ -162,36 +136,37 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     >>> bool((again.transform(data.X) == model.transform(data.X)).all())
     True
     """
-    formats = {**MOMENTS, FORMAT: (VERSION, _declared)}
-    header, arrays = read_one_of(Path(path), formats, max_bytes, header_limit=_HEADER_LIMIT)
-    if header["format"] in MOMENTS:
-        return moments_of_archive(Path(path), header, arrays, max_bytes)
+    return read(path, Storable, max_bytes, "no state, component or model")
+
+
+def write(what: object, path: str | os.PathLike[str], mode: int = 0o666) -> None:
+    """Write any storable object, all or nothing; mode : of the file, less what the user's mask takes away."""
+    writer = _Writer()
+    root = writer.row(what, type(what).__name__)
+    if not _is_bounded(writer.rows, writer.arrays):
+        raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
+    write_archive(Path(path), {"root": root, "rows": writer.rows}, writer.arrays, mode)
+
+
+def read(path: str | os.PathLike[str], cls: type[_T], max_bytes: int, else_: str) -> _T:
+    """An object of a class from a file; else_ : what the file's content is not, when it is of another class."""
+    header, arrays = read_archive(Path(path), max_bytes)
     try:
-        if not _is_bounded(header):
+        if not _is_bounded(header["rows"], arrays):
             raise StateFileError("it describes an object with more parts, or more deeply nested, than any of ours")
-        return _Reader(header, arrays, max_bytes).root()
+        root = _Reader(header, arrays, max_bytes).root()
+        if not isinstance(root, cls):
+            raise StateFileError(f"it holds a {type(root).__name__}, {else_}")
+        return root
     except StateFileError as error:
         raise StateFileError(f"{path}: {error}") from error
     except MemoryError as error:
         raise StateFileError(f"{path} describes an object that is too large: {error}") from error
     except Exception as error:  # a forged header can be wrong in many ways; all of them mean the same to the user
-        raise StateFileError(f"{path} does not describe a model ({type(error).__name__}: {error})") from error
+        raise StateFileError(f"{path} does not describe an object ({type(error).__name__}: {error})") from error
 
 
-def _declared(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Names, shapes and types of the arrays, from the header."""
-    out = {}
-    for name, what in header["arrays"].items():
-        shape, dtype = what["shape"], np.dtype(what["dtype"])
-        if dtype.kind not in _KINDS + "U" or dtype.str != what["dtype"]:
-            raise ValueError(f"array {name!r} has the type {what['dtype']!r}")
-        if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
-            raise ValueError(f"array {name!r} has the shape {shape}")
-        out[name] = (tuple(shape), dtype.str)
-    return out
-
-
-def _is_bounded(header: Mapping[str, Any]) -> bool:
+def _is_bounded(rows: list[dict[str, Any]], arrays: Mapping[str, Any]) -> bool:
     """Whether every object of the table can be printed: a few rows that each hold the one before twice show billions of parts.
 
     Counted is what an object shows, itself and in what it holds, as often as it is held: numbers, texts by their length, and
@@ -199,7 +174,7 @@ def _is_bounded(header: Mapping[str, Any]) -> bool:
     """
     parts: list[int] = []
     depths: list[int] = []
-    for row in header["rows"]:
+    for row in rows:
         held, most = row.get("items", []), _PARTS
         if row["kind"] == "object":
             cls: Any = _CLASSES[row["class"]].cls if row["class"] in _CLASSES else None
@@ -213,7 +188,7 @@ def _is_bounded(header: Mapping[str, Any]) -> bool:
             raise StateFileError("its rows do not describe an object: one holds a row that is not before it")
         own = sum(1 + len(part) // 64 if isinstance(part, str) else 1 for part in held)
         if "array" in row:
-            own += _printed(header["arrays"][row["array"]], is_text=row["kind"] == "text")
+            own += _printed(arrays[row["array"]], is_text=row["kind"] == "text")
         parts.append(1 + own + sum(parts[number] for number in inside))
         depths.append(1 + max((depths[number] for number in inside), default=0))
         if parts[-1] > most or depths[-1] > _DEPTH:
@@ -221,14 +196,12 @@ def _is_bounded(header: Mapping[str, Any]) -> bool:
     return True
 
 
-def _printed(array: Mapping[str, Any], *, is_text: bool) -> int:
+def _printed(array: Any, *, is_text: bool) -> int:
     """What an array counts for in print: numpy shows small ones whole, and six entries per axis of others."""
-    size = int(prod(array["shape"]))
     if is_text:
-        return size // 64
-    seen = size if size <= 1000 else prod(min(n, 6) for n in array["shape"])
-    wide: int = np.dtype(array["dtype"]).itemsize
-    return int(seen) * max(16, wide // 64)
+        return int(array.size) // 64
+    seen = array.size if array.size <= 1000 else prod(min(n, 6) for n in array.shape)
+    return int(seen * max(16, array.dtype.itemsize // 64))
 
 
 # ---- writing
@@ -270,7 +243,7 @@ class _Writer:
             return self._array(what, where)
         if type(what) in (list, tuple):
             if len(what) and all(type(item) is str for item in what):
-                return {"kind": "text", "as": type(what).__name__, "array": self._text(what)}
+                return {"kind": "text", "as": type(what).__name__, "array": self._text(what, where)}
             items = [self.value(item, f"{where}[{i}]") for i, item in enumerate(what)]
             return {"kind": type(what).__name__, "items": items}
         if isinstance(what, Mapping):
@@ -293,22 +266,24 @@ class _Writer:
     def _array(self, what: Any, where: str) -> dict[str, Any]:
         array = np.asarray(what)
         if array.dtype == object and array.ndim == 1 and all(isinstance(item, str) for item in array):
-            return {"kind": "text", "as": "array", "array": self._text(array.tolist())}
-        if array.dtype.kind not in _KINDS + "U":
+            return {"kind": "text", "as": "array", "array": self._text(array.tolist(), where)}
+        if array.dtype.kind not in KINDS:
             raise TypeError(f"{where} is an array of {array.dtype}, which cannot be saved: use numbers or texts")
         # Products of matrices may round differently for another memory order: the order is part of the value.
         axes = list(range(array.ndim))
         if not array.flags.c_contiguous:
             axes.sort(key=lambda axis: -abs(array.strides[axis]))
         plain = np.asarray(array.transpose(axes), dtype=array.dtype.newbyteorder("<"), order="C")
-        row = {"kind": "array" if isinstance(what, np.ndarray) else "scalar", "array": self._keep(plain)}
+        row = {"kind": "array" if isinstance(what, np.ndarray) else "scalar", "array": self._keep(plain, where)}
         return row if axes == sorted(axes) else {**row, "axes": axes}
 
-    def _text(self, items: Any) -> str:
-        return self._keep(np.frombuffer(json.dumps([str(item) for item in items]).encode(), dtype=np.uint8))
+    def _text(self, items: Any, where: str) -> str:
+        return self._keep(np.frombuffer(json.dumps([str(item) for item in items]).encode(), dtype=np.uint8), where)
 
-    def _keep(self, array: Any) -> str:
-        name = f"a{len(self.arrays)}"
+    def _keep(self, array: Any, where: str) -> str:
+        """The array's name in the file: that of the attribute that holds it, numbered where several have it."""
+        name = re.split(r"[^\w.]", where)[0].rpartition(".")[2]
+        name = f"{name}-{len(self.arrays)}" if name in self.arrays else name
         self.arrays[name] = array
         return name
 
@@ -355,10 +330,9 @@ class _Reader:
             return _FUNCTIONS[row["name"]]
         if kind == "object" and row["class"] in _CLASSES:
             entry = _CLASSES[row["class"]]
-            parts = {name: self.value(part) for name, part in row["fields"].items()}
-            made = entry.make(parts)
-            if isinstance(made, Moments):
-                made.layout.check_memory(self.max_bytes)  # before anything reads its sums
+            made = entry.make({name: self.value(part) for name, part in row["fields"].items()})
+            if hasattr(entry.cls, "check_memory"):
+                made.check_memory(self.max_bytes)
             return made
         raise StateFileError(
             f"there is no {kind} {row.get('class', row.get('name', ''))!r} in this version of richcomponents: update it, or "
@@ -398,30 +372,28 @@ def _natural(number: Any) -> int:
     return number
 
 
-# ---- classes
-
-
-def _take_fields(what: Any) -> _Fields:
-    return {f.name: getattr(what, f.name) for f in fields(what) if f.compare}
-
-
-def _make_dataclass(cls: Any, parts: _Fields) -> Any:
-    known = {f.name: f for f in fields(cls) if f.compare and f.init}
-    for name in parts.keys() - known.keys():
-        raise StateFileError(f"{cls.__name__} has no part {name!r} in this version of richcomponents: update it")
-    for name, field in known.items():
-        if name not in parts and field.default is MISSING and field.default_factory is MISSING:
-            raise StateFileError(f"the part {name!r} of {cls.__name__} is missing")
-    hints = _hints(cls)
-    for name, value in parts.items():
-        if not _fits(value, hints[name]):
-            raise StateFileError(f"{cls.__name__}.{name} should be {hints[name]}, it is {type(value).__name__}")
-    return cls(**parts)
+# ---- parts and objects
 
 
 @cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _parameters(make: Any) -> dict[str, tuple[Any, bool]]:
+    """{name: (annotated type, whether it must be given)} of what an object is made from."""
+    caches = {field.name for field in fields(make) if not field.compare} if is_dataclass(make) else set()
+    hints = typing.get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+    given = inspect.signature(make).parameters.items()
+    return {name: (hints[name], one.default is one.empty) for name, one in given if name not in caches}
+
+
+def _made(cls: type, make: Callable[..., Any], parts: _Parts) -> Any:
+    expected = _parameters(make)
+    for name in parts.keys() - expected.keys():
+        raise StateFileError(f"{cls.__name__} has no part {name!r} in this version of richcomponents: update it")
+    for name, (hint, required) in expected.items():
+        if name not in parts and required:
+            raise StateFileError(f"the part {name!r} of {cls.__name__} is missing")
+        if name in parts and not _fits(parts[name], hint):
+            raise StateFileError(f"{cls.__name__}.{name} should be {hint}, it is {type(parts[name]).__name__}")
+    return make(**parts)
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -450,14 +422,15 @@ def _fits(value: Any, hint: Any) -> bool:
     return value is None if hint in (None, type(None)) else isinstance(value, hint)
 
 
-def _take_parts(what: Any) -> _Fields:
+def _take_attributes(what: Any) -> _Parts:
+    cls: Any = type(what)
     if is_dataclass(what):
-        return _take_fields(what)
+        return {name: getattr(what, name) for name in _parameters(cls)}
     parts = dict(vars(what))
     for name in parts:
-        if not _may_be_set(type(what), name):
+        if not _may_be_set(cls, name):
             raise TypeError(
-                f"{type(what).__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
+                f"{cls.__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
                 "__init__ as a parameter, and nowhere else"
             )
     return parts
@@ -470,10 +443,11 @@ def _may_be_set(cls: Any, name: str) -> bool:
     return name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
 
 
-def _make(cls: Any, parts: _Fields) -> Any:
+def _make_estimator(cls: Any, parts: _Parts) -> Any:
     """An estimator: its parameters, and what fit has set."""
+    make: Any = cls
     if is_dataclass(cls):
-        return _make_dataclass(cls, parts)
+        return _made(make, make, parts)
     parameters = set(cls._get_param_names()) if hasattr(cls, "_get_param_names") else set()
     for name in parameters - parts.keys():
         raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
@@ -483,54 +457,3 @@ def _make(cls: Any, parts: _Fields) -> Any:
             raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
         made.__dict__[name] = value
     return made
-
-
-# ---- classes of the layers below
-
-
-def _take_moments(what: Moments) -> _Fields:
-    return {"layout": what.layout, "shift": what.shift, "sums": what.sums, "dependent": what.dependent}
-
-
-def _make_moments(parts: _Fields) -> Moments:
-    layout, shift = _checked(parts["layout"], Layout), _checked(parts["shift"], np.ndarray)
-    sums = _checked(parts["sums"], Forest)
-    check_state(layout, shift, sums)
-    return Moments(layout, shift, sums, parts.get("dependent", False) is True)
-
-
-def _take_forest(what: Forest) -> _Fields:
-    nodes, sums = what.arrays(len(next(iter(what))[1]) if len(what) else 0)
-    return {"nodes": nodes, "sums": sums}
-
-
-def _take_accumulator(what: Accumulator) -> _Fields:
-    state = what.__getstate__()
-    return {name: value for name, value in state.items() if name != "_threads"}  # cores of this machine
-
-
-def _make_accumulator(parts: _Fields) -> Accumulator:
-    fresh, begun = Accumulator(), Accumulator(shift=np.zeros(1))
-    expected = (fresh if parts["_layout"] is None else begun).__getstate__().keys() - {"_threads"}
-    for name in parts.keys() ^ expected:
-        raise StateFileError(f"Accumulator cannot have, or lacks, the part {name!r}")
-    if parts["_executor"] not in EXECUTORS or find_spec(parts["_executor"]) is None:
-        parts["_executor"] = default_executor()
-    fresh.__setstate__(parts)
-    if fresh._layout is not None:
-        _checked(fresh._layout, Layout).check_memory()
-        check_state(fresh._layout, _checked(fresh._shift, np.ndarray), fresh._sums)
-    return fresh
-
-
-def _checked(value: Any, cls: type[_C]) -> _C:
-    if not isinstance(value, cls):
-        raise StateFileError(f"a {cls.__name__} was expected, not a {type(value).__name__}")
-    return value
-
-
-storable(Moments, _take_moments, _make_moments)
-storable(Accumulator, _take_accumulator, _make_accumulator)
-storable(Forest, _take_forest, lambda parts: read_forest(parts["nodes"], parts["sums"]))
-for _cls in (Layout, Partial, Views):
-    storable(_cls)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import zipfile
 
 import numpy as np
 import pytest
@@ -273,3 +275,57 @@ def test_one_pass_at_a_time_has_a_checkpoint(X, tmp_path):
     (tmp_path / "c.npz.lock").touch()  # of a process that was killed: its lock went with it
     assert Moments.from_source(cut(X), 2, checkpoint=path) == Moments.of(X, 2)
     assert list(tmp_path.iterdir()) == []
+
+
+def changed(path, change):
+    """Apply `change` to the arrays of a file and write it anew, as an attacker would."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    arrays = {name[:-4]: np.load(io.BytesIO(data)) for name, data in members.items() if name.endswith(".npy")}
+    change(arrays)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", members["header.json"])
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, array)
+            archive.writestr(f"{name}.npy", buffer.getvalue())
+
+
+def put(name, where, value):
+    def change(arrays):
+        arrays[name][where] = value
+
+    return change
+
+
+FORGED = {
+    "a block that is not there": put("fragments", (0, 0), 99),
+    "a negative leaf": put("fragments", (0, 1), -1),
+    "more rows than there are": put("fragments", (0, 3), 2**62),
+    "rows that are not finite": put("rows", (0, 0), np.nan),
+    "rows seen backwards": put("seen", (0, 1), -1),
+    "a range from above": put("low", 0, np.inf),
+    "hashes in no order": put("prints", (0, 0), 2**60),
+    "a number of rows that is none": put("sums", (0, 0), 0.5),
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_forged_checkpoints_are_refused(X, tmp_path, change):
+    path = tmp_path / "c.npz"
+    with pytest.raises(KeyboardInterrupt):
+        Moments.from_source(Stops(cut(X, 9000), 5), 2, checkpoint=path)
+    changed(path, change)
+    with pytest.raises(rc.StateFileError, match="delete it to start again"):
+        Moments.from_source(cut(X, 9000), 2, checkpoint=path)
+
+
+def test_a_checkpoint_is_no_model_and_a_state_no_checkpoint(X, tmp_path):
+    path = tmp_path / "c.npz"
+    with pytest.raises(KeyboardInterrupt):
+        Moments.from_source(Stops(cut(X), 5), 2, checkpoint=path)
+    with pytest.raises(rc.StateFileError, match="holds a CheckpointContent, no state, component or model"):
+        rc.load(path)
+    Moments.of(X, 2).save(path, force=True)
+    with pytest.raises(rc.StateFileError, match=r"holds a Moments, not a checkpoint.*delete it to start again"):
+        Moments.from_source(cut(X), 2, checkpoint=path)

@@ -57,6 +57,13 @@ def header(members, **changes):
     members["header.json"] = json.dumps(old).encode()
 
 
+def layout(members, **changes):
+    """Change the layout that the table of objects describes."""
+    old = json.loads(members["header.json"])
+    next(row for row in old["rows"] if row.get("class") == "Layout")["fields"].update(changes)
+    members["header.json"] = json.dumps(old).encode()
+
+
 def array_bytes(array, **options):
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, **options)
@@ -68,25 +75,24 @@ def array_bytes(array, **options):
     [
         (lambda m: header(m, version=99), "version 99.*update"),
         (lambda m: header(m, version="1"), "version"),
-        (lambda m: header(m, version=1), "an earlier richcomponents.*sum the rows again"),
+        (lambda m: header(m, version=3), "an older edition of richcomponents.*sum the rows"),
+        (lambda m: header(m, format="richcomponents.Moments", version=2), "an older edition of richcomponents"),
         (lambda m: header(m, format="other"), "does not hold"),
-        (lambda m: header(m, nodes=None), "does not describe a state"),
-        (lambda m: header(m, nodes=-1), "negative"),
-        (lambda m: m.update({"header.json": b"not json"}), "not a readable state"),
-        (lambda m: m.update({"header.json": b" " * 100_000}), "too large"),
-        (lambda m: m.pop("shift.npy"), "not a readable state"),
+        (lambda m: header(m, arrays=None), "not a readable file"),
+        (lambda m: header(m, arrays={}), "does not describe an object"),
+        (lambda m: m.update({"header.json": b"not json"}), "not a readable file"),
+        (lambda m: m.update({"header.json": b" " * 5_000_000}), "too large"),
+        (lambda m: m.pop("shift.npy"), "not a readable file"),
         (lambda m: m.update({"shift.npy": array_bytes(np.zeros(9))}), "it should be"),
         (lambda m: m.update({"shift.npy": array_bytes(np.array([{}] * 4), allow_pickle=True)}), "Python objects"),
         (lambda m: m.update({"sums.npy": m["sums.npy"][:-64]}), "instead"),
-        (lambda m: header(m, layout={"n_columns": 10**6}), "more than the limit"),
-        (lambda m: header(m, layout={"n_columns": 4, "surprise": 1}), "does not describe a state"),
-        (lambda m: header(m, layout={"n_columns": 3}), "it should be"),
-        (lambda m: header(m, layout={"n_columns": 10**30}), "more than the limit"),  # sizes, not lists
-        (
-            lambda m: header(m, layout={"n_columns": 4, "n_blocks": 10**12}, nodes=0),
-            "it should",
-        ),
-        (lambda m: m.update({"header.json": m["header.json"].decode().encode("utf-16")}), "not a readable state"),
+        (lambda m: layout(m, n_columns=10**6), "more than the limit"),
+        (lambda m: layout(m, surprise=1), "no part 'surprise'"),
+        (lambda m: layout(m, n_columns=3), "the shift has shape"),
+        (lambda m: layout(m, n_columns=10**30), "more than the limit"),  # sizes, not lists
+        (lambda m: layout(m, n_blocks=10**12), "more than the limit"),
+        (lambda m: layout(m, n_blocks=3), "cannot exist"),
+        (lambda m: m.update({"header.json": m["header.json"].decode().encode("utf-16")}), "not a readable file"),
     ],
 )
 def test_damaged_and_hostile_files_are_refused(state, tmp_path, change, message):
@@ -129,7 +135,7 @@ def test_sums_that_no_rows_have_are_refused(state, tmp_path):
 def test_blocks_that_would_not_fit_into_memory_are_refused(tmp_path):
     path = tmp_path / "empty.npz"
     Moments.empty(3, 4).save(path)
-    rewrite(path, lambda m: header(m, layout={"n_columns": 3, "n_blocks": 10**9}))
+    rewrite(path, lambda m: layout(m, n_blocks=10**9))
     with pytest.raises(rc.StateFileError, match="more than the limit"):
         Moments.load(path)
 

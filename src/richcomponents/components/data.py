@@ -19,7 +19,6 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.components.dependence import Dependence, UnitSums, dependence_of_blocks
 from richcomponents.errors import DataError
-from richcomponents.moments.building import build_moments
 from richcomponents.moments.layout import LEAF, MAX_BLOCKED_ORDER
 from richcomponents.moments.rows import Rows
 from richcomponents.moments.state import Moments
@@ -151,11 +150,11 @@ class RowData:
 
     def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, suffix: str = "") -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""
-        options: dict[str, Any] = {"n_blocks": 1, "progress": label if self.progress else None}
+        options: dict[str, Any] = {"n_blocks": 1, "progress": label if self.progress else False}
         if order <= MAX_BLOCKED_ORDER:
             options |= {"n_blocks": self.n_blocks, "groups": self.groups}
             if self.checkpoint is not None:
                 options["checkpoint"] = os.fspath(self.checkpoint) + suffix
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return build_moments(rows, order, shift, **options)
+            return Moments.of(rows, order, shift, **options)

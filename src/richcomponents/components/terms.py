@@ -191,11 +191,7 @@ class CumulantSource:
         return np.flatnonzero(self.moments.block_sizes).tolist()
 
 
-storable(
-    CumulantSource,
-    lambda source: {"moments": source.moments, "high": source.high, "unbiased": source.unbiased},
-    lambda parts: CumulantSource(parts["moments"], high=parts["high"], unbiased=parts["unbiased"]),
-)
+storable(CumulantSource)
 
 
 class RowSource(CumulantSource):

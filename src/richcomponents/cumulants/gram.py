@@ -54,10 +54,10 @@ def block_grams(slots: Sequence[object], X: object, *, n_blocks: int = 20, tile:
     last = as_matrix(X, column=True)
     if {len(table) for table in tables} != {len(last)}:
         raise DataError("all slots must have the same rows")
-    layout = Layout(1, 2, n_blocks=n_blocks)
     blocks = []
-    for b in range(n_blocks):
-        selector, _, count = layout.stripe(0, len(last), b)
+    for b in range(Layout(1, 2, n_blocks=n_blocks).n_blocks):
+        selector = slice(b, None, n_blocks)
+        count = len(last[selector])
         if count < order:
             raise DataError(
                 f"block {b} has {count} rows, a cumulant of order {order} needs {order}: use fewer blocks "

@@ -22,6 +22,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import CapacityError, DataError, warn_user
+from richcomponents.storage import storable
 from richcomponents.text import in_line
 
 __all__ = [
@@ -65,6 +66,7 @@ _LABEL = re.compile(
 )
 
 
+@storable
 @dataclass(frozen=True)
 class Views:
     """Column groups of a table, in order.

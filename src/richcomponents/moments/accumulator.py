@@ -1,26 +1,26 @@
-"""Accumulator: the mutable side of a state, which holds rows until their leaf is complete."""
+"""Rows to sums of leaves: the mutable side of a state, which holds rows until their leaf is complete."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
+from typing import Any, Self
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.views import as_matrix, same_columns
-from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, warn_user
+from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, StateFileError, warn_user
 from richcomponents.moments.columns import column_range, column_sum
-from richcomponents.moments.forest import Forest
+from richcomponents.moments.forest import Forest, check_state
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
-from richcomponents.moments.layout import MOST_ROWS, Layout, block_numbers, default_blocks
+from richcomponents.moments.layout import LEAF, MOST_ROWS, Layout, block_numbers, default_blocks
 from richcomponents.moments.parallel import available_cores, run_all
-from richcomponents.moments.state import Moments
 
-__all__ = ["Accumulator", "check_weights", "frequencies"]
+__all__ = ["LeafSums", "check_weights", "frequencies"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
@@ -28,42 +28,8 @@ _FEW = 32  # fragments of a leaf, above which neighbours are joined: counting, c
 _PRECISION = 1e-10  # relative error of a cumulant above which the user is told
 
 
-class Accumulator:
-    """Takes blocks of rows in any order and of any size; :meth:`moments` gives the state so far.
-
-    For the same shift the state has the same bits whatever the chunks, their order of arrival and the
-    number of threads.
-
-    Parameters
-    ----------
-    order : int
-        Joint moments of every order up to this one (2..6).
-    shift : array of shape (n_columns,), optional
-        The origin; by default the mean of the first block of rows that arrives.
-    n_blocks, memory_limit
-        As in :meth:`Moments.of`.
-    threads : int, optional
-        All cores by default.
-    executor : {"numpy", "numba"}, optional
-        numba when it is installed.
-    names : sequence of str or int, optional
-        Column names (or their numbers in a wider table), for messages and to compare data frames with; those of the first
-        data frame by default.
-    weighted : bool
-        The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
-        copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
-    >>> accumulator = Accumulator(order=4, shift=np.zeros(3))
-    >>> for start in (600, 0, 250):  # any order of arrival
-    ...     stop = {600: 1000, 0: 250, 250: 600}[start]
-    ...     accumulator.update(X[start:stop], start=start)
-    >>> accumulator.moments() == Moments.of(X, order=4, shift=np.zeros(3))
-    True
-    """
+class LeafSums:
+    """Rows in, sums of leaves out: what :class:`Accumulator` is without the state that it gives; parameters as there."""
 
     def __init__(
         self,
@@ -104,11 +70,37 @@ class Accumulator:
     def _begin(self, shift: Array) -> Layout:
         if shift.ndim != 1 or not np.isfinite(shift).all():
             raise DataError(f"the shift must be a finite vector, one entry per column; got shape {shift.shape}")
-        layout = self._planned(len(shift))
-        self._layout, self._shift = layout, shift.copy()
-        self._counts = np.zeros(layout.n_blocks, dtype=np.int64)  # rows of each block, when groups say which
+        self._layout, self._shift = self._planned(len(shift)), shift.copy()
         self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
-        return layout
+        return self._layout
+
+    @property
+    def layout(self) -> Layout:
+        """What is summed, once the columns are known."""
+        if self._layout is None:
+            raise DataError("no rows have been seen and no shift was given: the columns are unknown")
+        return self._layout
+
+    @property
+    def shift(self) -> Array:
+        """The origin, once the columns are known, (n_columns,)."""
+        _ = self.layout
+        return self._shift
+
+    @property
+    def reached(self) -> int:
+        """The number of the row after the highest one seen."""
+        return self._seen[-1][1] if self._seen else 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds rows, and no update was interrupted half-way."""
+        return bool(self._seen) and not self._broken
+
+    @property
+    def dependent(self) -> bool:
+        """Whether rows of a block may depend on each other."""
+        return self._grouped or self._weighted
 
     # ---- rows in
 
@@ -117,24 +109,12 @@ class Accumulator:
 
         start : the absolute number of the first one; by default the row after the last one seen.
         """
-        block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
-        start = self._next if start is None else int(start)
-        if start < 0:
+        first = self._next if start is None else int(start)
+        if first < 0:
             raise ValueError(f"start must not be negative, got {start}")
         if self._grouped:
             raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
-        if not block.shape[0]:
-            return
-        layout, reached = self._check(block)
-        count = int(block.shape[0])
-        seen = self._marked(start, start + count)
-        pieces = []
-        for b in range(layout.n_blocks):
-            selector, position, chosen = layout.stripe(start, count, b)
-            if chosen:
-                pieces.append((b, position, self._counted(block[selector])))
-        self._commit(pieces, seen, reached)
-        self._next, self._names = start + count, names
+        self._commit(rows, first, lambda layout, count: layout.stripes(first, count))
 
     def update_grouped(self, rows: object, groups: object) -> None:
         """Take in ALL rows at once, with the rows of a group in one block."""
@@ -150,38 +130,51 @@ class Accumulator:
     def grouped(self, groups: object) -> Callable[[object, int], None]:
         """A function (rows, number of the first one) that takes in rows IN ORDER, those of a group in one block.
 
-        groups : the labels of all rows that will come.
+        groups : the labels of all rows that will come, and of those that came.
         """
         chosen = block_numbers(len(np.asarray(groups)), self._n_blocks, groups)
+        counts = np.bincount(chosen[: self.reached], minlength=self._n_blocks)  # rows of each block so far
+
+        def members(layout: Layout, first: int, count: int) -> Iterator[tuple[int, int, IntArray]]:
+            if first + count > len(chosen):
+                raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
+            for b in range(layout.n_blocks):
+                numbers = np.flatnonzero(chosen[first : first + count] == b)
+                if len(numbers):
+                    yield b, int(counts[b]), numbers
 
         def take(rows: object, start: int) -> None:
-            block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
-            count = int(block.shape[0])
-            if start != (self._seen[-1][1] if self._seen else 0):
+            if start != self.reached:
                 raise DataError("rows with groups come in order, without gaps")
-            if start + count > len(chosen):
-                raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
-            if not count:
-                return
-            layout, reached = self._check(block)
-            mine = chosen[start : start + count]  # after the check: it may have been the first to know the columns
-            of_block = [(b, np.flatnonzero(mine == b)) for b in range(layout.n_blocks)]
-            pieces = [
-                (b, int(self._counts[b]), self._counted(block[numbers])) for b, numbers in of_block if len(numbers)
-            ]
-            counts = self._counts + np.bincount(mine, minlength=layout.n_blocks)
+            self._commit(rows, start, lambda layout, count: members(layout, start, count))
+            counts[:] += np.bincount(chosen[start : self.reached], minlength=self._n_blocks)
             self._grouped = True
-            self._commit(pieces, self._marked(start, start + count), reached, counts)
-            self._names = names
 
         return take
+
+    def _commit(
+        self, rows: object, start: int, choose: Callable[[Layout, int], Iterable[tuple[int, int, slice | IntArray]]]
+    ) -> None:
+        """Check everything, then take the rows in. What can still fail (memory, Ctrl-C) leaves a mark.
+
+        choose : (layout, number of rows) -> block, position in it of the first row, and which rows, of each block.
+        """
+        block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
+        count = int(block.shape[0])
+        if not count:
+            return
+        layout, reached = self._check(block)
+        seen = self._marked(start, start + count)
+        pieces = [(b, position, self._counted(block[which])) for b, position, which in choose(layout, count)]
+        self._broken = True
+        self._take(pieces)
+        self._seen, self._next, (self._low, self._high), self._names = seen, start + count, reached, names
+        self._broken = False
 
     def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
         """The layout, and the columns' ranges with this block; refuses before anything is changed."""
         if self._broken:
             raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
-        if not block.shape[0]:
-            raise DataError("there are no rows")
         if self._weighted:
             check_weights(block[:, -1])
             counted = block[:, -1] > 0
@@ -194,9 +187,8 @@ class Accumulator:
             raise self._not_finite(~np.isfinite(block))
         layout = self._planned(int(block.shape[1])) if self._layout is None else self._layout
         layout.check_columns(block.shape[1])
-        if (
-            self._layout is None
-        ):  # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
+        if self._layout is None:
+            # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
             shift = np.clip(column_sum(block) / block.shape[0], low, high)
         else:
             shift, low, high = self._shift, np.minimum(self._low, low), np.maximum(self._high, high)
@@ -245,41 +237,27 @@ class Accumulator:
     def _name(self, column: int) -> str:
         return repr(self._names[column]) if self._names is not None else str(column)
 
-    def _commit(
-        self,
-        pieces: Sequence[tuple[int, int, Array]],
-        seen: list[tuple[int, int]],
-        reached: tuple[Array, Array],
-        counts: IntArray | None = None,
-    ) -> None:
-        """Everything was checked: take the rows in. What can still fail (memory, Ctrl-C) leaves a mark."""
-        self._broken = True
-        self._take(pieces)
-        self._seen, (self._low, self._high) = seen, reached
-        self._counts = self._counts if counts is None else counts
-        self._broken = False
-
     def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
         """Split the rows of each block into leaves; sum the complete ones, keep the rest."""
-        layout = self._need_layout()
+        leaf = self.layout.leaf
         complete: list[tuple[int, int, Array]] = []
         for b, position, rows in pieces:
-            for k, low, high in _cut(position, rows.shape[0], layout.leaf):
+            for k, low, high in _cut(position, rows.shape[0], leaf):
                 part = rows[low:high, :]
-                if high - low == layout.leaf:
+                if high - low == leaf:
                     complete.append((b, k, part))
                     continue
                 held = self._fragments.setdefault((b, k), {})
                 held[position + low] = part.copy()
                 if len(held) % _FEW == 0:
                     held = self._fragments[b, k] = _neighbours_joined(held)
-                if sum(int(rows.shape[0]) for rows in held.values()) == layout.leaf:
+                if sum(map(len, held.values())) == leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._sums)
 
     def _sum(self, leaves: Sequence[tuple[int, int, Array]], sums: Forest) -> None:
-        layout = self._need_layout()
-        work = sum(rows.shape[0] for _, _, rows in leaves) * float(layout.size)
+        layout = self.layout
+        work = sum(len(rows) for _, _, rows in leaves) * float(layout.size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
         def one(leaf: tuple[int, int, Array]) -> None:
@@ -289,56 +267,45 @@ class Accumulator:
             except Empty:
                 space = Workspace(layout.n_columns + 1, layout.order, self._executor)
             weight = np.ascontiguousarray(rows[:, -1]) if self._weighted else None
-            found = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
+            vector = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
             self._spaces.put(space)
             with self._lock:
-                sums.add((b, 0, k), found)
+                sums.add((b, 0, k), vector)
 
         run_all(one, leaves, threads)
 
-    # ---- state out
+    # ---- what to say of the sums
 
-    def moments(self) -> Moments:
-        """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
-        layout = self._need_layout()
-        sums, _, _ = self.partial()
-        out = Moments(layout, self._shift, sums, self._grouped or self._weighted)
-        if not out.is_empty:
-            self._say(out)
-        return out
-
-    result = moments  # a statistic, to Rows.reduce
-
-    def _say(self, moments: Moments) -> None:
-        """Refuse powers that leave the range of float64; warn of constants and of lost digits."""
-        layout = self._need_layout()
-        if moments._low[:, 0].sum() > MOST_ROWS:
+    def check_range(self, sums: Forest) -> None:
+        """Refuse counts and powers that leave the range of float64; warn of constants."""
+        n = sum(float(value[0]) for _, value in sums)
+        if n > MOST_ROWS:
             raise DataError(
                 "these rows count as more than 2**53, beyond which numbers are not exact: use smaller weights"
             )
         reach = np.maximum(self._high - self._shift, self._shift - self._low)
-        smallest = _SMALLEST ** (1 / layout.order)
+        smallest = _SMALLEST ** (1 / self.layout.order)
         for column in np.flatnonzero((reach > 0) & (reach < smallest)).tolist():
             raise self._out_of_range(column, reach[column])
         constant = np.flatnonzero(self._low == self._high)
-        if len(constant) and moments.n > 1:
+        if len(constant) and n > 1:
             shown = ", ".join(self._name(int(c)) for c in constant[:5]) + (", ..." if len(constant) > 5 else "")
             warn_user(
                 f"constant column(s) {shown}: their cumulants of order two and above are zero; drop them",
                 ConstantColumnWarning,
             )
-        if moments.n < 2:
-            return
-        away = np.abs(moments.offset)
-        spread = np.sqrt(np.maximum(moments.variances, 0.0))
-        varies = self._low < self._high
+
+    def check_digits(self, offset: Array, variances: Array) -> None:
+        """Warn of columns whose mean is so far from the shift (offset) that powers of it drown their variance."""
+        order, away = self.layout.order, np.abs(offset)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = np.where(varies & (away > 0), away / spread, 0.0)  # infinite where not even the variance is left
-            loss = np.finfo(float).eps * ratio**layout.order
+            ratio = away / np.sqrt(np.maximum(variances, 0.0))  # infinite where not even the variance is left
+            ratio = np.where((self._low < self._high) & (away > 0), ratio, 0.0)
+            loss = np.finfo(float).eps * ratio**order
         if (loss > _PRECISION).any():
             column = int(np.argmax(loss))
             far = f"{ratio[column]:.0f}" if np.isfinite(ratio[column]) else "so many"
-            cost = f"costs digits at order {layout.order}" if np.isfinite(ratio[column]) else "costs all digits"
+            cost = f"costs digits at order {order}" if np.isfinite(ratio[column]) else "costs all digits"
             warn_user(
                 f"column {self._name(column)} has its mean {far} standard deviations from the shift, which {cost}: pass "
                 "shift= near the column means",
@@ -350,16 +317,20 @@ class Accumulator:
     @property
     def grain(self) -> int:
         """Rows after which all blocks begin a new leaf."""
-        layout = self._need_layout()
-        return layout.n_blocks * layout.leaf
+        return self.layout.n_blocks * self.layout.leaf
 
-    def fork(self) -> Accumulator:
+    def fork(self) -> Self:
         """An empty accumulator of the same kind and shift, on one thread."""
-        other = self.copy()
-        other._threads = 1
-        other._sums, other._fragments, other._seen = Forest(), {}, []
-        other._begin(self._shift)
-        return other
+        return type(self)(
+            self._order,
+            None if self._layout is None else self._shift,
+            n_blocks=self._n_blocks,
+            threads=1,
+            executor=self._executor,
+            memory_limit=self._memory_limit,
+            names=self._names,
+            weighted=self._weighted,
+        )
 
     def partial(self) -> tuple[Forest, Array, Array]:
         """Sums, incomplete leaves included, and the range of each column."""
@@ -381,9 +352,11 @@ class Accumulator:
         self._sums, self._low, self._high = self.join([(self._sums, self._low, self._high), part])
         self._seen, self._next = seen, start + n_rows
 
-    def copy(self) -> Accumulator:
+    # ---- copies, here and on disk
+
+    def copy(self) -> Self:
         """An independent accumulator in the same state (sums are shared until either changes)."""
-        other = Accumulator.__new__(Accumulator)
+        other = type(self).__new__(type(self))
         other.__setstate__(self.__getstate__())
         other._sums = self._sums.copy()
         other._fragments = {key: dict(held) for key, held in self._fragments.items()}
@@ -397,10 +370,80 @@ class Accumulator:
         self.__dict__.update(state)
         self._lock, self._spaces = threading.Lock(), SimpleQueue()
 
-    def _need_layout(self) -> Layout:
-        if self._layout is None:
-            raise DataError("no rows have been seen and no shift was given: the columns are unknown")
-        return self._layout
+    def parts(self) -> dict[str, Any]:
+        """What a file holds: everything but what belongs to this machine. Rows of leaves that are not complete are among it."""
+        held = [(*key, at, rows) for key, some in sorted(self._fragments.items()) for at, rows in sorted(some.items())]
+        width = self.layout.n_columns + self._weighted
+        return {
+            "layout": self.layout,
+            "shift": self._shift,
+            "low": self._low,
+            "high": self._high,
+            "seen": np.array(self._seen, dtype=np.int64).reshape(-1, 2),
+            "sums": self._sums,
+            "fragments": np.array([(*key, len(rows)) for *key, rows in held], dtype=np.int64).reshape(-1, 4),
+            "rows": np.concatenate([rows for *_, rows in held]) if held else np.zeros((0, width)),
+            "grouped": self._grouped,
+            "weighted": self._weighted,
+            "names": None if self._names is None else tuple(self._names),
+        }
+
+    @classmethod
+    def of_parts(
+        cls,
+        layout: Layout,
+        shift: Array,
+        low: Array,
+        high: Array,
+        seen: IntArray,
+        sums: Forest,
+        fragments: IntArray,
+        rows: Array,
+        grouped: bool,
+        weighted: bool,
+        names: tuple[str | int, ...] | None,
+    ) -> Self:
+        """The accumulator with these parts, which come from a file and may not fit together.
+
+        fragments : (m, 4) block, leaf, position in the block and number of the `rows`, which are those of all fragments in
+        turn, the weight last; seen : (k, 2) intervals of row numbers.
+        """
+        check_state(layout, shift, sums)
+        width, ends = (layout.n_columns,), seen.reshape(-1)
+        whole = (
+            layout.leaf == LEAF
+            and (low.shape, high.shape) == (width, width)
+            and (seen.shape[1:], fragments.shape[1:], rows.shape[1:]) == ((2,), (4,), (layout.n_columns + weighted,))
+            and (names is None or len(names) == layout.n_columns)
+            and (fragments >= 0).all()
+            and (fragments[:, 0] < layout.n_blocks).all()
+            and int(fragments[:, 3].astype(object).sum()) == len(rows)
+            and (np.diff(ends) > 0).all()
+            and (ends[:1] >= 0).all()
+            and np.isfinite(rows).all()
+            and (
+                (low <= high) | ((low == np.inf) & (high == -np.inf))
+            ).all()  # no row that counts so far: an empty range
+        )
+        if not whole:
+            raise StateFileError("the parts of the accumulator do not fit together")
+        made = cls(layout.order, shift, n_blocks=layout.n_blocks, memory_limit=np.inf, names=names, weighted=weighted)
+        made._low, made._high, made._sums, made._grouped = low, high, sums, grouped
+        made._seen = [(first, last) for first, last in seen.tolist()]
+        made._next = made.reached
+        for (b, k, position, count), stop in zip(fragments.tolist(), np.cumsum(fragments[:, 3]).tolist(), strict=True):
+            made._fragments.setdefault((b, k), {})[position] = rows[stop - count : stop]
+        return made
+
+    def resume(self, other: LeafSums) -> None:
+        """Go on from the rows of another one, on the threads of this one."""
+        if self._layout is not None and not np.array_equal(self._shift, other._shift):
+            raise DataError("it was made with another shift")
+        self._begin(other._shift)
+        if (self._layout, self._weighted) != (other._layout, other._weighted):
+            raise DataError("it was made with other options")
+        for name in ("_low", "_high", "_sums", "_fragments", "_seen", "_next", "_grouped"):
+            setattr(self, name, getattr(other, name))
 
 
 def frequencies(sample_weight: object, n_rows: int | None) -> Array:

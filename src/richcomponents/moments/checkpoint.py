@@ -18,24 +18,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import IntArray
 from richcomponents.data.sources.base import Fingerprint
 from richcomponents.errors import DataError, StateFileError, warn_user
-from richcomponents.moments.accumulator import Accumulator
-from richcomponents.moments.files import check_state, read_archive, read_forest, write_archive
-from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import Layout
+from richcomponents.moments.accumulator import LeafSums
+from richcomponents.storage import read, storable, write
 
 __all__ = ["Checkpoint", "held_interrupts"]
 
-FORMAT, VERSION = "richcomponents.Checkpoint", 3
+_MAX_BYTES = 64 * 2**30
 _SHARE = 20.0  # a write may take one part in so many of the time
 
 
@@ -61,6 +59,22 @@ def held_interrupts() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(asked)
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@storable
+@dataclass(frozen=True)
+class CheckpointContent:
+    """What the file holds: which pass, its source's hashes up to here (k, 2), its rows if they were counted, its sums."""
+
+    task: str
+    about: str
+    source_rows: int | None
+    prints: IntArray
+    sums: LeafSums
+
+    def __post_init__(self) -> None:
+        if self.prints.shape[1:] != (2,) or (np.diff(self.prints[:, 0], prepend=-1) <= 0).any():
+            raise StateFileError("the hashes of its rows are not in order")
 
 
 class Checkpoint:
@@ -103,69 +117,30 @@ class Checkpoint:
             f"{error}. Where it is meant to be another one, the checkpoint {self.path} belongs to another source: delete it"
         )
 
-    def load(self, accumulator: Accumulator, *, keep_shift: bool) -> Accumulator:
-        """The accumulator with the state on disk, if there is one.
-
-        keep_shift : the shift on disk must be the accumulator's; otherwise it is taken from there.
-        """
+    def load(self, sums: LeafSums) -> bool:
+        """Whether there is a file; the sums, which hold no rows yet, then go on from it."""
         self._remove_leftovers()
         if not self.path.exists():
-            return accumulator
-        header, arrays, sums = self._read()
-        known = None if header["source_rows"] < 0 else header["source_rows"]
-        if header["task"] != self.task or not self._fingerprint.restored(arrays["prints"], known):
-            raise DataError(
-                f"the checkpoint {self.path} belongs to another source, other columns or other options "
-                f"({header['about']!r}, not {self._about!r}): delete it to start again, or give another path"
-            )
-        shift = np.array(arrays["shift"], dtype=np.float64)
-        if keep_shift and not np.array_equal(accumulator._shift, shift):
-            raise DataError(f"the checkpoint {self.path} was made with another shift: delete it to start again")
-        accumulator._begin(shift)
-        layout = accumulator._need_layout()
-        if asdict(layout) != header["layout"]:
-            raise DataError(f"the checkpoint {self.path} was made with other options: delete it to start again")
-        accumulator._sums = sums
-        accumulator._low, accumulator._high = np.array(arrays["low"]), np.array(arrays["high"])
-        accumulator._seen = [(int(low), int(high)) for low, high in arrays["seen"]]
-        accumulator._next = accumulator._seen[-1][1] if accumulator._seen else 0
-        accumulator._counts, accumulator._grouped = np.array(arrays["counts"]), bool(header["grouped"])
-        at = 0
-        for block, leaf, position, count in arrays["fragments"].tolist():
-            part = np.array(arrays["rows"][at : at + count])
-            accumulator._fragments.setdefault((block, leaf), {})[position] = part
-            at += count
-        return accumulator
-
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any], Forest]:
-        def expected(header: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-            layout = Layout(**header["layout"])
-            width = layout.n_columns
-            sizes = {name: int(header["sizes"][name]) for name in ("seen", "nodes", "fragments", "rows", "prints")}
-            if min(sizes.values()) < 0 or header["weighted"] not in (0, 1):
-                raise ValueError("a negative size")
-            return {
-                **dict.fromkeys(("shift", "low", "high"), ((width,), "<f8")),
-                "seen": ((sizes["seen"], 2), "<i8"),
-                "counts": ((layout.n_blocks,), "<i8"),
-                "nodes": ((sizes["nodes"], 3), "<i8"),
-                "sums": ((sizes["nodes"], layout.size), "<f8"),
-                "fragments": ((sizes["fragments"], 4), "<i8"),
-                "rows": ((sizes["rows"], width + header["weighted"]), "<f8"),
-                "prints": ((sizes["prints"], 2), "<i8"),
-            }
-
+            return False
         try:
-            header, arrays = read_archive(self.path, FORMAT, VERSION, expected, max_bytes=64 * 2**30)
-            sums = _checked(header, arrays)
+            kept = read(self.path, CheckpointContent, _MAX_BYTES, "not a checkpoint")
         except StateFileError as error:
             raise StateFileError(f"{error}. The checkpoint cannot be used: delete it to start again") from error
-        return header, arrays, sums
+        if kept.task != self.task or not self._fingerprint.restored(kept.prints, kept.source_rows):
+            raise DataError(
+                f"the checkpoint {self.path} belongs to another source, other columns or other options "
+                f"({kept.about!r}, not {self._about!r}): delete it to start again, or give another path"
+            )
+        try:
+            sums.resume(kept.sums)
+        except DataError as error:
+            raise DataError(f"the checkpoint {self.path} cannot be used: {error}; delete it to start again") from error
+        return True
 
     def rows_done(self, statistic: object, start: int) -> int:
         """How many rows of the source the statistic holds already."""
-        assert isinstance(statistic, Accumulator)
-        return statistic._seen[-1][1] - start if statistic._seen else 0
+        assert isinstance(statistic, LeafSums)
+        return max(statistic.reached - start, 0)
 
     def tick(self, statistic: object) -> None:
         """Write when it is time."""
@@ -173,49 +148,16 @@ class Checkpoint:
             self.keep(statistic)
 
     def keep(self, statistic: object) -> None:
-        """Write now; an accumulator that was interrupted half-way is not written: the last file stays."""
-        assert isinstance(statistic, Accumulator)
-        if statistic._broken or not statistic._seen:
+        """Write now; sums that were interrupted half-way are not written: the last file stays."""
+        assert isinstance(statistic, LeafSums)
+        if not statistic.is_whole:
             return
         began = time.monotonic()
-        self._write(statistic)
+        seen = self._fingerprint
+        kept = CheckpointContent(self.task, self._about, seen.n_rows, seen.saved(), statistic)
+        write(kept, self.path, mode=0o600)  # it holds rows
         now = time.monotonic()
         self._next = now + max(self.every, _SHARE * (now - began) if self.every else 0.0)
-
-    def _write(self, accumulator: Accumulator) -> None:
-        layout = accumulator._need_layout()
-        fragments, rows = [], []
-        for (block, leaf), held in sorted(accumulator._fragments.items()):
-            for position, part in sorted(held.items()):
-                fragments.append((block, leaf, position, len(part)))
-                rows.append(part)
-        nodes, sums = accumulator._sums.arrays(layout.size)
-        width = layout.n_columns + accumulator._weighted
-        arrays: dict[str, Array | IntArray] = {
-            "shift": accumulator._shift,
-            "low": accumulator._low,
-            "high": accumulator._high,
-            "seen": np.array(accumulator._seen, dtype=np.int64).reshape(-1, 2),
-            "counts": accumulator._counts,
-            "fragments": np.array(fragments, dtype=np.int64).reshape(-1, 4),
-            "rows": np.concatenate(rows) if rows else np.zeros((0, width)),
-            "nodes": nodes,
-            "sums": sums,
-            "prints": self._fingerprint.saved(),
-        }
-        sizes = {name: len(arrays[name]) for name in ("seen", "nodes", "fragments", "rows", "prints")}
-        header: dict[str, object] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "task": self.task,
-            "about": self._about,
-            "layout": asdict(layout),
-            "grouped": accumulator._grouped,
-            "weighted": int(accumulator._weighted),
-            "sizes": sizes,
-            "source_rows": -1 if self._fingerprint.n_rows is None else self._fingerprint.n_rows,
-        }
-        write_archive(self.path, header, arrays, mode=0o600)  # it holds rows
 
     def done(self) -> None:
         """The pass is complete: nothing is left to resume."""
@@ -270,30 +212,3 @@ def _take(file: IO[bytes]) -> bool:
     except OSError as error:
         warn_user(f"{file.name} cannot be locked ({error}): see that no other pass uses the checkpoint", UserWarning)
     return True
-
-
-def _checked(header: dict[str, Any], arrays: dict[str, Any]) -> Forest:
-    """The sums of a checkpoint; refuses parts that do not fit together."""
-    layout = Layout(**header["layout"])
-    sums = read_forest(arrays["nodes"], arrays["sums"])
-    check_state(layout, arrays["shift"], sums)
-    for name, kind in (("task", str), ("about", str), ("grouped", bool), ("source_rows", int)):
-        if not isinstance(header.get(name), kind):
-            raise StateFileError(f"the header of the checkpoint lacks {name!r}")
-    low, high = arrays["low"], arrays["high"]
-    fragments, seen, rows = arrays["fragments"], arrays["seen"].reshape(-1), arrays["rows"]
-    whole = (
-        (fragments >= 0).all()
-        and (fragments[:, 0] < layout.n_blocks).all()
-        and int(fragments[:, 3].astype(object).sum()) == len(rows)
-        and (np.diff(seen) > 0).all()
-        and (seen[:1] >= 0).all()
-        and (np.diff(arrays["prints"][:, 0], prepend=-1) > 0).all()
-        and np.isfinite(rows).all()
-        and np.isfinite(arrays["shift"]).all()
-        and ((low <= high) | ((low == np.inf) & (high == -np.inf))).all()  # no row that counts so far: an empty range
-        and (arrays["counts"] >= 0).all()
-    )
-    if not whole:
-        raise StateFileError("the parts of the checkpoint do not fit together")
-    return sums

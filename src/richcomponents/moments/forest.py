@@ -14,8 +14,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.errors import StateFileError
+from richcomponents.moments.layout import MOST_ROWS, Layout
+from richcomponents.storage import storable
 
-__all__ = ["Forest", "Node"]
+__all__ = ["Forest", "Node", "check_state"]
 
 Node = tuple[int, int, int]  # tree, level, index
 
@@ -69,18 +72,31 @@ class Forest:
             total[tree] += value[where]
         return total
 
-    def arrays(self, size: int) -> tuple[IntArray, Array]:
+    def arrays(self) -> dict[str, Array | IntArray]:
         """The nodes (m, 3) and their sums (m, size), in canonical order."""
         items = list(self)
         nodes = np.array([node for node, _ in items], dtype=np.int64).reshape(-1, 3)
-        return nodes, np.array([value for _, value in items]).reshape(len(items), size)
+        size = len(items[0][1]) if items else 0
+        return {"nodes": nodes, "sums": np.array([value for _, value in items]).reshape(len(items), size)}
 
     @classmethod
     def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
-        """The way back."""
+        """The way back; refuses what no forest looks like."""
+        if (
+            nodes.ndim != 2
+            or sums.ndim != 2
+            or len(nodes) != len(sums)
+            or nodes.shape[1] != 3
+            or nodes.dtype != np.int64
+        ):
+            raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
+        if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
+            raise StateFileError("the sums name a node that cannot exist")
         forest = cls()
         for node, value in zip(nodes.tolist(), sums, strict=True):
             forest.add((int(node[0]), int(node[1]), int(node[2])), value)
+        if len(forest) != len(nodes):
+            raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
         return forest
 
     def __eq__(self, other: object) -> bool:
@@ -91,6 +107,24 @@ class Forest:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+storable(Forest, Forest.arrays, Forest.from_arrays)
+
+
+def check_state(layout: Layout, shift: Array, sums: Forest) -> None:
+    """Refuse sums out of a file that do not belong to the layout."""
+    if shift.shape != (layout.n_columns,) or shift.dtype != np.float64:
+        raise StateFileError(f"the shift has shape {shift.shape}, the state {layout.n_columns} columns")
+    if len(sums) and not np.isfinite(shift).all():
+        raise StateFileError("the shift is not finite")
+    for (tree, _, _), value in sums:
+        if tree >= layout.n_blocks or value.shape != (layout.size,) or value.dtype != np.float64:
+            raise StateFileError("the sums name a node that cannot exist, or have the wrong length")
+        if not np.isfinite(value).all():
+            raise StateFileError("the sums are damaged (values that are not finite)")
+        if not 0 <= value[0] <= MOST_ROWS or value[0] != np.rint(value[0]):
+            raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 
 
 def _place(node: Node) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ rows arrive.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from richcomponents.algebra import IntArray, packed_size
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import segments
 from richcomponents.errors import CapacityError, DataError
+from richcomponents.storage import storable
 
 __all__ = [
     "LEAF",
@@ -77,6 +79,7 @@ def _is_missing(label: object) -> bool:
     return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
+@storable
 @dataclass(frozen=True)
 class Layout:
     """Columns, orders and blocks of a state.
@@ -129,15 +132,16 @@ class Layout:
 
     # ---- rows -> leaves
 
-    def stripe(self, start: int, n_rows: int, block: int) -> tuple[slice, int, int]:
-        """The rows of one block in a contiguous chunk that begins at absolute row `start`.
+    def stripes(self, start: int, n_rows: int) -> Iterator[tuple[int, int, slice]]:
+        """Of each block that has any rows in a contiguous chunk that begins at absolute row `start`:
 
-        Returns (selector into the chunk, position of the first one inside its block, how many).
+        (block, position of its first row inside the block, selector into the chunk).
         Consecutive rows of a block have consecutive positions, so this describes all of them.
         """
-        offset = (block - start) % self.n_blocks
-        count = len(range(offset, n_rows, self.n_blocks))
-        return slice(offset, n_rows, self.n_blocks), (start + offset) // self.n_blocks, count
+        for block in range(self.n_blocks):
+            offset = (block - start) % self.n_blocks
+            if offset < n_rows:
+                yield block, (start + offset) // self.n_blocks, slice(offset, n_rows, self.n_blocks)
 
     def check_columns(self, width: int) -> None:
         if width != self.n_columns:

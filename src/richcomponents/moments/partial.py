@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.moments.state import Moments
+from richcomponents.storage import storable
 
 __all__ = ["Inflated", "Partial", "partial_out"]
 
 
+@storable
 @dataclass(frozen=True)
 class Partial:
     """The regression of the kept columns on the covariates.

@@ -1,7 +1,8 @@
-"""Moments: the one object that the rest of the library reads instead of rows."""
+"""Moments: the one object that the rest of the library reads instead of rows; and the Accumulator that makes it of rows."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,15 +24,20 @@ from richcomponents.algebra import (
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments.forest import Forest
+from richcomponents.moments.accumulator import LeafSums
+from richcomponents.moments.checkpoint import Checkpoint
+from richcomponents.moments.forest import Forest, check_state
 from richcomponents.moments.layout import Layout, default_blocks
+from richcomponents.moments.rows import Rows
+from richcomponents.outputs import check_outputs
+from richcomponents.storage import Storable, storable, write
 
-__all__ = ["Moments"]
+__all__ = ["Accumulator", "Moments"]
 
 _MIN_SHARED = 5  # rows in every sum of a saved state
 
 
-class Moments:
+class Moments(Storable):
     """Sums of products of columns, about one shift: an immutable value with a neutral element and a plus.
 
     Made by :meth:`of`, :meth:`empty`, :meth:`load`, or an :class:`Accumulator`. Two states add when they
@@ -271,7 +277,7 @@ class Moments:
         lay = self.layout
         return f"Moments(n={self.n}, n_columns={lay.n_columns}, order={lay.order}, n_blocks={lay.n_blocks})"
 
-    # ---- doors that live in their own files, so that this one stays a value
+    # ---- from rows
 
     @classmethod
     def of(
@@ -288,7 +294,7 @@ class Moments:
         memory_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 20.0,
-        progress: bool = False,
+        progress: bool | str = False,
     ) -> Moments:
         """Moments of the rows of X.
 
@@ -320,26 +326,35 @@ class Moments:
             from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete. Other data
             are refused: tables in memory and lists of blocks are told by all their values, files by size and time of change, an
             iterator by its first row only.
-        progress : bool
-            Show a bar.
+        progress : bool or str
+            Show a bar; a text is its label.
         """
-        from richcomponents.moments.building import build_moments
-        from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
-
         rows = Rows.of(X)
-        return build_moments(
-            rows if sample_weight is None else rows.weighted_by(sample_weight),
-            order,
-            shift,
-            start,
-            n_blocks=n_blocks,
-            groups=groups,
-            threads=threads,
-            memory_limit=memory_limit,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            progress="moments" if progress else None,
-        )
+        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+        label = "moments" if progress is True else progress or None
+
+        def means() -> Array | None:
+            return rows.means(None if label is None else f"{label}: means")
+
+        def accumulator(about: Array | None) -> Accumulator:
+            options: dict[str, Any] = {"n_blocks": n_blocks, "threads": threads, "memory_limit": memory_limit}
+            return Accumulator(order, about, names=rows.labels, weighted=rows.weighted, **options)
+
+        if checkpoint is None:
+            about = means() if shift is None else shift
+            return rows.reduce(accumulator(about), start=start, groups=groups, progress=label)
+        check_outputs([checkpoint], rows.source.files)
+        labels = "" if groups is None else hashlib.sha256(repr(np.asarray(groups).tolist()).encode()).hexdigest()
+        task = f"{rows.mark()}; order {order}; start {start}; {n_blocks} blocks; {labels}"
+        kept = Checkpoint(checkpoint, task, checkpoint_every, rows.fingerprint())
+        with kept.alone():
+            sums = accumulator(shift)
+            # A pass that is taken up again has its shift in the checkpoint, and its means need not be read once more.
+            if not kept.load(sums) and shift is None:
+                sums = accumulator(means())
+            result = rows.reduce(sums, start=start, groups=groups, checkpoint=kept, progress=label)
+            kept.done()
+        return result
 
     @classmethod
     def from_source(
@@ -361,11 +376,11 @@ class Moments:
         shift : the means by default, or the mean of the first block when the rows can
         be read only once. Other options as in :meth:`of`.
         """
-        from richcomponents.moments.rows import Rows
-
         rows = Rows.of(source)
         rows = rows if columns is None else rows.select(columns)
         return cls.of(rows, order, shift, start, **options)
+
+    # ---- to other places
 
     def folded(self) -> Moments:
         """The same state with one sum per block: what sites exchange.
@@ -380,14 +395,12 @@ class Moments:
         return Moments(self.layout, self.shift, sums, self.dependent)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the sums (never rows) to one file, all or nothing; see :meth:`load`.
+        """Write the sums (never rows) to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
 
         A state in which a sum is over fewer than five rows is refused, since such a sum gives the rows away: use
         :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data. With weights, rows are
         counted as often as their weights say: a state cannot tell one row of weight five from five rows.
         """
-        from richcomponents.moments.files import save_moments
-
         counts = [round(float(value[0])) for _, value in self.sums]
         if counts and min(counts) < _MIN_SHARED and not force:
             fix = (
@@ -399,14 +412,69 @@ class Moments:
                 f"one of the sums in this state is over {min(counts)} row(s) of {self.n}, and would reveal them: {fix}, or "
                 "use force=True if the file stays where the rows are"
             )
-        save_moments(self, path)
+        write(self, path)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, max_bytes: int = 4 * 2**30) -> Moments:
-        """Read a saved state; nothing in the file is executed, and nothing larger than `max_bytes` is read."""
-        from richcomponents.moments.files import load_moments
 
-        return load_moments(path, max_bytes=max_bytes)
+def _moments_of_file(layout: Layout, shift: Array, sums: Forest, dependent: bool) -> Moments:
+    """A state from its parts, which come from a file and may not belong together."""
+    check_state(layout, shift, sums)
+    return Moments(layout, shift, sums, dependent)
+
+
+storable(Moments, make=_moments_of_file)
+
+
+class Accumulator(LeafSums):
+    """Takes blocks of rows in any order and of any size; :meth:`moments` gives the state so far.
+
+    For the same shift the state has the same bits whatever the chunks, their order of arrival and the
+    number of threads.
+
+    Parameters
+    ----------
+    order : int
+        Joint moments of every order up to this one (2..6).
+    shift : array of shape (n_columns,), optional
+        The origin; by default the mean of the first block of rows that arrives.
+    n_blocks, memory_limit
+        As in :meth:`Moments.of`.
+    threads : int, optional
+        All cores by default.
+    executor : {"numpy", "numba"}, optional
+        numba when it is installed.
+    names : sequence of str or int, optional
+        Column names (or their numbers in a wider table), for messages and to compare data frames with; those of the first
+        data frame by default.
+    weighted : bool
+        The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
+        copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> accumulator = Accumulator(order=4, shift=np.zeros(3))
+    >>> for start in (600, 0, 250):  # any order of arrival
+    ...     stop = {600: 1000, 0: 250, 250: 600}[start]
+    ...     accumulator.update(X[start:stop], start=start)
+    >>> accumulator.moments() == Moments.of(X, order=4, shift=np.zeros(3))
+    True
+    """
+
+    def moments(self) -> Moments:
+        """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
+        sums = self.partial()[0]
+        out = Moments(self.layout, self.shift, sums, self.dependent)
+        if not out.is_empty:
+            self.check_range(sums)
+            if out.n > 1:
+                self.check_digits(out.offset, out.variances)
+        return out
+
+    result = moments  # a statistic, to Rows.reduce
+
+
+storable(Accumulator, LeafSums.parts, Accumulator.of_parts)
 
 
 def _sum_in_order(blocks: Array) -> Array:

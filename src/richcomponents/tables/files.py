@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from richcomponents.archive import read_arrays
 from richcomponents.data.sources.delimited import DelimitedSource, is_missing, is_number, numbers, words
 from richcomponents.data.sources.parquet import ParquetSource
 from richcomponents.data.sources.stored import H5adSource, modalities, sample_frame
 from richcomponents.data.views import as_matrix, is_exact, is_label
 from richcomponents.errors import DataError
-from richcomponents.moments.files import read_arrays
 
 __all__ = ["Column", "Columns", "FileTable", "digest", "join_files", "listed", "read_table"]
 

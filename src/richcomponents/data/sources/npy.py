@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import os
 import zipfile
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 
 from richcomponents.algebra import IntArray
+from richcomponents.archive import npy_header
 from richcomponents.data.sources.base import Source, block_rows, file_mark
 from richcomponents.errors import DataError
 
-__all__ = ["NpySource", "npy_header"]
-
-_LONGEST = 10_000  # bytes of a header
-
-
-def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
-    """Shape, whether it is in Fortran's order, and type of an .npy file; numpy's own errors advise to unpickle the file.
-
-    The line feed of the header must be its last byte. numpy does not mind when it is not, and a byte that is lost from the
-    header shifts every value by one.
-    """
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    try:
-        version = np.lib.format.read_magic(file)
-        length = file.read(2 * version[0])
-        text = file.read(min(int.from_bytes(length, "little"), _LONGEST + 1))
-        if text.find(b"\n") != len(text) - 1:
-            raise ValueError("the header does not end where it says")
-        shape, fortran, dtype = readers[version](io.BytesIO(length + text), max_header_size=_LONGEST)
-    except Exception as error:  # a damaged header fails in many ways
-        raise ValueError(
-            "it does not begin like an array in numpy's format (numpy.save): it is damaged, or something else"
-        ) from error
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never read: save numbers or texts")
-    return tuple(shape), fortran, dtype
+__all__ = ["NpySource"]
 
 
 class NpySource(Source):
