@@ -148,15 +148,15 @@ def write(what: object, path: str | os.PathLike[str], mode: int = 0o666) -> None
     write_archive(Path(path), {"root": root, "rows": writer.rows}, writer.arrays, mode)
 
 
-def read(path: str | os.PathLike[str], cls: type[_T], max_bytes: int, else_: str) -> _T:
-    """An object of a class from a file; else_ : what the file's content is not, when it is of another class."""
+def read(path: str | os.PathLike[str], cls: type[_T], max_bytes: int, otherwise: str) -> _T:
+    """An object of a class from a file; otherwise : what the file's content is not, when it is of another class."""
     header, arrays = read_archive(Path(path), max_bytes)
     try:
         if not _is_bounded(header["rows"], arrays):
             raise StateFileError("it describes an object with more parts, or more deeply nested, than any of ours")
         root = _Reader(header, arrays, max_bytes).root()
         if not isinstance(root, cls):
-            raise StateFileError(f"it holds a {type(root).__name__}, {else_}")
+            raise StateFileError(f"it holds a {type(root).__name__}, {otherwise}")
         return root
     except StateFileError as error:
         raise StateFileError(f"{path}: {error}") from error

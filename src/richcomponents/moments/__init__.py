@@ -1,4 +1,7 @@
-"""Joint moment sums of a table: the state, the kernel (the only hot loop) and the doors for rows."""
+"""In: rows of a table, in blocks of any size. Out: Moments, their joint power sums about one shift, by statistical block.
+
+The same bits for any chunks, threads and workers: sums of leaves (kernel, the only hot loop) in a forest of fixed siblings.
+"""
 
 from richcomponents.data.sources import open_source
 from richcomponents.moments.layout import Layout, block_numbers

@@ -61,18 +61,17 @@ class LeafSums:
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
+    def _begin(self, shift: Array) -> None:
+        if shift.ndim != 1 or not np.isfinite(shift).all():
+            raise DataError(f"the shift must be a finite vector, one entry per column; got shape {shift.shape}")
+        self._layout, self._shift = self._planned(len(shift)), shift.copy()
+        self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
+
     def _planned(self, width: int) -> Layout:
         """The layout for so many columns."""
         layout = Layout(width, self._order, self._n_blocks)
         layout.check_memory(self._memory_limit)
         return layout
-
-    def _begin(self, shift: Array) -> Layout:
-        if shift.ndim != 1 or not np.isfinite(shift).all():
-            raise DataError(f"the shift must be a finite vector, one entry per column; got shape {shift.shape}")
-        self._layout, self._shift = self._planned(len(shift)), shift.copy()
-        self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
-        return self._layout
 
     @property
     def layout(self) -> Layout:
@@ -163,16 +162,16 @@ class LeafSums:
         count = int(block.shape[0])
         if not count:
             return
-        layout, reached = self._check(block)
+        reached = self._check(block)
         seen = self._marked(start, start + count)
-        pieces = [(b, position, self._counted(block[which])) for b, position, which in choose(layout, count)]
+        pieces = [(b, position, self._counted(block[which])) for b, position, which in choose(self.layout, count)]
         self._broken = True
         self._take(pieces)
         self._seen, self._next, (self._low, self._high), self._names = seen, start + count, reached, names
         self._broken = False
 
-    def _check(self, block: Array) -> tuple[Layout, tuple[Array, Array]]:
-        """The layout, and the columns' ranges with this block; refuses before anything is changed."""
+    def _check(self, block: Array) -> tuple[Array, Array]:
+        """The columns' ranges with this block; refuses before anything is changed."""
         if self._broken:
             raise DataError("an earlier update was interrupted half-way: start again with a new accumulator")
         if self._weighted:
@@ -180,23 +179,25 @@ class LeafSums:
             counted = block[:, -1] > 0
             if self._layout is not None and not counted.any():
                 self._layout.check_columns(block.shape[1] - 1)
-                return self._layout, (self._low, self._high)
+                return self._low, self._high
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
         low, high = column_range(block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
             raise self._not_finite(~np.isfinite(block))
-        layout = self._planned(int(block.shape[1])) if self._layout is None else self._layout
-        layout.check_columns(block.shape[1])
         if self._layout is None:
+            self._planned(int(block.shape[1]))
             # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
             shift = np.clip(column_sum(block) / block.shape[0], low, high)
         else:
+            self._layout.check_columns(block.shape[1])
             shift, low, high = self._shift, np.minimum(self._low, low), np.maximum(self._high, high)
         with np.errstate(over="ignore"):
             far = np.maximum(high - shift, shift - low)
-        for column in np.flatnonzero(far > _LARGEST ** (1 / layout.order)).tolist():
+        for column in np.flatnonzero(far > _LARGEST ** (1 / self._order)).tolist():
             raise self._out_of_range(column, far[column])
-        return (self._begin(shift) if self._layout is None else layout), (low, high)
+        if self._layout is None:
+            self._begin(shift)
+        return low, high
 
     def _counted(self, rows: Array) -> Array:
         """Rows of weight zero may hold anything: their values are put at the shift."""

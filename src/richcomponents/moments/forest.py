@@ -9,7 +9,7 @@ threads or machines gives identical bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -26,8 +26,10 @@ Node = tuple[int, int, int]  # tree, level, index
 class Forest:
     """A mapping node -> sum, with siblings merged as soon as both are present."""
 
-    def __init__(self) -> None:
+    def __init__(self, items: Iterable[tuple[Node, Array]] = ()) -> None:
         self._nodes: dict[Node, Array] = {}
+        for node, value in items:
+            self.add(node, value)
 
     def add(self, node: Node, value: Array) -> None:
         """Put in one node. A node that is present already (rows of another site that carry the same
@@ -92,9 +94,9 @@ class Forest:
             raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
         if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
             raise StateFileError("the sums name a node that cannot exist")
-        forest = cls()
-        for node, value in zip(nodes.tolist(), sums, strict=True):
-            forest.add((int(node[0]), int(node[1]), int(node[2])), value)
+        forest = cls(
+            ((tree, level, index), value) for (tree, level, index), value in zip(nodes.tolist(), sums, strict=True)
+        )
         if len(forest) != len(nodes):
             raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
         return forest

@@ -103,12 +103,12 @@ class Moments(Storable):
         shift = np.asarray(shift, dtype=np.float64)
         if shift.shape != self.shift.shape:
             raise ValueError(f"the shift must have {self.shift.size} entries, got shape {shift.shape}")
-        if np.array_equal(shift, self.shift) or self.is_empty:
-            return self if not self.is_empty else Moments(self.layout, shift, Forest())
-        sums = Forest()
-        for node, value in self.sums:
-            sums.add(node, self._translated(value, shift - self.shift))
-        return Moments(self.layout, shift, sums, self.dependent)
+        if self.is_empty:
+            return Moments(self.layout, shift, Forest())
+        if np.array_equal(shift, self.shift):
+            return self
+        moved = ((node, self._translated(value, shift - self.shift)) for node, value in self.sums)
+        return Moments(self.layout, shift, Forest(moved), self.dependent)
 
     def _translated(self, vector: Array, delta: Array) -> Array:
         """Vectors of sums about shift + delta; leading axes are kept."""
@@ -211,11 +211,8 @@ class Moments(Storable):
     def without(self, blocks: Iterable[int]) -> Moments:
         """The state with these statistical blocks left out (delete-a-block jackknife, held-out folds)."""
         gone = set(blocks)
-        kept = Forest()
-        for node, value in self.sums:
-            if node[0] not in gone:
-                kept.add(node, value)
-        return Moments(self.layout, self.shift, kept, self.dependent)
+        kept = ((node, value) for node, value in self.sums if node[0] not in gone)
+        return Moments(self.layout, self.shift, Forest(kept), self.dependent)
 
     def select(self, columns: object) -> Moments:
         """The state of some of the columns (numbers, a mask or a slice), in the given order."""
@@ -225,9 +222,7 @@ class Moments(Storable):
             return self
         wide = np.concatenate([[0], cols + 1])[packed_indices(len(cols) + 1, lay.order)]
         take = packed_rank(np.sort(wide, axis=1), lay.n_columns + 1)  # where their entries lie in the larger vector
-        sums = Forest()
-        for node, value in self.sums:
-            sums.add(node, value[take])
+        sums = Forest((node, value[take]) for node, value in self.sums)
         return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums, self.dependent)
 
     def transformed(self, matrix: Array) -> Moments:
@@ -388,11 +383,8 @@ class Moments(Storable):
         A state keeps the sums of its last, incomplete leaves apart, so that more rows can follow to the same bits; such a leaf
         may hold a single row. Folded, no sum is over less than a block. Everything read from it agrees to rounding.
         """
-        sums = Forest()
-        for block, vector in enumerate(self.blocks):
-            if self.block_sizes[block]:
-                sums.add((block, 0, 0), vector)
-        return Moments(self.layout, self.shift, sums, self.dependent)
+        whole = (((block, 0, 0), vector) for block, vector in enumerate(self.blocks) if self.block_sizes[block])
+        return Moments(self.layout, self.shift, Forest(whole), self.dependent)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the sums (never rows) to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
@@ -401,16 +393,13 @@ class Moments(Storable):
         :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data. With weights, rows are
         counted as often as their weights say: a state cannot tell one row of weight five from five rows.
         """
-        counts = [round(float(value[0])) for _, value in self.sums]
-        if counts and min(counts) < _MIN_SHARED and not force:
-            fix = (
-                "save state.folded()"
-                if self.block_sizes[self.block_sizes > 0].min() >= _MIN_SHARED
-                else "use fewer blocks"
-            )
+        least = min((round(float(value[0])) for _, value in self.sums), default=_MIN_SHARED)
+        if least < _MIN_SHARED and not force:
+            folds = self.block_sizes[self.block_sizes > 0].min(initial=_MIN_SHARED) == _MIN_SHARED
             raise DataError(
-                f"one of the sums in this state is over {min(counts)} row(s) of {self.n}, and would reveal them: {fix}, or "
-                "use force=True if the file stays where the rows are"
+                f"one of the sums in this state is over {least} row(s) of {self.n}, and would reveal them: "
+                f"{'save state.folded()' if folds else 'use fewer blocks'}, or use force=True if the file stays where the "
+                "rows are"
             )
         write(self, path)
 
