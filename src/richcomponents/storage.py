@@ -379,7 +379,10 @@ def _natural(number: Any) -> int:
 def _parameters(make: Any) -> dict[str, tuple[Any, bool]]:
     """{name: (annotated type, whether it must be given)} of what an object is made from."""
     caches = {field.name for field in fields(make) if not field.compare} if is_dataclass(make) else set()
-    hints = typing.get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+    source: Any = make
+    if isinstance(make, type) and not is_dataclass(make):  # fields are annotated on the class, its bases included
+        source = make.__init__  # type: ignore[misc]
+    hints = typing.get_type_hints(source)
     given = inspect.signature(make).parameters.items()
     return {name: (hints[name], one.default is one.empty) for name, one in given if name not in caches}
 

@@ -364,7 +364,7 @@ def test_bad_parameters_are_named(data):
         ({"n_blocks": 5}, "at least 10"),
         ({"rank": "some"}, "'auto', 'full' or an integer"),
         ({"rank": 9}, "at most 4 directions"),
-        ({"views": {"a": [0], "b": [1], "c": [2]}}, "names 3"),
+        ({"views": {"a": [0], "b": [1], "c": [2]}}, "got 3"),
         ({"A": np.zeros((2, 2))}, r"shape \(5, 4\), got \(2, 2\)"),
         ({"A": np.ones((5, 4))}, "no left inverse: its rank is 1"),
     ):

@@ -98,7 +98,7 @@ def test_the_doors_agree(data, model):
     out = named.set_output(transform="pandas").fit(frame).transform(frame)
     assert list(out.columns) == ["a0", "a1"]
     with pytest.raises(ValueError, match="predict_component"):
-        named.transform(frame, COMMON)
+        named.transform(frame, "b")
 
 
 def test_another_gauge_is_the_same_component_in_other_columns(data, model):

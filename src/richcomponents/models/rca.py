@@ -198,7 +198,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.order > 4:
             raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
         self._covariate_columns: IntArray = np.zeros(0, dtype=np.int64)
-        return resolve_views(self.views, width, names)
+        views = resolve_views(self.views, width, names)
+        self._check_views(views)
+        return views
 
     def _fit_rows(
         self,
@@ -320,7 +322,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return_std : also the standard error of prediction, (n, d).
         """
         configured = getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default"
-        if configured and len(self.components_[self._key(component)].mean) != len(self.get_feature_names_out()):
+        names = self.components_[self._key(component)].feature_names
+        if configured and names != self.components_[self._key(None)].feature_names:
             raise ValueError(
                 "set_output names the columns of the default component; for others use predict_component(X, component)"
             )

@@ -284,7 +284,7 @@ def gather(
         covariates=tuple(own[i] for i in rca._covariate_columns),
         diagnostics=rca.diagnostics_,
         variance=variance,
-        A=rca.A_ if len(rca._u) * len(rca._v) <= _MOST_ENTRIES else None,
+        A=rca.A_ if len(rca.components_["S1"].mean) * len(rca.components_["S3"].mean) <= _MOST_ENTRIES else None,
         outcome=found,
         detail=_detail(model, views),
         picture=_picture(model, views),
