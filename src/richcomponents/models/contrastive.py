@@ -131,7 +131,7 @@ class ContrastiveRCA(ComponentAnalysis):
         if component is None:
             return "S1"
         if component not in _KEYS:
-            raise ValueError(f"component must be 'S1', 'S2' or 'S3', got {component!r}")
+            raise ValueError(f"component must be one of 'S1', 'S2', 'S3', got {component!r}")
         return str(component)
 
     def _solve(self, data: Data) -> PairSolution | PaperSolution:
