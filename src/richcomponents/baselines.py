@@ -15,7 +15,7 @@ from sklearn.base import clone
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.canonical import canonical
-from richcomponents.data.views import as_matrix, check_finite, column_names
+from richcomponents.data.table import as_matrix, check_finite, column_names
 from richcomponents.errors import DataError
 from richcomponents.models.contrastive import ContrastiveRCA
 

@@ -30,7 +30,7 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.covariance import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import jackknife_error
-from richcomponents.data.views import as_matrix, column_names
+from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments
 from richcomponents.storage import Storable, storable

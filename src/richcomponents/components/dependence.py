@@ -31,10 +31,10 @@ from typing import Self
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.algebra.parallel import one_blas_thread
+from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments, block_numbers
-from richcomponents.moments.accumulator import frequencies
-from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
 __all__ = ["Dependence", "RowUnits", "UnitSums", "dependence_of_blocks"]
@@ -120,7 +120,7 @@ def _sums(a: Array, b: Array, totals: Array, p: int) -> Array:
 class UnitSums:
     """A statistic of rows (x, y) in white canonical coordinates, the weight last where rows are weighted.
 
-    Fed by :meth:`Rows.reduce`: with groups those are the units, without them every row is one.
+    Fed by `reduce_rows`: with groups those are the units, without them every row is one.
     """
 
     def __init__(self, correlations: Array, p: int, q: int, weighted: bool = False) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.components.data import AffineMap, Data
 from richcomponents.components.dependence import Dependence
 from richcomponents.components.frame import Frame
@@ -24,7 +25,6 @@ from richcomponents.contrastive.known import identify_known
 from richcomponents.contrastive.rank import choose_rank
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
 __all__ = ["SharedPart", "canonical_of", "find_shared", "measured_canonical", "resolve_rank"]

@@ -49,7 +49,7 @@ from richcomponents.contrastive.solution import WideView, solve_efficient, solve
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.contrastive.uncertainty import interval_evidence, plain_grams
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
-from richcomponents.data.views import as_matrix, check_finite, check_outcome
+from richcomponents.data.table import as_matrix, check_finite, check_outcome
 from richcomponents.errors import (
     DataError,
     SampleSizeWarning,

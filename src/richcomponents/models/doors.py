@@ -21,11 +21,13 @@ from richcomponents.contrastive.reduce import enough_rows, needs_reduction, redu
 from richcomponents.contrastive.solution import Solution
 from richcomponents.data.sources import Source, is_path
 from richcomponents.data.sources.lazy import is_dask
-from richcomponents.data.views import Views, check_finite, check_range, column_names, join_views, resolve_views
+from richcomponents.data.table import check_finite, check_range, column_names, join_views
+from richcomponents.data.views import Views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.moments import Accumulator, Moments, Rows, partial_out
+from richcomponents.moments import Accumulator, Moments, Rows, open_source, partial_out
 from richcomponents.moments.partial import Inflated, Partial
+from richcomponents.moments.reduce import reduce_rows
 
 __all__ = ["MIN_BLOCKS", "MOST_BLOCKS", "ContrastiveDoors", "is_source"]
 
@@ -85,13 +87,13 @@ class ContrastiveDoors(Estimator):
         refuse_second_table(y)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
         if is_source(X):
-            rows = Rows.of(X)
+            rows = open_source(X)
             self.n_features_in_ = rows.width
             if rows.names is not None:
                 self.feature_names_in_ = np.array(rows.names, dtype=object)
             names = rows.names
             rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
-            if rows.again:
+            if rows.rereadable:
                 return self._fit_rows(rows, names, reading)
             self._check_state_fit(rows.width, names)  # before the rows are gone
             return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
@@ -334,7 +336,7 @@ def _lost_rows(partial: Partial, table: Rows, groups: object) -> float:
         return np.hstack([known, left])
 
     sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
-    return p * float(table.mapped(products).reduce(sums, groups=groups).effect[0])
+    return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
 
 
 def is_source(X: object) -> bool:

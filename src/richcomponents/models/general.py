@@ -12,6 +12,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.dependence import RowUnits
 from richcomponents.components.sets import SetSystem, Subset
@@ -19,7 +20,8 @@ from richcomponents.contrastive.intervals import Interval
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import JackknifeResult, jackknife_error
-from richcomponents.data.views import Views, check_finite, check_outcome, column_names, join_views, resolve_views
+from richcomponents.data.table import check_finite, check_outcome, column_names, join_views
+from richcomponents.data.views import Views, resolve_views
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import Verdict, discover_sets
 from richcomponents.general.evidence import Evidence
@@ -34,7 +36,6 @@ from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.general_pair import contrastive_names, in_general_words
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Moments
-from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.paper.find_linear import find_linear, require_dimensions
 
 __all__ = ["RCA"]

@@ -13,7 +13,7 @@ from richcomponents.components import Component
 from richcomponents.components.component import _PlainRecipes, no_recipes
 from richcomponents.contrastive.intervals import Replicates, functional_error, replicate
 from richcomponents.contrastive.pair import BlockCovariances
-from richcomponents.data.views import as_matrix, column_names
+from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,

@@ -15,7 +15,7 @@ from richcomponents.components import Component
 from richcomponents.contrastive.coefficients import Coefficients, Residualised, error_of_all_columns
 from richcomponents.contrastive.intervals import coefficient_error, replicate
 from richcomponents.cumulants.jackknife import jackknife_error
-from richcomponents.data.views import as_column, check_outcome
+from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import CoefficientTable, ComponentLearner

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.data.rows import Rows
 from richcomponents.moments.accumulator import Accumulator
 from richcomponents.moments.checkpoint import Checkpoint
-from richcomponents.moments.rows import Rows
+from richcomponents.moments.reduce import column_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import check_outputs
 
@@ -36,9 +37,9 @@ def build_moments(
         return Accumulator(order, about, names=rows.labels, weighted=rows.weighted, **options)
 
     if checkpoint is None:
-        about = rows.means(_label(progress, "means")) if shift is None else shift
-        return rows.reduce(accumulator(about), start=start, groups=groups, progress=progress)
-    check_outputs([checkpoint], rows.source.files)
+        about = column_means(rows, _label(progress, "means")) if shift is None else shift
+        return reduce_rows(rows, accumulator(about), start=start, groups=groups, progress=progress)
+    check_outputs([checkpoint], rows.files)
     # A pass that is taken up again has its shift in the checkpoint, and its means need not be read once more.
     kind = sorted((name, value) for name, value in options.items() if name not in ("threads", "memory_limit"))
     task = [rows.mark(), f"order {order}", f"start {start}", repr(kind), _digest(groups)]
@@ -46,8 +47,8 @@ def build_moments(
     with saved.alone():
         found = saved.load(accumulator(shift), keep_shift=shift is not None)
         if not saved.path.exists() and shift is None:
-            found = accumulator(rows.means(_label(progress, "means")))
-        result = rows.reduce(found, start=start, groups=groups, checkpoint=saved, progress=progress)
+            found = accumulator(column_means(rows, _label(progress, "means")))
+        result = reduce_rows(rows, found, start=start, groups=groups, checkpoint=saved, progress=progress)
         saved.done()
     return result
 

@@ -22,6 +22,7 @@ from richcomponents.algebra import (
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
+from richcomponents.data.rows import open_source
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.forest import Forest
 from richcomponents.moments.layout import Layout, default_blocks
@@ -323,10 +324,9 @@ class Moments:
         progress : bool
             Show a bar.
         """
-        from richcomponents.moments.building import build_moments
-        from richcomponents.moments.rows import Rows  # rows build states: imported where it is needed
+        from richcomponents.moments.building import build_moments  # it builds states: imported where it is needed
 
-        rows = Rows.of(X)
+        rows = open_source(X)
         return build_moments(
             rows if sample_weight is None else rows.weighted_by(sample_weight),
             order,
@@ -361,9 +361,7 @@ class Moments:
         shift : the means by default, or the mean of the first block when the rows can
         be read only once. Other options as in :meth:`of`.
         """
-        from richcomponents.moments.rows import Rows
-
-        rows = Rows.of(source)
+        rows = open_source(source)
         rows = rows if columns is None else rows.select(columns)
         return cls.of(rows, order, shift, start, **options)
 

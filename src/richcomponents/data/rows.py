@@ -1,8 +1,7 @@
 """Rows: the one door through which data are read.
 
-`Rows.reduce(statistic)` feeds blocks of rows to anything that has `update(rows, start)` and
-`result()`. Arrays, data frames, files, iterators of blocks and dask collections all come in here; a
-row-wise map (partialling out, canonical coordinates) can be applied on the way.
+Arrays, data frames, files, iterators of blocks and dask collections all come in by :func:`open_source`; columns are chosen and
+a row-wise map (partialling out, canonical coordinates) is applied on the way.
 
 Maps are always applied to the same pieces of 2048 rows, counted from the first row of the source: the
 bits of a matrix product may depend on how many rows it is given, and must not depend on how they arrive.
@@ -10,51 +9,58 @@ bits of a matrix product may depend on how many rows it is given, and must not d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, column_numbers
-from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.sources import (
-    ArraySource,
-    BlockSource,
-    ChangedError,
-    Fingerprint,
-    Source,
-    WithColumn,
-    block_rows,
-    is_path,
-    open_source,
-)
+from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
+from richcomponents.algebra.parallel import in_pieces
+from richcomponents.data.cells import Column
+from richcomponents.data.sources import ArraySource, BlockSource, Fingerprint, Source, WithColumn, is_path, open_path
 from richcomponents.data.sources.lazy import DaskSource, is_dask
-from richcomponents.data.views import as_matrix, column_names, resolve_views
+from richcomponents.data.table import as_matrix, column_names, frequencies
+from richcomponents.data.views import resolve_views
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments.accumulator import frequencies
-from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
-from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
-from richcomponents.moments.columns import column_range, column_sum
-from richcomponents.moments.forest import Forest
-from richcomponents.moments.layout import LEAF
-from richcomponents.moments.parallel import in_pieces
-from richcomponents.moments.progress import row_bar
 
-__all__ = ["Rows", "Statistic"]
+__all__ = ["Rows", "aligned", "open_source"]
 
-_T_co = TypeVar("_T_co", covariant=True)
-_T = TypeVar("_T")
 _PIECES = 32  # of LEAF rows that are mapped before they are handed on
 
 
-class Statistic(Protocol[_T_co]):
-    """What can be reduced over rows."""
+def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
+    """The rows of a table, wherever it is; all doors, and the command line, open tables here.
 
-    def update(self, rows: object, start: int | None = None) -> None: ...
-
-    def result(self) -> _T_co: ...
+    Parameters
+    ----------
+    X : an array, a data frame, an iterator or list of blocks of rows, a dask array or data frame; or a path: .npy, .npz,
+        .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a directory of Parquet files. A list of paths,
+        or a pattern ("part-*.csv"), is one table whose rows follow each other; a dict {view: path} is one table of several
+        views side by side.
+    id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
+    options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
+        numbers: True when they name the columns, False when they are the first row.
+    """
+    if is_path(X):
+        return Rows(open_path(X, id, **options))
+    if id is not None or any(value is not None for value in options.values()):
+        raise DataError(f"options such as {next(iter(options), 'id')}= are for files: leave them out")
+    if isinstance(X, Rows):
+        return X
+    if isinstance(X, Source):
+        return Rows(X)
+    if is_dask(X):
+        return Rows(DaskSource(X))
+    if (
+        isinstance(X, Iterator)
+        or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
+        or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
+    ):
+        return Rows(BlockSource(X))
+    return Rows(ArraySource(as_matrix(X), column_names(X)))
 
 
 class Rows:
@@ -89,34 +95,40 @@ class Rows:
         self.transform, self.columns, self.weighted = transform, columns, weighted
         if names is None and transform is None and self.source.names is not None:
             names = [self.source.names[c] for c in self._read_columns()[: self.width]]
-        self.names = names
-
-    @classmethod
-    def of(cls, X: object) -> Rows:
-        """Rows of an array, a data frame, a file or several, or an iterable of blocks."""
-        if isinstance(X, Rows):
-            return X
-        source: Source
-        if isinstance(X, Source):
-            source = X
-        elif is_path(X):
-            source = open_source(X)
-        elif is_dask(X):
-            source = DaskSource(X)
-        elif (
-            isinstance(X, Iterator)
-            or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
-            or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
-        ):
-            source = BlockSource(X)
-        else:
-            source = ArraySource(as_matrix(X), column_names(X))
-        return cls(source)
+        self.names = None if names is None else tuple(names)
 
     @property
-    def again(self) -> bool:
+    def rereadable(self) -> bool:
         """Whether the rows can be read a second time."""
-        return self.source.again
+        return self.source.rereadable
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are; None where only reading tells."""
+        return self.source.n_rows
+
+    @property
+    def views(self) -> Mapping[str, tuple[str, ...]]:
+        """{view: column names} where the source itself groups its columns: `views=` for an estimator."""
+        return self.source.views
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """What is read from disk, and no output may overwrite."""
+        return self.source.files
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        """Columns of the source, whole and unmapped, also those that are text or describe the samples (obs): {name: (n,)}.
+
+        Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
+        """
+        missing = next((name for name in names if name not in self.source.all_names), None)
+        if missing is not None:
+            raise DataError(f"{self.source.title} has no column {missing!r}")
+        columns = self.source.read(names, written)
+        if any(not len(values) for values in columns.values()):
+            raise DataError(f"{self.source.title} holds no rows")
+        return columns
 
     @property
     def width(self) -> int:
@@ -214,7 +226,7 @@ class Rows:
         """
         source = self.source
         blocks: Iterator[Array] = map(as_matrix, source.blocks(self.columns))
-        if compare or (source.shared and source.again):
+        if compare or (source.shared and source.rereadable):
             blocks = source.fingerprint(self.columns).compared(blocks, source)
         count = 0
         for block in blocks:
@@ -230,23 +242,11 @@ class Rows:
             yield from self._read(skip, compare)
             return
         again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
-        for block in _aligned(self._read(skip - again, compare), LEAF * _PIECES):
+        for block in aligned(self._read(skip - again, compare), LEAF * _PIECES):
             done = in_pieces(self.transform, block)
             if len(done) > again:
                 yield done[again:]
             again = 0
-
-    def _steps(self, skip: int, compare: bool) -> Iterator[Array]:
-        """As :meth:`chunks`, no block longer than the time between two looks at the clock.
-
-        But for the first block of rows that are read only once: its mean becomes the shift, and watching changes no bit.
-        """
-        whole = not self.again and skip == 0
-        for block in self.chunks(skip, compare):
-            size = max(len(block), 1) if whole else block_rows(block.shape[1])
-            whole = False
-            for at in range(0, len(block), size):
-                yield block[at : at + size]
 
     def head(self, n: int) -> Array:
         """The first n rows (fewer when there are fewer), for rows that can be read again."""
@@ -283,72 +283,6 @@ class Rows:
         if not found:
             raise DataError("there are no rows")
         return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def reduce(
-        self,
-        statistic: Statistic[_T],
-        *,
-        start: int = 0,
-        groups: object | None = None,
-        checkpoint: Checkpoint | None = None,
-        progress: str | None = None,
-    ) -> _T:
-        """Feed all rows to the statistic and return its result.
-
-        start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
-        checkpoint : where the statistic, an Accumulator, is kept while rows are read; it may hold rows already.
-        progress : the label of a bar, None for no bar (dask shows its own dashboard).
-        """
-        if isinstance(self.source, DaskSource):
-            if checkpoint is not None:
-                raise DataError("dask computes lost work again by itself: leave checkpoint= out")
-            if groups is None and start % LEAF == 0 and self.source.n_rows and hasattr(statistic, "fork"):
-                reduce_on_cluster(self.source, self.columns, self.transform, cast(Mergeable, statistic), start)
-                return statistic.result()
-        take = statistic.update
-        if groups is not None:
-            if start:
-                raise ValueError("rows with groups are read whole: start must be 0")
-            grouped = getattr(statistic, "grouped", None)
-            if grouped is None:
-                raise DataError(f"{type(statistic).__name__} does not know groups of rows")
-            take = grouped(groups)
-        done = 0 if checkpoint is None else checkpoint.rows_done(statistic, start)
-        hold = held_interrupts() if checkpoint is not None else nullcontext(lambda: False)
-        watched = checkpoint is not None or progress is not None
-        with row_bar(progress, self.source.n_rows, done) as advance, hold as interrupted:
-            try:
-                for block in self._steps(done, checkpoint is not None) if watched else self.chunks(done):
-                    take(block, start + done)
-                    done += len(block)
-                    advance(len(block))
-                    if interrupted():
-                        raise KeyboardInterrupt
-                    if checkpoint is not None:
-                        checkpoint.tick(statistic)
-                if interrupted():  # behind the last block
-                    raise KeyboardInterrupt
-            except ChangedError as error:  # the sums may hold rows of both: nothing is kept
-                raise error if checkpoint is None else checkpoint.of_another(error) from error
-            except BaseException:
-                if checkpoint is not None:
-                    checkpoint.keep(statistic)
-                raise
-        if groups is not None and done != len(np.asarray(groups)):
-            raise DataError(f"groups must have one label per row ({done}), got {len(np.asarray(groups))}")
-        return statistic.result()
-
-    def means(self, progress: str | None = None) -> Array | None:
-        """Column means (exactly the value for a constant column); None when the rows can be read only once."""
-        if not self.again:
-            return None
-        return self.reduce(_Means(self.labels, self.weighted), progress=progress)
-
-    def first_means(self, n: int) -> Array:
-        """Column means of the first n rows, each counted once, for rows that can be read again."""
-        first, statistic = self.head(n), _Means(self.labels)
-        statistic.update(first[:, : first.shape[1] - self.weighted])
-        return statistic.result()
 
 
 class _Chain:
@@ -393,79 +327,7 @@ def _mark(transform: object) -> str:
     return mark
 
 
-class _Means:
-    """Column means to rounding, and the exact value of columns that never change.
-
-    Sums of pieces of 2048 rows are merged as the leaves of a state are, so that no chunking changes a bit.
-    """
-
-    grain = LEAF
-
-    def __init__(self, names: Sequence[str | int] | None, weighted: bool = False) -> None:
-        self.names, self.weighted, self.n, self._sums = names, weighted, 0.0, Forest()
-        self._rest: list[Array] = []
-        self._piece: int | None = None
-
-    def update(self, rows: object, start: int | None = None) -> None:
-        """Rows in order; the first ones begin a piece."""
-        block = as_matrix(rows)
-        if not len(block):
-            return
-        if self._piece is None:
-            width = block.shape[1] - self.weighted
-            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-            self._piece = (start or 0) // LEAF
-        counted, weight = (block[block[:, -1] > 0, :-1], block[:, -1:]) if self.weighted else (block, None)
-        if len(counted):
-            low, high = column_range(np.ascontiguousarray(counted))
-            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
-        self.n += len(block) if weight is None else float(weight.sum())
-        if weight is not None:  # what does not count may be anything
-            block = np.where(weight > 0, block[:, :-1], 0.0) * weight
-        for piece in _aligned([*self._rest, block], LEAF):
-            if len(piece) < LEAF:
-                self._rest = [piece.copy()]
-                return
-            self._sums.add((0, 0, self._piece), column_sum(piece))
-            self._piece += 1
-        self._rest = []
-
-    def fork(self) -> Self:
-        return type(self)(self.names, self.weighted)
-
-    def partial(self) -> tuple[Any, ...]:
-        sums = self._sums.copy()
-        if self._rest and self._piece is not None:
-            sums.add((0, 0, self._piece), column_sum(self._rest[0]))
-        return sums, self.low, self.high, self.n
-
-    @staticmethod
-    def join(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        sums, low, high, n = parts[0]
-        for more in parts[1:]:
-            sums, n = sums.merged(more[0]), n + more[3]
-            low, high = np.minimum(low, more[1]), np.maximum(high, more[2])
-        return sums, low, high, n
-
-    def absorb(self, part: tuple[Any, ...], start: int, n_rows: int) -> None:
-        self._sums, self.low, self.high, self.n = part
-
-    def result(self) -> Array:
-        if not self.n:
-            raise DataError("there are no rows" + (", or all weights are zero" if self.weighted else ""))
-        sums, low, high, n = self.partial()
-        bad = ~(np.isfinite(low) & np.isfinite(high))
-        if bad.any():
-            column = int(np.flatnonzero(bad)[0])
-            label = repr(self.names[column]) if self.names is not None else column
-            raise DataError(f"column {label} holds a missing or infinite value: drop those rows or impute them first")
-        total = sums.fold(1, slice(0, len(low)), len(low))[0]
-        # between the extremes even where the sum overflows or rounds
-        mean: Array = np.clip(total / n, low, high)
-        return mean
-
-
-def _aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
+def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
     """The same rows in blocks of exactly `size`, but for the last."""
     held: list[Array] = []
     count = 0
