@@ -15,7 +15,7 @@ import numpy as np
 from richcomponents.data.cells import first_text
 from richcomponents.data.rows import open_source
 from richcomponents.data.selection import Selection, select
-from richcomponents.data.sources import digest
+from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.errors import DataError

@@ -9,7 +9,7 @@ import pytest
 
 from richcomponents.cli import main
 from richcomponents.data.rows import open_source
-from richcomponents.data.sources import digest
+from richcomponents.data.sources.base import digest
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 

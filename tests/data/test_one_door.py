@@ -10,7 +10,7 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.cli import main
-from richcomponents.data.sources import digest
+from richcomponents.data.sources.base import digest
 
 N, TESTS, CONTROLS = 900, ["T_1", "T_2"], ["C_1", "C_2"]
 VIEWS = {"tests": TESTS, "controls": CONTROLS}

@@ -9,7 +9,7 @@ import pytest
 
 from richcomponents.data.rows import open_source
 from richcomponents.data.selection import select
-from richcomponents.data.sources import ColumnSource
+from richcomponents.data.sources.base import ColumnSource
 from richcomponents.errors import DataError
 
 COLUMNS = {

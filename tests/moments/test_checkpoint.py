@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.sources import BlockSource
+from richcomponents.data.sources.base import BlockSource
 from richcomponents.moments import Accumulator, Moments, Rows, open_source, partial_out
 
 

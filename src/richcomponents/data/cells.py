@@ -85,9 +85,14 @@ def as_labels(values: Iterable[Any]) -> Column:
 
 def plain_column(values: Column) -> Column:
     """Floating-point numbers where they can be, whole numbers beyond 2**53 as they are, else texts."""
-    if values.dtype.kind in "iu" and len(values) and max(-int(values.min()), int(values.max())) > EXACT:
+    if values.dtype.kind in "iu" and _beyond(values):
         return values
     return values.astype(np.float64) if values.dtype.kind in "biuf" else as_labels(values.tolist())
+
+
+def _beyond(whole: Any) -> bool:
+    """Whether floating point would round some of these whole numbers."""
+    return len(whole) > 0 and max(-int(whole.min()), int(whole.max())) > EXACT
 
 
 def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column]:
@@ -95,31 +100,28 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
         name, kind = str(series.name), series.dtype
-        if name in written or not (kind.is_numeric() or kind == nw.Boolean):
-            columns[name] = as_labels(series.to_list())
-        elif kind.is_integer() and not series.null_count():
+        number = (kind.is_numeric() or kind == nw.Boolean) and name not in written
+        if number and kind.is_integer() and not series.null_count():
             columns[name] = plain_column(series.to_numpy())
-        elif kind.is_integer() and series.null_count() < len(series) and _beyond(series):
-            columns[name] = as_labels(series.to_list())
-        else:
+        elif number and not (kind.is_integer() and _beyond(series.drop_nulls())):
             columns[name] = series.cast(nw.Float64).to_numpy().astype(np.float64)
+        else:
+            columns[name] = as_labels(series.to_list())
     return columns
 
 
-def _beyond(series: Any) -> bool:
-    return max(-int(series.min()), int(series.max())) > EXACT
-
-
 def first_text(values: Column) -> int | None:
-    """The row of the first cell that is neither a number nor missing, else of the first that is not missing, if any.
-
-    Halves are read until it stands alone.
-    """
+    """The row of the first cell that is neither a number nor missing, else of the first that is not missing, if any."""
     import pyarrow
 
     cells = pyarrow.array([None if value is None else str(value).encode() for value in values], pyarrow.binary())
-    if numbers(cells) is not None:
-        return next((i for i, value in enumerate(values) if value is not None), None)
+    if numbers(cells) is None:
+        return first_word(cells)
+    return next((i for i, value in enumerate(values) if value is not None), None)
+
+
+def first_word(cells: Any) -> int:
+    """The first of the cells that are not all numbers that is none: halves are read until it stands alone."""
     low, high = 0, len(cells)
     while high - low > 1:
         middle = (low + high) // 2

@@ -9,9 +9,8 @@ bits of a matrix product may depend on how many rows it is given, and must not d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
 from richcomponents.algebra.parallel import in_pieces
 from richcomponents.data.cells import Column
-from richcomponents.data.sources import ArraySource, BlockSource, Fingerprint, Source, WithColumn, is_path, open_path
+from richcomponents.data.sources import is_path, open_path
+from richcomponents.data.sources.base import ArraySource, BlockSource, Fingerprint, Source, WithColumn
 from richcomponents.data.sources.lazy import DaskSource, is_dask
 from richcomponents.data.table import as_matrix, column_names, frequencies
 from richcomponents.data.views import resolve_views
@@ -71,13 +71,16 @@ class Rows:
     source : Source, array of shape (n_rows, width), or an iterable of such arrays
     names : sequence of str, optional
         Column names, for messages; those of the source by default.
-    transform : callable, optional
-        Applied to every block of rows, row by row.
+    maps : sequence of callables
+        Applied to every block of rows, row by row, one after another.
     columns : int array, optional
-        Which columns of the source are read, and in which order, before the transform.
+        Which columns of the source are read, and in which order, before the maps.
     weighted : bool
         The last of the columns that are read holds frequency weights; it is no column of the table, is not mapped, and
         comes last in every chunk.
+
+    Of the source there are n_rows (None where only reading tells), views ({name: column names} where it groups its columns
+    itself: `views=` for an estimator), files (what is read from disk) and rereadable.
     """
 
     def __init__(
@@ -85,55 +88,23 @@ class Rows:
         source: Source | Array | Iterable[object],
         *,
         names: Sequence[str] | None = None,
-        transform: Callable[[Array], Array] | None = None,
+        maps: Sequence[Callable[[Array], Array]] = (),
         columns: IntArray | None = None,
         weighted: bool = False,
     ) -> None:
-        if isinstance(source, np.ndarray):
-            source = ArraySource(source)
-        self.source = source if isinstance(source, Source) else BlockSource(source)
-        self.transform, self.columns, self.weighted = transform, columns, weighted
-        if names is None and transform is None and self.source.names is not None:
-            names = [self.source.names[c] for c in self._read_columns()[: self.width]]
+        if not isinstance(source, Source):
+            source = ArraySource(source) if isinstance(source, np.ndarray) else BlockSource(source)
+        self.source, self.maps, self.weighted = source, tuple(maps), weighted
+        self.transform = _Maps(self.maps, weighted) if maps else None
+        self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
+        self.rereadable = source.rereadable
+        every = np.arange(source.width)
+        self.columns = None if columns is None or np.array_equal(columns, every) else columns  # None is read faster
+        self._read_columns = every if columns is None else columns
+        self.width = len(self._read_columns) - weighted  # columns before the maps, without the weights
+        if names is None and not maps and source.names is not None:
+            names = [source.names[c] for c in self._read_columns[: self.width]]
         self.names = None if names is None else tuple(names)
-
-    @property
-    def rereadable(self) -> bool:
-        """Whether the rows can be read a second time."""
-        return self.source.rereadable
-
-    @property
-    def n_rows(self) -> int | None:
-        """How many rows there are; None where only reading tells."""
-        return self.source.n_rows
-
-    @property
-    def views(self) -> Mapping[str, tuple[str, ...]]:
-        """{view: column names} where the source itself groups its columns: `views=` for an estimator."""
-        return self.source.views
-
-    @property
-    def files(self) -> Sequence[Path]:
-        """What is read from disk, and no output may overwrite."""
-        return self.source.files
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        """Columns of the source, whole and unmapped, also those that are text or describe the samples (obs): {name: (n,)}.
-
-        Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
-        """
-        missing = next((name for name in names if name not in self.source.all_names), None)
-        if missing is not None:
-            raise DataError(f"{self.source.title} has no column {missing!r}")
-        columns = self.source.read(names, written)
-        if any(not len(values) for values in columns.values()):
-            raise DataError(f"{self.source.title} holds no rows")
-        return columns
-
-    @property
-    def width(self) -> int:
-        """Columns before the transform, without the weights."""
-        return (self.source.width if self.columns is None else len(self.columns)) - self.weighted
 
     @property
     def labels(self) -> Sequence[str | int] | None:
@@ -143,9 +114,6 @@ class Rows:
         numbers: list[int] = self.columns[: self.width].tolist()
         return numbers
 
-    def _read_columns(self) -> IntArray:
-        return np.arange(self.source.width) if self.columns is None else self.columns
-
     def fingerprint(self) -> Fingerprint:
         """What the rows were when they were first read."""
         return self.source.fingerprint(self.columns)
@@ -153,7 +121,7 @@ class Rows:
     def mark(self) -> str:
         """What tells these rows from others, without reading them."""
         columns = "all" if self.columns is None else self.columns.tolist()
-        return f"{self.source.mark()}; columns {columns}; {_mark(self.transform)}"
+        return f"{self.source.mark()}; columns {columns}; {' '.join(map(_mark, self.maps)) or 'as they are'}"
 
     # ---- the same rows, otherwise
 
@@ -161,54 +129,29 @@ class Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
-        read = self._read_columns()
-        numbers = self._numbers(columns)
-        chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
+        read, numbers = self._read_columns, self._numbers(columns)
         names = None if self.names is None else [self.names[c] for c in numbers]
-        return Rows(
-            self.source,
-            names=names,
-            columns=_unless_all(chosen, self.source),
-            weighted=self.weighted,
-        )
+        chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
+        return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
 
     def weighted_by(self, sample_weight: object) -> Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
         if self.transform is not None or self.weighted:
             raise ValueError("weights are given once, before rows are mapped")
-        read = self._read_columns()
+        read = self._read_columns
         if isinstance(sample_weight, str):
             weight = self._numbers(sample_weight)
-            chosen = np.concatenate([np.delete(read, weight), read[weight]])
-            names = None if self.names is None else [name for i, name in enumerate(self.names) if i != weight[0]]
-            return Rows(
-                self.source,
-                names=names,
-                columns=_unless_all(chosen, self.source),
-                weighted=True,
-            )
-        weights = frequencies(sample_weight, self.source.n_rows)
+            columns = np.concatenate([np.delete(read, weight), read[weight]])
+            return Rows(self.source, columns=columns, weighted=True)
+        weights = frequencies(sample_weight, self.n_rows)
         add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
         source = add(weights, "sample_weight")
-        chosen = np.append(read, source.width - 1)
-        columns = _unless_all(chosen, source)
-        return Rows(source, names=self.names, columns=columns, weighted=True)
+        return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
 
-    def mapped(
-        self,
-        transform: Callable[[Array], Array],
-        names: Sequence[str] | None = None,
-    ) -> Rows:
+    def mapped(self, transform: Callable[[Array], Array], names: Sequence[str] | None = None) -> Rows:
         """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
-        first = self.transform
-        then = _KeepLast(transform) if self.weighted else transform
-        return Rows(
-            self.source,
-            names=names,
-            transform=then if first is None else _Chain(first, then),
-            columns=self.columns,
-            weighted=self.weighted,
-        )
+        maps = (*self.maps, transform)
+        return Rows(self.source, names=names, maps=maps, columns=self.columns, weighted=self.weighted)
 
     def _numbers(self, columns: object) -> IntArray:
         given = [columns] if isinstance(columns, str) else columns
@@ -217,6 +160,19 @@ class Rows:
         return column_numbers(given, self.width)
 
     # ---- reading
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        """Columns of the source, whole and unmapped, also those that are text or describe the samples (obs): {name: (n,)}.
+
+        Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
+        """
+        missing = next(iter(set(names) - set(self.source.all_names)), None)
+        if missing is not None:
+            raise DataError(f"{self.source.title} has no column {missing!r}")
+        columns = self.source.read(names, written)
+        if any(not len(values) for values in columns.values()):
+            raise DataError(f"{self.source.title} holds no rows")
+        return columns
 
     def _read(self, skip: int, compare: bool = False) -> Iterator[Array]:
         """Blocks of rows as the source has them, without the first `skip`; those are read, too, to be compared.
@@ -227,7 +183,7 @@ class Rows:
         source = self.source
         blocks: Iterator[Array] = map(as_matrix, source.blocks(self.columns))
         if compare or (source.shared and source.rereadable):
-            blocks = source.fingerprint(self.columns).compared(blocks, source)
+            blocks = self.fingerprint().compared(blocks, source)
         count = 0
         for block in blocks:
             count += len(block)
@@ -248,21 +204,31 @@ class Rows:
                 yield done[again:]
             again = 0
 
+    def array(self, limit: float = MEMORY_LIMIT, first: int | None = None) -> Array:
+        """All rows in memory, or the first ones."""
+        blocks: list[Array] = []
+        size = count = 0
+        for block in self.chunks():
+            blocks.append(block if first is None else block[: first - count])
+            size, count = size + block.nbytes, count + len(block)
+            if first is not None and count >= first:
+                break
+            if size > limit:
+                raise CapacityError(
+                    f"these rows do not fit into {limit / 2**30:.1f} GiB of memory: use fewer columns (views=)"
+                )
+        if not blocks:
+            raise DataError("there are no rows")
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
     def head(self, n: int) -> Array:
         """The first n rows (fewer when there are fewer), for rows that can be read again."""
-        found: list[Array] = []
-        for block in self.chunks():
-            found.append(block[: n - sum(map(len, found))])
-            if sum(map(len, found)) >= n:
-                break
-        if not found:
-            raise DataError("there are no rows")
-        return np.concatenate(found)
+        return self.array(first=n)
 
     def more_than(self, n: int) -> bool:
         """Whether there are more than n rows that count, each once however often it counts; reads no further than it must."""
-        if self.source.n_rows is not None and not self.weighted:
-            return self.source.n_rows > n
+        if self.n_rows is not None and not self.weighted:
+            return self.n_rows > n
         seen = 0
         for rows in self._read(0):
             seen += int(np.sum(rows[:, -1] > 0)) if self.weighted else len(rows)
@@ -270,54 +236,22 @@ class Rows:
                 return True
         return False
 
-    def array(self, limit: float = MEMORY_LIMIT) -> Array:
-        """All rows in memory."""
-        found, size = [], 0
-        for block in self.chunks():
-            found.append(block)
-            size += block.nbytes
-            if size > limit:
-                raise CapacityError(
-                    f"these rows do not fit into {limit / 2**30:.1f} GiB of memory: use fewer columns (views=)"
-                )
-        if not found:
-            raise DataError("there are no rows")
-        return found[0] if len(found) == 1 else np.concatenate(found)
 
+class _Maps:
+    """Row-wise maps, one after another (a class, so that it can be sent to other processes); weights, last, stay as they are."""
 
-class _Chain:
-    """One map after another (a class, so that it can be sent to other processes)."""
-
-    def __init__(self, first: Callable[[Array], Array], then: Callable[[Array], Array]) -> None:
-        self.first, self.then = first, then
+    def __init__(self, maps: Sequence[Callable[[Array], Array]], weighted: bool) -> None:
+        self.maps, self.weighted = maps, weighted
 
     def __call__(self, block: Array) -> Array:
-        return self.then(self.first(block))
-
-
-class _KeepLast:
-    """A map of all columns but the last, the weights."""
-
-    def __init__(self, transform: Callable[[Array], Array]) -> None:
-        self.transform = transform
-
-    def __call__(self, block: Array) -> Array:
-        return np.column_stack([self.transform(block[:, :-1]), block[:, -1]])
-
-
-def _unless_all(columns: IntArray, source: Source) -> IntArray | None:
-    """None for all columns in their order, which sources read faster."""
-    return None if np.array_equal(columns, np.arange(source.width)) else columns
+        rows = block[:, :-1] if self.weighted else block
+        for one in self.maps:
+            rows = one(rows)
+        return np.column_stack([rows, block[:, -1]]) if self.weighted else rows
 
 
 def _mark(transform: object) -> str:
     """Maps carry a `mark`, or are methods of what carries one: from the map itself nobody could tell it from another."""
-    if transform is None:
-        return "as they are"
-    if isinstance(transform, _Chain):
-        return f"{_mark(transform.first)} {_mark(transform.then)}"
-    if isinstance(transform, _KeepLast):
-        return _mark(transform.transform)
     mark = getattr(transform, "mark", getattr(getattr(transform, "__self__", None), "mark", None))
     if not isinstance(mark, str):
         raise DataError(

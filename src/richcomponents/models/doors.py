@@ -19,7 +19,8 @@ from richcomponents.contrastive.canonical import whitening
 from richcomponents.contrastive.fit import SharedPart
 from richcomponents.contrastive.reduce import enough_rows, needs_reduction, reduce_view
 from richcomponents.contrastive.solution import Solution
-from richcomponents.data.sources import Source, is_path
+from richcomponents.data.sources import is_path
+from richcomponents.data.sources.base import Source
 from richcomponents.data.sources.lazy import is_dask
 from richcomponents.data.table import check_finite, check_range, column_names, join_views
 from richcomponents.data.views import Views, resolve_views

@@ -13,7 +13,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.data.rows import Rows, aligned
-from richcomponents.data.sources import ChangedError, block_rows
+from richcomponents.data.sources.base import ChangedError, block_rows
 from richcomponents.data.sources.lazy import DaskSource
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError

@@ -11,18 +11,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from richcomponents.data.sources.base import (
-    ArraySource,
-    BlockSource,
-    ChangedError,
-    ColumnSource,
-    Fingerprint,
-    JoinedSource,
-    Source,
-    WithColumn,
-    block_rows,
-    digest,
-)
+from richcomponents.data.sources.base import JoinedSource, Source
 from richcomponents.data.sources.beside import beside, modalities_beside
 from richcomponents.data.sources.delimited import DelimitedSource
 from richcomponents.data.sources.npy import NpySource, NpzSource
@@ -30,20 +19,7 @@ from richcomponents.data.sources.parquet import ParquetSource
 from richcomponents.data.sources.stored import H5adSource, ZarrSource
 from richcomponents.errors import DataError
 
-__all__ = [
-    "ArraySource",
-    "BlockSource",
-    "ChangedError",
-    "ColumnSource",
-    "Fingerprint",
-    "JoinedSource",
-    "Source",
-    "WithColumn",
-    "block_rows",
-    "digest",
-    "is_path",
-    "open_path",
-]
+__all__ = ["is_path", "open_path"]
 
 _READERS: dict[str, Callable[..., Source]] = {
     ".npy": NpySource,

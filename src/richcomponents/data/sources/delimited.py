@@ -21,12 +21,12 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import IntArray
-from richcomponents.data.cells import WHOLE, Column, is_missing, is_number, numbers, words
+from richcomponents.data.cells import WHOLE, Column, first_word, is_missing, is_number, numbers, words
 from richcomponents.data.sources.base import FileSource
 from richcomponents.errors import DataError
 
@@ -157,9 +157,9 @@ class DelimitedSource(FileSource):
         """The file, cut where rows end; size : bytes that are read at a time."""
         held, line = b"", 1
         try:
-            with self._open() as file:
+            with gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb") as file:
                 while part := file.read(size):
-                    held = _without_mark(held + part) if line == 1 else held + part
+                    held = (held + part).removeprefix(_MARK) if line == 1 else held + part
                     quotes, ends = _row_ends(held)
                     if len(ends) and (cut := int(ends[-1]) + 1):
                         yield self._piece(held[:cut], line, quotes[quotes < cut], ends)
@@ -176,9 +176,6 @@ class DelimitedSource(FileSource):
             if len(quotes) % 2:
                 raise self._damaged(line + held.count(b"\n", 0, int(quotes[-1])), "a quote is opened and never closed")
             yield self._piece(held, line, quotes, np.append(ends, len(held)))
-
-    def _open(self) -> gzip.GzipFile | IO[bytes]:
-        return gzip.open(self.path, "rb") if self.path.suffix.lower() == ".gz" else self.path.open("rb")
 
     def _piece(self, text: bytes, line: int, quotes: IntArray, ends: IntArray) -> _Piece:
         raw = np.frombuffer(text, dtype=np.uint8)
@@ -197,19 +194,16 @@ class DelimitedSource(FileSource):
     # ---- rules
 
     def _find_separator(self, piece: _Piece) -> str:
-        counts = []
-        for row in (0, 1):
-            line = re.sub(rb'"[^"]*"', b"", self._line(piece, row))
-            counts.append({sign: line.count(sign.encode()) for sign in ",;\t"})
-        found = [sign for sign in ",;\t" if counts[0][sign]]
-        if len(found) > 1:
-            found = [sign for sign in found if counts[1][sign] == counts[0][sign]]
-            if len(found) != 1:
+        first, second = (re.sub(rb'"[^"]*"', b"", self._line(piece, row)) for row in (0, 1))
+        signs = [sign for sign in (b",", b";", b"\t") if sign in first]
+        if len(signs) > 1:
+            signs = [sign for sign in signs if first.count(sign) == second.count(sign)]
+            if len(signs) != 1:
                 raise DataError(
                     f"cannot tell what separates the cells of {self.path.name}: its first line holds more than one of comma, "
                     "semicolon and tab; write names that hold one in quotes"
                 )
-        return found[0] if found else ","
+        return signs[0].decode() if signs else ","
 
     def _line(self, piece: _Piece, row: int) -> bytes:
         bounds = [*piece.starts[row : row + 2].tolist(), len(piece.text)]
@@ -220,12 +214,12 @@ class DelimitedSource(FileSource):
         line = piece.line_at(int(piece.starts[row]))
         try:
             text = self._line(piece, row).decode("utf-8")
-            found = next(csv.reader([text], delimiter=self._separator, skipinitialspace=True, strict=True))
+            cells = next(csv.reader([text], delimiter=self._separator, skipinitialspace=True, strict=True))
         except UnicodeDecodeError as error:
             raise self._not_utf8(line) from error
         except (csv.Error, StopIteration) as error:
             raise self._damaged(line, f"it cannot be read: {error}") from error
-        return [cell.strip() for cell in found]
+        return [cell.strip() for cell in cells]
 
     def _check_quotes(self, piece: _Piece) -> None:
         if self.width == 1 and len(piece.empty):
@@ -274,7 +268,7 @@ class DelimitedSource(FileSource):
         return self._damaged(line, f"{bad[0].actual_columns} cells, the first line has {self.width}")
 
     def _text_in(self, piece: _Piece, column: int, cells: Any) -> DataError:
-        row = next(i for i in range(len(cells)) if numbers(cells[i : i + 1]) is None)
+        row = first_word(cells)
         cell = cells[row].as_py()
         line = piece.line_at(int(piece.starts[row]))
         try:
@@ -291,10 +285,6 @@ class DelimitedSource(FileSource):
             f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line {line}. "
             "Leave text columns out (columns=, or views= by name)"
         )
-
-
-def _without_mark(text: bytes) -> bytes:
-    return text.removeprefix(_MARK)
 
 
 def _row_ends(text: bytes) -> tuple[IntArray, IntArray]:

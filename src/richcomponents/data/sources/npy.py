@@ -77,10 +77,10 @@ class NpySource(FileSource):
 
             def read(first: int, count: int) -> np.ndarray:
                 file.seek(self._offset + first * self._dtype.itemsize)
-                found = np.fromfile(file, self._dtype, count)
-                if len(found) < count:
+                values = np.fromfile(file, self._dtype, count)
+                if len(values) < count:
                     raise DataError(f"{self.path.name} is cut off, or was written to while it was read")
-                return found
+                return values
 
             for at in range(0, n, size):
                 rows = min(size, n - at)

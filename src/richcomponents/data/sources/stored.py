@@ -111,14 +111,8 @@ class _Stored(FileSource):
             raise CapacityError(
                 f"{self._label} of {self.path.name} is sparse by columns (CSC) and too large to turn: store it by rows (CSR)"
             )
-        parts = (array["data"][:], array["indices"][:], np.asarray(array["indptr"][:]).astype(np.int64))
-        self._check_places(parts[2], len(parts[0]))
-        turned = self._checked(sparse.csc_matrix(parts, shape=(self.n_rows, self.width))).tocsr()
+        turned = self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)).tocsr()
         return {"data": turned.data, "indices": turned.indices, "indptr": turned.indptr}
-
-    def _check_places(self, places: IntArray, entries: int) -> None:
-        if places[0] < 0 or places[-1] > entries or (np.diff(places) < 0).any():
-            raise self._damaged()
 
     def _damaged(self) -> DataError:
         return DataError(
@@ -135,15 +129,18 @@ class _Stored(FileSource):
 
     def _sparse_rows(self, array: Any, at: int, stop: int) -> Any:
         parts = array if self._turned is None else self._turned
-        places = np.asarray(parts["indptr"][at : stop + 1]).astype(np.int64)
-        self._check_places(places, parts["data"].shape[0])
-        low, high = int(places[0]), int(places[-1])
-        data, indices = (np.asarray(parts[name][low:high]) for name in ("data", "indices"))
-        rows = sparse.csr_matrix((stop - at, self.width), dtype=data.dtype)
-        rows.data, rows.indices, rows.indptr = data, indices, places - low
-        return self._checked(rows).toarray()
+        return self._checked(sparse.csr_matrix, parts, (stop - at, self.width), at).toarray()
 
-    def _checked(self, matrix: Any) -> Any:
+    def _checked(self, kind: Any, parts: Any, shape: tuple[int, int], at: int = 0) -> Any:
+        """Rows (or columns) from number `at` on; nothing is built before its indices are known to fit."""
+        many = shape[0] if kind is sparse.csr_matrix else shape[1]
+        places = np.asarray(parts["indptr"][at : at + many + 1]).astype(np.int64)
+        low, high = int(places[0]), int(places[-1])
+        if not 0 <= low <= high <= parts["data"].shape[0]:
+            raise self._damaged()
+        data, indices = (np.asarray(parts[name][low:high]) for name in ("data", "indices"))
+        matrix = kind(shape, dtype=data.dtype)
+        matrix.data, matrix.indices, matrix.indptr = data, indices, places - low
         try:
             return check_sparse(matrix)
         except DataError:
