@@ -238,7 +238,7 @@ class Rows:
 
 
 class _Maps:
-    """Row-wise maps, one after another (a class, so that it can be sent to other processes); weights, last, stay as they are."""
+    """Row-wise maps, one after another (a class, so that it can be sent to other processes); weights, last, stay."""
 
     def __init__(self, maps: Sequence[Callable[[Array], Array]], weighted: bool) -> None:
         self.maps, self.weighted = maps, weighted

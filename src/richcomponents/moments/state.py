@@ -354,7 +354,7 @@ class Moments:
     ) -> Moments:
         """Moments of a table that need not be in memory, in memory that does not depend on the number of rows.
 
-        source : a path or several (.npy, .parquet, .zarr, .h5ad, .csv, .tsv; see :func:`open_source`), what open_source
+        source : a path or several (.parquet, .csv, .npz, .zarr, ...; see :func:`open_source`), what open_source
         returns, an iterator (or list) of blocks of rows, or a dask array or data frame, which is reduced on the active
         cluster (a distributed.Client) or else by threads here; only sums travel.
         columns : those that are read (names, numbers, a mask or a slice); all by default.
