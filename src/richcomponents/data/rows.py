@@ -166,9 +166,10 @@ class Rows:
 
         Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
         """
-        missing = next(iter(set(names) - set(self.source.all_names)), None)
-        if missing is not None:
-            raise DataError(f"{self.source.title} has no column {missing!r}")
+        there = set(self.source.all_names)
+        for name in names:
+            if name not in there:
+                self.source.check_column(name, "a column to be read")
         columns = self.source.read(names, written)
         if any(not len(values) for values in columns.values()):
             raise DataError(f"{self.source.title} holds no rows")

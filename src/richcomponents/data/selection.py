@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -78,18 +77,10 @@ def select(
     if again is not None:
         raise DataError(f"covariate {again!r} is named twice: name it once")
     source = rows.source
-    roles = {"the target": target, "the groups": groups} | {f"covariate {i}": name for i, name in enumerate(covariates)}
-    for role, name in roles.items():
-        if name is not None and name not in source.all_names:
-            close = get_close_matches(name, source.all_names, n=3)
-            hint = (
-                f"did you mean {' or '.join(map(repr, close))}?"
-                if close
-                else f"the columns are {listed(source.all_names)}"
-            )
-            raise DataError(
-                f"{source.title} has no column {name!r} ({'a covariate' if name in covariates else role}); {hint}"
-            )
+    for role, wanted in (("the target", [target]), ("a covariate", covariates), ("the groups", [groups])):
+        for name in wanted:
+            if name is not None:
+                source.check_column(name, role)
     taken = {name for name in (target, groups, key, *covariates) if name is not None}
     chooser = _Chooser(rows, [name for name in source.all_names if name not in taken], taken)
     chosen = chooser.views(list(views))

@@ -52,8 +52,8 @@ def open_path(path: Any, id: str | None = None, header: bool | None = None, **op
         return open_path(several, id, header, **options)
     else:
         source = _one(Path(path), {**options, **({} if header is None else {"header": header})})
-    if id is not None and id not in source.all_names:
-        raise DataError(f"{source.title} has no column {id!r} (the sample labels)")
+    if id is not None:
+        source.check_column(id, "the sample labels, --id")
     return source
 
 

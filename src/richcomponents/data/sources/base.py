@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import Column, as_labels, plain_column, repeated
 from richcomponents.data.table import as_matrix, column_names, same_columns
+from richcomponents.data.views import listed
 from richcomponents.errors import DataError
 
 __all__ = [
@@ -144,6 +146,17 @@ class Source(ABC):
     def all_names(self) -> tuple[str, ...]:
         """Of the columns (x0, x1, ... where they have none) and then the annotations."""
         return (*(self.names or (f"x{i}" for i in range(self.width))), *self.annotations)
+
+    def check_column(self, name: str, role: str) -> None:
+        """An error that says what the column was wanted for, and what there is."""
+        if name not in self.all_names:
+            close = get_close_matches(name, self.all_names, n=3)
+            hint = (
+                f"did you mean {' or '.join(map(repr, close))}?"
+                if close
+                else f"the columns are {listed(self.all_names)}"
+            )
+            raise DataError(f"{self.title} has no column {name!r} ({role}); {hint}")
 
     def places(self, names: Sequence[str]) -> IntArray:
         """Column numbers of names."""

@@ -147,8 +147,7 @@ def _orders(where: Mapping[str, Mapping[str, int]], kept: Sequence[str]) -> dict
 
 
 def _rows_by_label(part: Source, key: str) -> dict[str, int]:
-    if key not in part.all_names:
-        raise DataError(f"{part.title} has no column {key!r} (the sample labels, --id)")
+    part.check_column(key, "the sample labels, --id")
     labels = part.read([key], [key])[key].tolist()
     if None in labels:
         raise DataError(f"data row {labels.index(None) + 1} of {part.title} has no label in {key!r}: give it one")
