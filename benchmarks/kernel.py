@@ -23,11 +23,11 @@ from typing import cast
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from richcomponents.algebra.parallel import available_cores
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Accumulator, Moments
 from richcomponents.moments.kernel import EXECUTORS, default_executor
-from richcomponents.moments.parallel import available_cores
 
 SIZES = {10: 100_000, 20: 100_000, 30: 100_000, 50: 25_000}
 

@@ -31,8 +31,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 import richcomponents as rc
-from richcomponents.moments import Rows
-from richcomponents.tables import read_table
+from richcomponents.data.rows import open_source
 from torture.harness import fault, is_clear, judged, limit_memory, refused, right
 
 TIMEOUT = 30.0
@@ -389,17 +388,16 @@ def _doors(path: Path) -> list[Callable[[], Any]]:
     """The columns a, b, c, d in Python and on the command line."""
 
     def python() -> Any:
-        rows = Rows.of(path)
+        rows = open_source(path)
         return (rows if path.suffix == ".npy" else rows.select(NAMES)).array()
 
     def command_line() -> Any:
-        table = read_table(path)
-        names = list(table.columns) if path.suffix == ".npy" else NAMES
-        found = [table.named(name, "a column") for name in names]
-        text = next((name for name, values in zip(names, found, strict=True) if values.dtype.kind != "f"), None)
+        rows = open_source(path)
+        columns = rows.read(rows.source.all_names if path.suffix == ".npy" else NAMES)
+        text = next((name for name, values in columns.items() if values.dtype.kind != "f"), None)
         if text is not None:
             raise rc.DataError(f"column {text!r} holds text")
-        return np.column_stack(found)
+        return np.column_stack(list(columns.values()))
 
     return [python, command_line]
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.canonical import canonical
-from richcomponents.data.views import as_matrix
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 
 __all__ = ["cca", "covariates", "kernel_cca", "naive", "true"]

@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from richcomponents.data.cells import first_text
+from richcomponents.data.rows import open_source
+from richcomponents.data.selection import Selection, select
+from richcomponents.data.sources.base import digest
+from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.errors import DataError
 from richcomponents.models import (
@@ -24,7 +29,6 @@ from richcomponents.models import (
 )
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance, gather
-from richcomponents.tables import Selection, digest, first_text, join_files, read_table, select
 
 __all__ = ["MODELS", "Request", "Result", "run_fit", "simulate"]
 
@@ -68,15 +72,10 @@ class Result:
 
 def run_fit(request: Request, *, progress: bool = False) -> Result:
     """Read, select, fit and gather. Warnings of the library become the findings' notes."""
-    groups = request.groups or ""
-    labels = {
-        request.key or "",
-        groups,
-        groups.partition(":")[2],
-    }  # of two files, groups may have a file's name in front
-    table, notes = join_files([read_table(path, labels, request.header) for path in request.data], request.key)
+    files: Any = request.data[0] if len(request.data) == 1 else names_of_files(request.data)
+    rows = open_source(files, id=request.key, header=request.header)
     chosen = select(
-        table,
+        rows,
         request.views,
         target=request.target,
         covariates=request.covariates,
@@ -91,7 +90,7 @@ def run_fit(request: Request, *, progress: bool = False) -> Result:
     learner, y = _learner(request, rca, chosen)
     made = Provenance(
         command=request.command,
-        files={str(path): digest(path) for path in request.data},
+        files={str(path): digest(path) for path in rows.files},
         seed=request.seed,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
@@ -108,7 +107,7 @@ def run_fit(request: Request, *, progress: bool = False) -> Result:
             progress=progress,
         )
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
-    noted = tuple(dict.fromkeys([*notes, *chosen.notes, *told, *findings.notes]))
+    noted = tuple(dict.fromkeys([*chosen.notes, *told, *findings.notes]))
     return Result(learner, chosen, replace(findings, notes=noted))
 
 

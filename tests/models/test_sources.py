@@ -11,7 +11,7 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.components.data import RowData
-from richcomponents.moments import Rows
+from richcomponents.moments import Rows, building, open_source
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_a_file_that_changes_between_two_passes_is_noticed(frame, tmp_path, monk
     for changed in (other, one):
         for owner, step, reading in (
             (RowData, "moments", rc.ContrastiveRCA(views=3).fit),
-            (Rows, "means", rc.Moments.from_source),
+            (building, "column_means", rc.Moments.from_source),
         ):
             write(table, path)
             with monkeypatch.context() as patched:
@@ -142,7 +142,7 @@ def test_an_interrupted_fit_goes_on(frame, tmp_path, monkeypatch):
         real(self, rows, start)
 
     monkeypatch.setattr("richcomponents.data.sources.base._MOST_ROWS", 1000)
-    monkeypatch.setattr("richcomponents.moments.rows._PIECES", 1)
+    monkeypatch.setattr("richcomponents.data.rows._PIECES", 1)
     with monkeypatch.context() as patched:
         patched.setattr(rc.Accumulator, "update", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -179,7 +179,7 @@ def test_a_pilot_far_from_the_mean_costs_a_pass_not_digits(monkeypatch):
 
 
 def test_rows_too_large_for_memory_are_refused(rng):
-    rows = Rows.of([rng.normal(size=(100, 3)) for _ in range(5)])
+    rows = open_source([rng.normal(size=(100, 3)) for _ in range(5)])
     with pytest.raises(rc.CapacityError, match="fewer columns"):
         rows.array(limit=3000)
     assert rows.more_than(499)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.sources import BlockSource
-from richcomponents.moments import Accumulator, Moments, Rows, partial_out
+from richcomponents.data.sources.base import BlockSource
+from richcomponents.moments import Accumulator, Moments, Rows, open_source, partial_out
 
 
 class Stops(BlockSource):
@@ -153,7 +153,7 @@ def test_a_row_in_the_middle_tells_one_source_from_another(X, tmp_path):
 
 def stopped(source):
     """Rows of the source, interrupted before the last quarter."""
-    rows = Rows.of(source)
+    rows = open_source(source)
     real = rows.source.blocks
 
     def blocks(columns):

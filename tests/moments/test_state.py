@@ -16,6 +16,7 @@ from richcomponents.algebra import packed_indices
 from richcomponents.moments import Accumulator, Layout, Moments, Rows, partial_out
 from richcomponents.moments import accumulator as accumulator_module
 from richcomponents.moments.kernel import Workspace, default_executor, homogeneous_sums
+from richcomponents.moments.reduce import reduce_rows
 
 EXECUTORS_HERE = ["numpy", "numba"] if default_executor() == "numba" else ["numpy"]  # numba is optional
 
@@ -196,7 +197,7 @@ def test_partialling_out_from_the_state_equals_row_wise(rng):
     design = np.column_stack([np.ones(200), W])
     left = table[:, :4] - design @ np.linalg.lstsq(design, table[:, :4], rcond=None)[0]
     np.testing.assert_allclose(partial.covariance(), left.T @ left / (200 - 3), rtol=1e-9, atol=1e-12)
-    again = Rows(table).mapped(partial.residuals).reduce(Accumulator(4, np.zeros(4)))
+    again = reduce_rows(Rows(table).mapped(partial.residuals), Accumulator(4, np.zeros(4)))
     np.testing.assert_allclose(again.covariance(unbiased=False), left.T @ left / 200, rtol=1e-9, atol=1e-12)
     blocks = np.average(partial.block_covariances(), axis=0, weights=m.block_sizes)
     np.testing.assert_allclose(blocks * 200, left.T @ left, rtol=1e-9, atol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.sources import BlockSource
+from richcomponents.data.sources.base import BlockSource
 from richcomponents.moments import Moments, Rows
 
 

@@ -9,3 +9,4 @@ Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MEMORY_LIMIT = 4 * 2**30
+LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them

@@ -17,7 +17,7 @@ from richcomponents.algebra import Array, cumulants_to_moments
 from richcomponents.components.covariance import Spread
 from richcomponents.components.terms import CumulantSource, Term, Terms, least_order, require_order
 from richcomponents.cumulants.jackknife import jackknife_error
-from richcomponents.data.views import as_matrix, column_names
+from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError
 from richcomponents.moments import Moments
 from richcomponents.storage import Storable

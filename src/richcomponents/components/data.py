@@ -18,9 +18,10 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.components.dependence import Dependence, UnitSums, dependence_of_blocks
+from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError
 from richcomponents.moments.layout import LEAF, MAX_BLOCKED_ORDER
-from richcomponents.moments.rows import Rows
+from richcomponents.moments.reduce import column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import check_outputs
 
@@ -108,20 +109,20 @@ class RowData:
     checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        check_outputs([self.checkpoint], self.rows.source.files)  # before the first pass, not the last
+        check_outputs([self.checkpoint], self.rows.files)  # before the first pass, not the last
 
     def moments(self, order: int, map: AffineMap | None = None) -> Moments:
         if map is not None:
             label = "canonical coordinates" if order <= MAX_BLOCKED_ORDER else "high orders"
             return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label)
         if order > 2:
-            return self._pass(self.rows, order, self.rows.means(), "fourth order")
+            return self._pass(self.rows, order, column_means(self.rows), "fourth order")
         return self._second
 
     @cached_property
     def _second(self) -> Moments:
         """In one pass, about the mean of the first rows; in two where that was far off."""
-        second = self._pass(self.rows, 2, self.rows.first_means(LEAF), "second order", ".second")
+        second = self._pass(self.rows, 2, first_means(self.rows, LEAF), "second order", ".second")
         if (np.abs(second.offset) > _FAR * np.sqrt(np.maximum(second.variances, 0.0))).any():
             second = self._pass(self.rows, 2, second.mean, "second order", ".recentred")
         return second
@@ -135,7 +136,7 @@ class RowData:
         if not self.dependent:
             return None
         sums = UnitSums(correlations, p, map.matrix.shape[1] - p, self.rows.weighted)
-        return self.rows.mapped(map).reduce(sums, groups=self.groups)
+        return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
 
     def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
         if self.rows.weighted or (self.groups is not None and not grouped):

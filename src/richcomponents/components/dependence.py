@@ -31,11 +31,13 @@ from typing import Self
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.algebra.spectral import whitening
+from richcomponents.data.rows import Rows
+from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
-from richcomponents.moments import Moments, Partial, Rows, block_numbers
-from richcomponents.moments.accumulator import frequencies
-from richcomponents.moments.parallel import one_blas_thread
+from richcomponents.moments import Moments, Partial, block_numbers
+from richcomponents.moments.reduce import reduce_rows
 from richcomponents.storage import storable
 
 __all__ = ["Dependence", "RowUnits", "UnitSums", "dependence_of_blocks", "lost_rows"]
@@ -121,7 +123,7 @@ def _sums(a: Array, b: Array, totals: Array, p: int) -> Array:
 class UnitSums:
     """A statistic of rows (x, y) in white canonical coordinates, the weight last where rows are weighted.
 
-    Fed by :meth:`Rows.reduce`: with groups those are the units, without them every row is one.
+    Fed by `reduce_rows`: with groups those are the units, without them every row is one.
     """
 
     def __init__(self, correlations: Array, p: int, q: int, weighted: bool = False) -> None:
@@ -279,4 +281,4 @@ def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
         return np.hstack([known, left])
 
     sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
-    return p * float(table.mapped(products).reduce(sums, groups=groups).effect[0])
+    return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])

@@ -27,8 +27,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.parallel import available_cores, run_all
 from richcomponents.algebra.spectral import Logistic
-from richcomponents.moments.parallel import available_cores, run_all
 
 PRIOR_CENTRE = -1.0
 PRIOR_SD_LEVEL = 1.5

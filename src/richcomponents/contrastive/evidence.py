@@ -20,10 +20,10 @@ from functools import lru_cache
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.algebra.parallel import available_cores, run_all
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.cumulants import block_grams, linearised_block_cumulants
 from richcomponents.moments import Moments
-from richcomponents.moments.parallel import available_cores, run_all
 
 __all__ = ["grams", "implicit_grams", "joint_whitening", "pair_mean"]
 

@@ -23,7 +23,7 @@ from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.posterior import Posterior
 from richcomponents.contrastive.terms import own_terms, shared_terms
 from richcomponents.contrastive.two_views import Key, TwoViews
-from richcomponents.data.views import as_matrix
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import (
     DataError,
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.components.covariance import Factored, Spread, added, triangular
 from richcomponents.components.data import AffineMap, Data, StateData
 from richcomponents.components.frame import Frame
@@ -44,7 +45,6 @@ from richcomponents.errors import (
     warn_user,
 )
 from richcomponents.moments import Layout, Moments
-from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.storage import storable
 
 __all__ = ["PairOptions", "PairSolution", "solve_pair"]

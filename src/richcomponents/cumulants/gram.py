@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.data.views import as_matrix
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.moments.layout import Layout
 

@@ -24,7 +24,7 @@ from richcomponents.algebra import (
     plugin_coefficient,
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.views import as_matrix, column_names
+from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments, Rows
 

@@ -10,9 +10,10 @@ from richcomponents.algebra import (
     partitions_without_singletons,
     plugin_coefficient,
 )
-from richcomponents.data.views import as_matrix
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
-from richcomponents.moments import Rows
+from richcomponents.moments import Rows, open_source
+from richcomponents.moments.reduce import column_means, reduce_rows
 
 __all__ = ["projected_cumulant"]
 
@@ -50,8 +51,8 @@ def projected_cumulant(X: object, projection: object, order: int, *, unbiased: b
             raise DataError(f"samples of w must be one column of {len(table)} rows, got shape {direction.shape}")
         rows = Rows(np.hstack([table, direction]))
     else:
-        rows = Rows.of(X)
-    means = rows.means()
+        rows = open_source(X)
+    means = column_means(rows)
     if means is None:
         raise DataError("projected cumulants read the rows twice: pass an array or a file, not an iterator")
     width = len(means) - (direction.ndim == 2)
@@ -60,7 +61,7 @@ def projected_cumulant(X: object, projection: object, order: int, *, unbiased: b
     if order == 1:
         return means[:width]
     theta = direction if direction.ndim == 1 else np.concatenate([np.zeros(width), [1.0]])
-    sums = rows.reduce(_PowerSums(means, theta, width, order))
+    sums = reduce_rows(rows, _PowerSums(means, theta, width, order))
     n = sums.n
     if unbiased and n < order:
         raise DataError(f"an unbiased cumulant of order {order} needs at least {order} rows, got {n}")

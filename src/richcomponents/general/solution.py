@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.components.calibration import Calibrated, error_at_fixed_features
 from richcomponents.components.component import Component
@@ -36,7 +37,6 @@ from richcomponents.general.terms import pattern_terms
 from richcomponents.general.white import WhiteViews
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.moments import Moments
-from richcomponents.moments.parallel import one_blas_thread
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import (
     Linear,

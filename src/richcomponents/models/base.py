@@ -11,7 +11,7 @@ from sklearn.base import clone
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import as_matrix
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.models.estimator import Estimator, as_fitted
 from richcomponents.models.rca import ComponentAnalysis

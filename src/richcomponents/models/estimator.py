@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from richcomponents.algebra import Array
-from richcomponents.data.views import as_matrix, check_labels
+from richcomponents.data.table import as_matrix, check_labels
 from richcomponents.errors import DataError
 from richcomponents.storage import Storable
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import as_matrix, column_names
+from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,

@@ -16,7 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.calibration import Calibrated
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import as_matrix, refuse_foreign
+from richcomponents.data.table import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import (

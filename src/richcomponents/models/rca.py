@@ -29,22 +29,17 @@ from richcomponents.components.terms import RowSource
 from richcomponents.contrastive.specification import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import from_replicates
-from richcomponents.data.sources import Source, is_path
+from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources import is_path
+from richcomponents.data.sources.base import Source
 from richcomponents.data.sources.lazy import is_dask
-from richcomponents.data.views import (
-    Views,
-    check_finite,
-    check_outcome,
-    check_range,
-    column_names,
-    join_views,
-    resolve_views,
-)
+from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views
+from richcomponents.data.views import Views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.progress import with_bar
-from richcomponents.moments import Accumulator, Moments, Rows, block_numbers, partial_out
+from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.partial import Inflated, Partial
 
 __all__ = ["MOST_BLOCKS", "ComponentAnalysis", "is_source"]
@@ -121,14 +116,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
         values = None
         if is_source(X):
-            rows = Rows.of(X)
+            rows = open_source(X)
             self._set_features(rows.width, rows.names)
         else:
             values = self._values(X, reset=True, at_least=2)
             rows = Rows(values, names=column_names(X))
         names = rows.names
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
-        if rows.again:
+        if rows.rereadable:
             return self._fit_rows(rows, names, reading, values=values)
         self._check_state_fit(rows.width, names)  # before the rows are gone
         return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)

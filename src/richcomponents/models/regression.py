@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import as_column, check_outcome
+from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import ComponentLearner

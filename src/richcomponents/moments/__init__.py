@@ -3,10 +3,10 @@
 The same bits for any chunks, threads and workers: sums of leaves (kernel, the only hot loop) in a forest of fixed siblings.
 """
 
-from richcomponents.data.sources import open_source
+from richcomponents.data.rows import Rows, open_source
 from richcomponents.moments.layout import Layout, block_numbers
 from richcomponents.moments.partial import Partial, partial_out
-from richcomponents.moments.rows import Rows, Statistic
+from richcomponents.moments.reduce import Statistic
 from richcomponents.moments.state import Accumulator, Moments
 
 __all__ = [

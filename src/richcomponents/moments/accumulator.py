@@ -12,15 +12,15 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.views import as_matrix, same_columns
+from richcomponents.algebra.parallel import available_cores, run_all
+from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, StateFileError, warn_user
 from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest, check_state
 from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
 from richcomponents.moments.layout import LEAF, MOST_ROWS, Layout, block_numbers, default_blocks
-from richcomponents.moments.parallel import available_cores, run_all
 
-__all__ = ["LeafSums", "check_weights", "frequencies"]
+__all__ = ["LeafSums"]
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 _LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
@@ -445,32 +445,6 @@ class LeafSums:
             raise DataError("it was made with other options")
         for name in ("_low", "_high", "_sums", "_fragments", "_seen", "_next", "_grouped"):
             setattr(self, name, getattr(other, name))
-
-
-def frequencies(sample_weight: object, n_rows: int | None) -> Array:
-    """Frequency weights, one entry per row, (n_rows,); None: as many as there are."""
-    weights = as_matrix(sample_weight, column=True)
-    if weights.shape[1] != 1 or len(weights) != (n_rows or len(weights)):
-        raise DataError(f"sample_weight must have one entry per row ({n_rows}), its shape is {weights.shape}")
-    check_weights(weights[:, 0])
-    if not weights.any():
-        raise DataError("sample_weight counts no row: at least one weight must be above zero")
-    return weights[:, 0]
-
-
-def check_weights(weights: Array) -> None:
-    """Frequency weights are whole numbers, not negative."""
-    bad = ~(np.isfinite(weights) & (weights >= 0) & (weights == np.rint(weights)))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise DataError(
-            f"sample_weight says how often a row is counted: whole numbers, at least 0; row {row} of its block has "
-            f"{weights[row]}"
-        )
-    if weights.sum() > MOST_ROWS:
-        raise DataError(
-            "sample_weight counts more than 2**53 rows, beyond which numbers are not exact: use smaller weights"
-        )
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.parallel import in_pieces
 from richcomponents.data.sources.lazy import DaskSource
-from richcomponents.data.views import as_matrix
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import CapacityError
 from richcomponents.moments.layout import LEAF
-from richcomponents.moments.parallel import in_pieces
 
 __all__ = ["Mergeable", "reduce_on_cluster"]
 

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from richcomponents.algebra import IntArray, packed_size
-from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
 from richcomponents.algebra.packing import segments
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.storage import storable
@@ -37,7 +37,6 @@ __all__ = [
     "default_blocks",
 ]
 
-LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them
 MAX_ORDER = 6
 MAX_BLOCKED_ORDER = 4  # orders five and six are kept in total only: their block errors are never used
 N_BLOCKS = 20

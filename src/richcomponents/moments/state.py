@@ -23,12 +23,13 @@ from richcomponents.algebra import (
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
+from richcomponents.data.rows import open_source
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.accumulator import LeafSums
 from richcomponents.moments.checkpoint import Checkpoint
 from richcomponents.moments.forest import Forest, check_state
 from richcomponents.moments.layout import Layout, default_blocks
-from richcomponents.moments.rows import Rows
+from richcomponents.moments.reduce import column_means, reduce_rows
 from richcomponents.outputs import check_outputs
 from richcomponents.storage import Storable, storable, write
 
@@ -324,12 +325,12 @@ class Moments(Storable):
         progress : bool or str
             Show a bar; a text is its label.
         """
-        rows = Rows.of(X)
+        rows = open_source(X)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         label = "moments" if progress is True else progress or None
 
         def means() -> Array | None:
-            return rows.means(None if label is None else f"{label}: means")
+            return column_means(rows, None if label is None else f"{label}: means")
 
         def accumulator(about: Array | None) -> Accumulator:
             options: dict[str, Any] = {"n_blocks": n_blocks, "threads": threads, "memory_limit": memory_limit}
@@ -337,8 +338,8 @@ class Moments(Storable):
 
         if checkpoint is None:
             about = means() if shift is None else shift
-            return rows.reduce(accumulator(about), start=start, groups=groups, progress=label)
-        check_outputs([checkpoint], rows.source.files)
+            return reduce_rows(rows, accumulator(about), start=start, groups=groups, progress=label)
+        check_outputs([checkpoint], rows.files)
         labels = "" if groups is None else hashlib.sha256(repr(np.asarray(groups).tolist()).encode()).hexdigest()
         task = f"{rows.mark()}; order {order}; start {start}; {n_blocks} blocks; {labels}"
         kept = Checkpoint(checkpoint, task, checkpoint_every, rows.fingerprint())
@@ -347,7 +348,7 @@ class Moments(Storable):
             # A pass that is taken up again has its shift in the checkpoint, and its means need not be read once more.
             if not kept.load(sums) and shift is None:
                 sums = accumulator(means())
-            result = rows.reduce(sums, start=start, groups=groups, checkpoint=kept, progress=label)
+            result = reduce_rows(rows, sums, start=start, groups=groups, checkpoint=kept, progress=label)
             kept.done()
         return result
 
@@ -364,14 +365,14 @@ class Moments(Storable):
     ) -> Moments:
         """Moments of a table that need not be in memory, in memory that does not depend on the number of rows.
 
-        source : a path or several (.npy, .parquet, .zarr, .h5ad, .csv, .tsv; see :func:`open_source`), what open_source
+        source : a path or several (.parquet, .csv, .npz, .zarr, ...; see :func:`open_source`), what open_source
         returns, an iterator (or list) of blocks of rows, or a dask array or data frame, which is reduced on the active
         cluster (a distributed.Client) or else by threads here; only sums travel.
         columns : those that are read (names, numbers, a mask or a slice); all by default.
         shift : the means by default, or the mean of the first block when the rows can
         be read only once. Other options as in :meth:`of`.
         """
-        rows = Rows.of(source)
+        rows = open_source(source)
         rows = rows if columns is None else rows.select(columns)
         return cls.of(rows, order, shift, start, **options)
 

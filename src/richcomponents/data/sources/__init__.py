@@ -1,88 +1,78 @@
-"""Sources of rows: files and stores that are read in blocks, only the needed columns, in bounded memory."""
+"""Sources of rows: one reader per kind of file, read in blocks, only the needed columns, in bounded memory.
+
+Paths come in, a :class:`Source` goes out: one file, several below each other, or several side by side.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from glob import glob
 from pathlib import Path
+from typing import Any
 
-from richcomponents.data.sources.base import (
-    ArraySource,
-    BlockSource,
-    ChangedError,
-    Fingerprint,
-    JoinedSource,
-    Source,
-    WithColumn,
-    block_rows,
-)
+from richcomponents.data.sources.base import JoinedSource, Source
+from richcomponents.data.sources.beside import beside, modalities_beside
 from richcomponents.data.sources.delimited import DelimitedSource
-from richcomponents.data.sources.npy import NpySource
+from richcomponents.data.sources.npy import NpySource, NpzSource
 from richcomponents.data.sources.parquet import ParquetSource
 from richcomponents.data.sources.stored import H5adSource, ZarrSource
 from richcomponents.errors import DataError
 
-__all__ = [
-    "ArraySource",
-    "BlockSource",
-    "ChangedError",
-    "Fingerprint",
-    "JoinedSource",
-    "Source",
-    "WithColumn",
-    "block_rows",
-    "is_path",
-    "open_source",
-]
+__all__ = ["is_path", "open_path"]
 
 _READERS: dict[str, Callable[..., Source]] = {
     ".npy": NpySource,
+    ".npz": NpzSource,
     ".parquet": ParquetSource,
     ".pq": ParquetSource,
     ".zarr": ZarrSource,
     ".h5ad": H5adSource,
+    ".h5mu": modalities_beside,
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), DelimitedSource),
 }
 
 
 def is_path(X: object) -> bool:
-    """A path, or a list of paths."""
+    """A path, a list of paths, or a dict of such."""
+    if isinstance(X, Mapping):
+        return len(X) > 0 and all(map(is_path, X.values()))
     if isinstance(X, (list, tuple)):
         return len(X) > 0 and all(isinstance(item, (str, os.PathLike)) for item in X)
     return isinstance(X, (str, os.PathLike))
 
 
-def open_source(path: object, **options: object) -> Source:
-    """A table in a file, or in several files with the same columns, to be read in blocks of rows.
-
-    path : .npy, .parquet, .zarr, .h5ad, .csv, .tsv, .tab or .txt (also .csv.gz); a directory of Parquet files; or a list of
-    paths, whose rows follow each other. options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text
-    table whose first line holds only numbers: True when they name the columns, False when they are the first row.
-    """
+def open_path(path: Any, id: str | None = None, header: bool | None = None, **options: Any) -> Source:
+    """The table in a file, in several below each other (a list, a pattern, a folder), or side by side (a dict)."""
+    if isinstance(path, Mapping):
+        return beside({str(name): open_path(one, header=header, **options) for name, one in path.items()}, id)
     if isinstance(path, (list, tuple)):
-        return JoinedSource([open_source(one, **options) for one in _checked(path)])
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"a path or a list of paths is needed, got {type(path).__name__}")
-    place = Path(path)
+        source: Source = JoinedSource([open_path(one, header=header, **options) for one in path])
+    elif not Path(path).exists() and (several := sorted(glob(os.fspath(path)))):
+        return open_path(several, id, header, **options)
+    else:
+        source = _one(Path(path), {**options, **({} if header is None else {"header": header})})
+    if id is not None:
+        source.check_column(id, "the sample labels, --id")
+    return source
+
+
+def _one(place: Path, options: dict[str, object]) -> Source:
     kind = (place.with_suffix("").suffix if place.suffix.lower() == ".gz" else place.suffix).lower()
     if not place.exists():
         raise DataError(f"there is no file {place}")
     if not place.is_file() and not place.is_dir():
         raise DataError(f"{place} is not a regular file: give the name of one")
-    if place.is_dir() and kind not in _READERS:
+    if place.is_dir() and kind != ".zarr":
         inside = sorted(p for p in place.rglob("*") if p.suffix in (".parquet", ".pq"))
         if not inside:
             raise DataError(f"{place} is a directory without Parquet files")
-        return JoinedSource([open_source(one) for one in inside])
+        return JoinedSource([ParquetSource(one) for one in inside])
     if kind not in _READERS:
         raise DataError(f"cannot read {place.name}: the formats are {', '.join(_READERS)} (by the file's ending)")
+    if _READERS[kind] is not DelimitedSource:
+        options.pop("header", None)  # of text tables only; several files may be of several kinds
     try:
         return _READERS[kind](place, **options)
     except TypeError as error:
         raise DataError(f"cannot read {place.name} with these options: {error}") from error
-
-
-def _checked(paths: Sequence[object]) -> Sequence[object]:
-    if not is_path(paths):
-        raise TypeError("a list of paths is needed")
-    return paths

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,23 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.views import as_matrix, column_names, same_columns
+from richcomponents.data.cells import Column, as_labels, plain_column, repeated
+from richcomponents.data.table import as_matrix, column_names, same_columns
+from richcomponents.data.views import listed
 from richcomponents.errors import DataError
 
 __all__ = [
     "ArraySource",
     "BlockSource",
     "ChangedError",
+    "ColumnSource",
+    "FileSource",
     "Fingerprint",
     "JoinedSource",
     "Source",
     "WithColumn",
     "block_rows",
+    "digest",
     "file_mark",
     "missing_extra",
 ]
@@ -60,28 +66,28 @@ class Fingerprint:
         if self._mark is None:
             self._mark = source.mark()
         inside = [end for end in self._ends if end % _PIECE]  # where a checkpoint was written, or the table ends
-        row, found = 0, hashlib.sha256()
+        row, digest = 0, hashlib.sha256()
         for block in blocks:
             at = 0
             while at < len(block):
                 stop = min((row // _PIECE + 1) * _PIECE, *(end for end in inside if end > row), row + len(block) - at)
-                found.update(np.ascontiguousarray(block[at : at + stop - row]).data)
+                digest.update(np.ascontiguousarray(block[at : at + stop - row]).data)
                 at, row = at + stop - row, stop
                 if row % _PIECE == 0 or row in inside:
-                    self._compare(row, found, source)
+                    self._compare(row, digest, source)
                 if row % _PIECE == 0:
-                    found = hashlib.sha256()
-            self._at = row, _short(found)
+                    digest = hashlib.sha256()
+            self._at = row, _short(digest)
             yield block
         if self.n_rows not in (None, row):
             raise _changed(source, f"it had {self.n_rows} rows and has {row}")
         if source.mark() != self._mark:
             raise _changed(source, "its size or its time of change is another one")
-        self._compare(row, found, source)
+        self._compare(row, digest, source)
         self.n_rows = row
 
-    def _compare(self, row: int, found: Any, source: Source) -> None:
-        if self._ends.setdefault(row, _short(found)) != _short(found):
+    def _compare(self, row: int, digest: Any, source: Source) -> None:
+        if self._ends.setdefault(row, _short(digest)) != _short(digest):
             raise _changed(source, f"rows {(row - 1) // _PIECE * _PIECE} to {row - 1} are not what they were")
 
     def saved(self) -> IntArray:
@@ -91,16 +97,16 @@ class Fingerprint:
 
     def restored(self, saved: IntArray, n_rows: int | None) -> bool:
         """Whether these can be rows of the same source; from here on rows are compared with them, too."""
-        found = dict(saved.tolist())
-        if any(found.get(row, value) != value for row, value in self._ends.items()):
+        ends = dict(saved.tolist())
+        if any(ends.get(row, value) != value for row, value in self._ends.items()):
             return False
-        self._ends |= found
+        self._ends |= ends
         self.n_rows = n_rows if self.n_rows is None else self.n_rows
         return True
 
 
-def _short(found: Any) -> int:
-    return int.from_bytes(found.digest()[:8], "little", signed=True)
+def _short(digest: Any) -> int:
+    return int.from_bytes(digest.digest()[:8], "little", signed=True)
 
 
 def _changed(source: Source, how: str) -> ChangedError:
@@ -110,52 +116,95 @@ def _changed(source: Source, how: str) -> ChangedError:
 class Source(ABC):
     """A table that is read in blocks of rows, in order, and need not fit in memory.
 
-    names : column names, None when there are none; n_rows : None when only reading tells; again : whether it can be read
-    more than once; shared : whether others could write to it between two readings; title : what messages call it.
+    names : column names, None when there are none; annotations : further columns, which describe the samples and are no data
+    (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices of
+    an .npz, modalities of an .h5mu, one file per view); n_rows : None when only reading tells; rereadable : whether it can be
+    read more than once; shared : whether others could write to it between two readings; title : what messages call it;
+    files : what it reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
     """
 
     names: tuple[str, ...] | None = None
+    annotations: tuple[str, ...] = ()
+    views: Mapping[str, tuple[str, ...]] = {}
     n_rows: int | None = None
-    again: bool = True
+    width: int
+    rereadable: bool = True
     shared: bool = True
     title: str = "the table"
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """The number of columns."""
-
-    @property
-    def files(self) -> list[Path]:
-        """What it reads from disk, and no output may overwrite."""
-        path: Path | None = getattr(self, "path", None)
-        return [] if path is None else [path]
+    files: Sequence[Path] = ()
+    notes: Sequence[str] = ()
 
     @abstractmethod
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        """Blocks of rows; only these columns, in this order (None: all)."""
+        """Blocks of rows, numbers; only these columns, in this order (None: all)."""
 
     @abstractmethod
     def mark(self) -> str:
         """What tells this source from others without reading its rows; those are compared as they are read."""
 
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Of the columns (x0, x1, ... where they have none) and then the annotations."""
+        return (*(self.names or (f"x{i}" for i in range(self.width))), *self.annotations)
+
+    def check_column(self, name: str, role: str) -> None:
+        """An error that says what the column was wanted for, and what there is."""
+        if name not in self.all_names:
+            close = get_close_matches(name, self.all_names, n=3)
+            hint = (
+                f"did you mean {' or '.join(map(repr, close))}?"
+                if close
+                else f"the columns are {listed(self.all_names)}"
+            )
+            raise DataError(f"{self.title} has no column {name!r} ({role}); {hint}")
+
+    def places(self, names: Sequence[str]) -> IntArray:
+        """Column numbers of names."""
+        at = {name: i for i, name in enumerate(self.all_names)}
+        return np.array([at[name] for name in names], dtype=np.int64)
+
+    def chosen_names(self, columns: IntArray | None) -> list[str]:
+        """Names of column numbers."""
+        names = self.all_names
+        return [names[c] for c in (range(self.width) if columns is None else columns)]
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        """These columns, whole: numbers, or texts where they are none; `written` : those that are wanted as texts, as they are
+        written: 007 is not 7, and no digit is rounded away."""
+        blocks = map(as_matrix, self.blocks(self.places(names))) if names else ()
+        values = np.concatenate([np.empty((0, len(names))), *blocks])
+        columns = {name: np.ascontiguousarray(values[:, i]) for i, name in enumerate(names)}
+        return {name: as_labels(x.tolist()) if name in written else x for name, x in columns.items()}
+
     def fingerprint(self, columns: IntArray | None) -> Fingerprint:
         """Of these columns, as they were first read."""
-        known: dict[object, Fingerprint] = self.__dict__.setdefault("_fingerprints", {})
-        return known.setdefault(None if columns is None else tuple(columns.tolist()), Fingerprint())
+        kept: dict[object, Fingerprint] = self.__dict__.setdefault("_fingerprints", {})
+        return kept.setdefault(None if columns is None else tuple(columns.tolist()), Fingerprint())
+
+
+class FileSource(Source):
+    """A table in one file, or in one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.title, self.files = path, path.name, [path]
+
+    def mark(self) -> str:
+        return file_mark(self.path)
+
+    def check_names(self) -> None:
+        twice = repeated(self.names or ())
+        if twice is not None:
+            raise DataError(f"{self.title} names two columns {twice!r}: rename one")
 
 
 class ArraySource(Source):
-    """A table in memory."""
+    """A matrix in memory."""
 
     shared = False
 
     def __init__(self, values: Array, names: Sequence[str] | None = None) -> None:
-        self.values, self.names, self.n_rows = values, None if names is None else tuple(names), len(values)
-
-    @property
-    def width(self) -> int:
-        return int(self.values.shape[1])
+        self.values, self.names = values, None if names is None else tuple(names)
+        self.n_rows, self.width = values.shape
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         if columns is None:
@@ -169,21 +218,54 @@ class ArraySource(Source):
         return f"array {self.values.shape}"
 
 
+class ColumnSource(Source):
+    """Named columns in memory, each (n,) numbers or texts."""
+
+    def __init__(
+        self, title: str, columns: Mapping[str, Column], views: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        self.title, self.names, self.width, self.views = title, tuple(columns), len(columns), views or {}
+        self.columns, self.n_rows = columns, len(next(iter(columns.values()), ()))
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        chosen = {name: self.columns[name] for name in names}
+        return {
+            name: as_labels(values.tolist()) if name in written else plain_column(values)
+            for name, values in chosen.items()
+        }
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        yield stacked(self.read(self.chosen_names(columns)), self.title)
+
+    def mark(self) -> str:
+        return f"columns {self.names}, {self.n_rows} rows"
+
+
+def stacked(columns: Mapping[str, Column], title: str) -> Array:
+    """(n, p) of columns that are numbers; the first that is not is named."""
+    for name, values in columns.items():
+        if values.dtype.kind != "f":
+            kind = (
+                "text" if values.dtype.kind == "O" else "integers beyond 2**53, which floating point cannot represent"
+            )
+            raise DataError(
+                f"column {name!r} of {title} is not numeric ({kind}): leave it out (columns=, or views= by name), or encode it "
+                "as numbers first"
+            )
+    return np.column_stack(list(columns.values()))
+
+
 class BlockSource(Source):
     """Blocks of rows from an iterable; an iterator can be read only once. Data frames must have the first one's columns."""
 
     def __init__(self, blocks: Iterable[object]) -> None:
-        self.again = not isinstance(blocks, Iterator)
+        self.rereadable = not isinstance(blocks, Iterator)
         reading = iter(blocks)
         first = next(reading, None)
         if first is None:
             raise DataError("there are no rows")
-        self._blocks = blocks if self.again else chain([first], reading)
-        self._head, self.names = as_matrix(first)[:1].copy(), column_names(first)
-
-    @property
-    def width(self) -> int:
-        return int(self._head.shape[1])
+        self._blocks = blocks if self.rereadable else chain([first], reading)
+        self.width, self.names = as_matrix(first).shape[1], column_names(first)
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         names: Sequence[str] | None = self.names
@@ -200,31 +282,22 @@ class WithColumn(Source):
     """A source and one more column that is in memory; it is read always, and comes last."""
 
     def __init__(self, source: Source, values: Array, name: str) -> None:
-        self.source, self.values = source, values
+        self.source, self.values, self.width, self.files = source, values, source.width + 1, source.files
         self.names = None if source.names is None else (*source.names, name)
-        self.n_rows, self.again, self.shared, self.title = source.n_rows, source.again, source.shared, source.title
-
-    @property
-    def width(self) -> int:
-        return self.source.width + 1
-
-    @property
-    def files(self) -> list[Path]:
-        return self.source.files
+        self.n_rows, self.rereadable = source.n_rows, source.rereadable
+        self.shared, self.title = source.shared, source.title
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        inner, start = None if columns is None else columns[:-1], 0
-        for block in self.source.blocks(inner):
+        start, entries = 0, len(self.values)
+        uneven = f"sample_weight has {entries} entries, the table has {{}} rows"
+        for block in self.source.blocks(None if columns is None else columns[:-1]):
             rows = as_matrix(block)
-            if start + len(rows) > len(self.values):
-                raise self._uneven("more")
+            if start + len(rows) > entries:
+                raise DataError(uneven.format("more"))
             yield np.column_stack([rows, self.values[start : start + len(rows)]])
             start += len(rows)
-        if start < len(self.values):
-            raise self._uneven(str(start))
-
-    def _uneven(self, rows: str) -> DataError:
-        return DataError(f"sample_weight has {len(self.values)} entries, the table has {rows} rows")
+        if start < entries:
+            raise DataError(uneven.format(start))
 
     def mark(self) -> str:
         return f"{self.source.mark()} and {hashlib.sha256(self.values.tobytes()).hexdigest()}"
@@ -234,25 +307,27 @@ class JoinedSource(Source):
     """Several sources with the same columns, one below the other."""
 
     def __init__(self, parts: Sequence[Source]) -> None:
-        self.parts, self.names = list(parts), parts[0].names
+        first = parts[0]
+        self.parts, self.names, self.width, self.views = list(parts), first.names, first.width, first.views
+        self.annotations = tuple(name for name in first.annotations if all(name in p.annotations for p in parts))
         self.title = ", ".join(part.title for part in parts[:3]) + ", ..." * (len(parts) > 3)
+        self.files = [file for part in parts for file in part.files]
         lengths = [part.n_rows for part in parts]
         self.n_rows = None if None in lengths else sum(n for n in lengths if n is not None)
         for part in self.parts:
-            if part.names != self.names or part.width != parts[0].width:
-                raise DataError(f"the tables have different columns: {_brief(parts[0])} and {_brief(part)}")
-
-    @property
-    def width(self) -> int:
-        return self.parts[0].width
-
-    @property
-    def files(self) -> list[Path]:
-        return [file for part in self.parts for file in part.files]
+            if part.names != self.names or part.width != self.width:
+                raise DataError(f"the tables have different columns: {_brief(first)} and {_brief(part)}")
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         for part in self.parts:
             yield from part.blocks(columns)
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        read = [part.read(names, written) for part in self.parts]
+        mixed = {name for name in names if len({part[name].dtype.kind for part in read}) > 1}
+        if mixed:  # numbers here, texts there: texts, as they are written
+            return self.read(names, {*written, *mixed})
+        return {name: np.concatenate([part[name] for part in read]) for name in names}
 
     def mark(self) -> str:
         return " + ".join(part.mark() for part in self.parts)
@@ -266,11 +341,23 @@ def _brief(source: Source) -> str:
 def file_mark(path: Path) -> str:
     """Name, size and time of change of a file, or of the files of a directory."""
     if path.is_dir():
-        inside = sorted(p for p in path.rglob("*") if p.is_file())
-        sizes = [(str(p.relative_to(path)), p.stat().st_size, p.stat().st_mtime_ns) for p in inside]
+        sizes = [(str(p.relative_to(path)), p.stat().st_size, p.stat().st_mtime_ns) for p in _inside(path)]
         return f"{path.name} {hashlib.sha256(repr(sizes).encode()).hexdigest()}"
-    found = path.stat()
-    return f"{path.name} {found.st_size} {found.st_mtime_ns}"
+    state = path.stat()
+    return f"{path.name} {state.st_size} {state.st_mtime_ns}"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of a folder, that of the names and hashes of its files."""
+    if path.is_dir():
+        inside = [(str(p.relative_to(path)), digest(p)) for p in _inside(path)]
+        return hashlib.sha256(repr(inside).encode()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file())
 
 
 def missing_extra(package: str, extra: str, what: str) -> DataError:

@@ -9,7 +9,7 @@ these only the columns asked for are made numbers. The rules, for whoever reads:
 - A quote opens a cell or closes it; inside a quoted cell it is written twice. Anything else is refused: readers that forgive a
   stray quote take all rows up to the next one for a single cell.
 - Every row has as many cells as the first line.
-- A cell that is empty or says NA (see `MISSING`) is missing.
+- A cell that is empty or says NA (see `cells.MISSING`) is missing.
 """
 
 from __future__ import annotations
@@ -18,27 +18,24 @@ import csv
 import gzip
 import re
 import zlib
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
-from richcomponents.data.sources.base import Source, file_mark
-from richcomponents.data.views import EXACT
+from richcomponents.algebra import IntArray
+from richcomponents.data.cells import WHOLE, Column, first_word, is_missing, is_number, numbers, words
+from richcomponents.data.sources.base import FileSource
 from richcomponents.errors import DataError
 
-__all__ = ["MISSING", "DelimitedSource", "is_missing", "numbers", "words"]
+__all__ = ["DelimitedSource"]
 
-MISSING = ("", ".", "#n/a", "#na", "-nan", "<na>", "n/a", "na", "nan", "none", "null")  # in lower case, without blanks
 _BYTES = 2**24
 _LONGEST = 2**27  # bytes of a row: a quote that is never closed must not take the whole file into memory
 _QUOTE, _LF, _CR = b'"\n\r'
 _MARK = b"\xef\xbb\xbf"
-_WHOLE = re.compile(rb"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -61,11 +58,12 @@ class _Piece:
         return _Piece(self.text[at:], self.line_at(at), self.starts[row:] - at, empty, quotes)
 
 
-class DelimitedSource(Source):
+class DelimitedSource(FileSource):
     """One text table; header : whether the first line holds column names (None: unless all of it are numbers, see above)."""
 
     def __init__(self, path: Path, header: bool | None = None) -> None:
-        self.path, self.title, self._mark = path, path.name, file_mark(path)
+        super().__init__(path)
+        self._mark = self.mark()
         piece = next((piece for piece in self._pieces(2**18) if len(piece.starts)), None)
         if piece is None:
             raise DataError(f"{path.name} is empty")
@@ -78,32 +76,39 @@ class DelimitedSource(Source):
                 "Say which with rc.open_source(path, header=True) for names, header=False for a row (--header or --no-header "
                 "on the command line), or put column names there"
             )
-        self._header, self._width = header is not False, len(first)
+        self._header, self.width = header is not False, len(first)
         if self._header:
             self.names = tuple(first)
-            twice = next((name for name, count in Counter(first).items() if count > 1), None)
-            if twice is not None:
-                raise DataError(f"{path.name} names two columns {twice!r}: rename one")
-
-    @property
-    def width(self) -> int:
-        return self._width
-
-    def mark(self) -> str:
-        return file_mark(self.path)
+            self.check_names()
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         chosen = range(self.width) if columns is None else columns.tolist()
-        for piece, cells in self.cells(chosen):
+        for piece, cells in self._cells_of(chosen):
             out = np.empty((len(piece.starts), len(chosen)))
             for j, column in enumerate(cells):
-                found = numbers(column)
-                if found is None:
+                values = numbers(column)
+                if values is None:
                     raise self._text_in(piece, chosen[j], column)
-                out[:, j] = found
+                out[:, j] = values
             yield out
 
-    def cells(self, columns: Any) -> Iterator[tuple[_Piece, list[Any]]]:
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        import pyarrow
+
+        pieces = [cells for _, cells in self._cells_of(self.places(names).tolist())]
+        columns: dict[str, Column] = {}
+        for i, name in enumerate(names):
+            cells = pyarrow.chunked_array([piece[i] for piece in pieces], pyarrow.binary())
+            values = None if name in written else numbers(cells)
+            try:
+                columns[name] = words(cells) if values is None else values
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"column {name!r} of {self.title} is not text in UTF-8: save it as CSV in UTF-8"
+                ) from error
+        return columns
+
+    def _cells_of(self, columns: Sequence[int]) -> Iterator[tuple[_Piece, list[Any]]]:
         """Pieces of the table and, of each, these columns as pyarrow arrays of bytes."""
         import pyarrow as arrow
         from pyarrow import csv as reader
@@ -143,7 +148,7 @@ class DelimitedSource(Source):
             if table.num_rows != len(piece.starts):
                 raise self._damaged(piece.line, f"{len(piece.starts)} rows begin here, {table.num_rows} were read")
             yield piece, [table.column(label).combine_chunks() for label in wanted]
-        if file_mark(self.path) != self._mark:
+        if self.mark() != self._mark:
             raise DataError(f"{self.path.name} changed while it was read: read a file that nobody writes to")
 
     # ---- bytes into whole rows
@@ -152,9 +157,9 @@ class DelimitedSource(Source):
         """The file, cut where rows end; size : bytes that are read at a time."""
         held, line = b"", 1
         try:
-            with self._open() as file:
+            with gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb") as file:
                 while part := file.read(size):
-                    held = _without_mark(held + part) if line == 1 else held + part
+                    held = (held + part).removeprefix(_MARK) if line == 1 else held + part
                     quotes, ends = _row_ends(held)
                     if len(ends) and (cut := int(ends[-1]) + 1):
                         yield self._piece(held[:cut], line, quotes[quotes < cut], ends)
@@ -171,9 +176,6 @@ class DelimitedSource(Source):
             if len(quotes) % 2:
                 raise self._damaged(line + held.count(b"\n", 0, int(quotes[-1])), "a quote is opened and never closed")
             yield self._piece(held, line, quotes, np.append(ends, len(held)))
-
-    def _open(self) -> gzip.GzipFile | IO[bytes]:
-        return gzip.open(self.path, "rb") if self.path.suffix.lower() == ".gz" else self.path.open("rb")
 
     def _piece(self, text: bytes, line: int, quotes: IntArray, ends: IntArray) -> _Piece:
         raw = np.frombuffer(text, dtype=np.uint8)
@@ -192,19 +194,16 @@ class DelimitedSource(Source):
     # ---- rules
 
     def _find_separator(self, piece: _Piece) -> str:
-        counts = []
-        for row in (0, 1):
-            line = re.sub(rb'"[^"]*"', b"", self._line(piece, row))
-            counts.append({sign: line.count(sign.encode()) for sign in ",;\t"})
-        found = [sign for sign in ",;\t" if counts[0][sign]]
-        if len(found) > 1:
-            found = [sign for sign in found if counts[1][sign] == counts[0][sign]]
-            if len(found) != 1:
+        first, second = (re.sub(rb'"[^"]*"', b"", self._line(piece, row)) for row in (0, 1))
+        signs = [sign for sign in (b",", b";", b"\t") if sign in first]
+        if len(signs) > 1:
+            signs = [sign for sign in signs if first.count(sign) == second.count(sign)]
+            if len(signs) != 1:
                 raise DataError(
                     f"cannot tell what separates the cells of {self.path.name}: its first line holds more than one of comma, "
                     "semicolon and tab; write names that hold one in quotes"
                 )
-        return found[0] if found else ","
+        return signs[0].decode() if signs else ","
 
     def _line(self, piece: _Piece, row: int) -> bytes:
         bounds = [*piece.starts[row : row + 2].tolist(), len(piece.text)]
@@ -215,12 +214,12 @@ class DelimitedSource(Source):
         line = piece.line_at(int(piece.starts[row]))
         try:
             text = self._line(piece, row).decode("utf-8")
-            found = next(csv.reader([text], delimiter=self._separator, skipinitialspace=True, strict=True))
+            cells = next(csv.reader([text], delimiter=self._separator, skipinitialspace=True, strict=True))
         except UnicodeDecodeError as error:
             raise self._not_utf8(line) from error
         except (csv.Error, StopIteration) as error:
             raise self._damaged(line, f"it cannot be read: {error}") from error
-        return [cell.strip() for cell in found]
+        return [cell.strip() for cell in cells]
 
     def _check_quotes(self, piece: _Piece) -> None:
         if self.width == 1 and len(piece.empty):
@@ -269,14 +268,15 @@ class DelimitedSource(Source):
         return self._damaged(line, f"{bad[0].actual_columns} cells, the first line has {self.width}")
 
     def _text_in(self, piece: _Piece, column: int, cells: Any) -> DataError:
-        row, cell = next((i, c) for i, c in enumerate(cells.to_pylist()) if not _is_cell(c))
+        row = first_word(cells)
+        cell = cells[row].as_py()
         line = piece.line_at(int(piece.starts[row]))
         try:
             shown = cell.decode("utf-8")
         except UnicodeDecodeError:
             return self._not_utf8(line)
         name = repr(self.names[column]) if self.names is not None else column
-        if _WHOLE.fullmatch(cell.strip()):
+        if WHOLE.fullmatch(cell.strip()):
             return DataError(
                 f"column {name} of {self.path.name} holds {shown.strip()[:40]} in line {line}, an integer beyond 2**53, which "
                 "floating point cannot represent: subtract an offset first, or leave the column out"
@@ -287,10 +287,6 @@ class DelimitedSource(Source):
         )
 
 
-def _without_mark(text: bytes) -> bytes:
-    return text.removeprefix(_MARK)
-
-
 def _row_ends(text: bytes) -> tuple[IntArray, IntArray]:
     """Where the quotes and those line feeds are that stand outside of quotes."""
     raw = np.frombuffer(text, dtype=np.uint8)
@@ -299,56 +295,3 @@ def _row_ends(text: bytes) -> tuple[IntArray, IntArray]:
         return np.zeros(0, dtype=np.int64), ends
     quotes = np.flatnonzero(raw == _QUOTE)
     return quotes, ends[np.searchsorted(quotes, ends) % 2 == 0]
-
-
-# ---- cells
-
-
-def is_missing(cell: str) -> bool:
-    """Whether a cell says that there is no value."""
-    return cell.strip().lower() in MISSING
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number."""
-    return _is_cell(cell.encode()) and not is_missing(cell)
-
-
-def _is_cell(cell: bytes) -> bool:
-    import pyarrow as arrow
-
-    return numbers(arrow.array([cell], arrow.binary())) is not None
-
-
-def numbers(cells: Any) -> Array | None:
-    """The numbers in a pyarrow array of bytes or texts, NaN where they are missing; None when some cell is neither, or a whole
-    number that floating point would round: digits beyond 2**53 are labels."""
-    import pyarrow as arrow
-    from pyarrow import compute
-
-    try:
-        text = cells.cast(arrow.string())
-        try:
-            found = text.cast(arrow.float64())
-        except arrow.ArrowInvalid:
-            text = compute.utf8_trim_whitespace(text)
-            gone = compute.is_in(compute.utf8_lower(text), value_set=arrow.array(MISSING))
-            found = compute.if_else(gone, None, text).cast(arrow.float64())
-    except arrow.ArrowInvalid:
-        return None
-    out: Array = found.to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):
-        large = [cells[int(i)].as_py().strip() for i in np.flatnonzero(np.abs(out) >= EXACT)]
-    return None if any(map(_rounded, large)) else out
-
-
-def _rounded(cell: bytes) -> bool:
-    """Whether a cell is a whole number beyond 2**53."""
-    digits = cell.lstrip(b"+-0")
-    return _WHOLE.fullmatch(cell) is not None and (len(digits) > 16 or int(digits or b"0") > EXACT)
-
-
-def words(cells: Any) -> list[str | None]:
-    """The texts in a pyarrow array of bytes, blanks around them left out, None where they are missing."""
-    found = [cell.decode("utf-8").strip() for cell in cells.to_pylist()]
-    return [None if is_missing(word) else word for word in found]

@@ -32,7 +32,7 @@ class DaskSource(Source):
             if len(set(self.names)) < len(self.names):
                 raise DataError("the dask data frame has two columns of the same name: rename one")
             self._lengths = tuple(int(n) for n in self._frame.map_partitions(len).compute())
-            self._width, self.n_rows = len(self.names), sum(self._lengths)
+            self.width, self.n_rows = len(self.names), sum(self._lengths)
             return
         if not hasattr(kind, "rechunk") or collection.ndim != 2:
             raise DataError(
@@ -41,11 +41,7 @@ class DaskSource(Source):
         if any(np.isnan(n) for n in collection.chunks[0]):
             collection = collection.compute_chunk_sizes()
         self._array = collection
-        self.n_rows, self._width = (int(n) for n in collection.shape)
-
-    @property
-    def width(self) -> int:
-        return self._width
+        self.n_rows, self.width = (int(n) for n in collection.shape)
 
     def collection(self, columns: IntArray | None) -> Any:
         """A dask array of these columns."""

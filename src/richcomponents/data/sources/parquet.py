@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.sources.base import Source, block_rows, file_mark
-from richcomponents.data.views import as_matrix
+from richcomponents.data.cells import Column, frame_columns
+from richcomponents.data.sources.base import FileSource, block_rows
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 
 __all__ = ["ParquetSource"]
@@ -19,13 +19,14 @@ __all__ = ["ParquetSource"]
 _BUFFER = 2**20  # bytes of a column read ahead: a row group may be larger than memory
 
 
-class ParquetSource(Source):
+class ParquetSource(FileSource):
     """One Parquet file."""
 
     def __init__(self, path: Path) -> None:
         from pyarrow.parquet import ParquetFile
 
-        self.path, self.title = path, path.name
+        super().__init__(path)
+        self._mark = self.mark()
         try:
             with ParquetFile(path) as file:
                 self.names = tuple(map(str, file.schema_arrow.names))
@@ -33,28 +34,37 @@ class ParquetSource(Source):
                 self._kinds = dict(zip(self.names, file.schema_arrow.types, strict=True))
         except Exception as error:  # damaged metadata can fail in many ways
             raise DataError(f"cannot read {path.name}: {error}") from error
-        twice = next((name for name, count in Counter(self.names).items() if count > 1), None)
-        if twice is not None:
-            raise DataError(f"{path.name} names two columns {twice!r}: rename one")
-
-    @property
-    def width(self) -> int:
-        assert self.names is not None
-        return len(self.names)
+        self.width = len(self.names)
+        self.check_names()
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        import pyarrow.parquet
-
-        assert self.names is not None
-        names = [self.names[c] for c in (range(self.width) if columns is None else columns)]
+        names = self.chosen_names(columns)
         for name in names:
             self._check(name)
+        for batch in self._batches(names):
+            yield _matrix(batch, names)
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        import pyarrow
+
+        batches = list(self._batches(names))
+        table = pyarrow.Table.from_batches(
+            batches, None if batches else pyarrow.schema([(n, self._kinds[n]) for n in names])
+        )
+        if table.num_rows != self.n_rows or self.mark() != self._mark:
+            raise DataError(
+                f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
+            )
+        return frame_columns(table, written)
+
+    def _batches(self, names: Sequence[str]) -> Iterator[Any]:
+        from pyarrow.parquet import ParquetFile
+
         options = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
         try:
-            with pyarrow.parquet.ParquetFile(self.path, **options) as file:
-                for batch in file.iter_batches(block_rows(len(names)), columns=names):
-                    yield _matrix(batch, names)
-        except (pyarrow.ArrowException, OSError) as error:
+            with ParquetFile(self.path, **options) as file:
+                yield from file.iter_batches(block_rows(len(names)), columns=names)
+        except Exception as error:  # damaged pages can fail in many ways
             raise DataError(f"cannot read {self.path.name}: {error}") from error
 
     def _check(self, name: str) -> None:
@@ -66,9 +76,6 @@ class ParquetSource(Source):
                 f"column {name!r} of {self.path.name} is not numeric ({kind}): leave it out (columns=, or views= by name), "
                 "or encode it as numbers first"
             )
-
-    def mark(self) -> str:
-        return file_mark(self.path)
 
 
 def _matrix(batch: Any, names: list[str]) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from scipy import sparse
 
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.sources.base import Source, block_rows, file_mark, missing_extra
-from richcomponents.data.views import check_sparse
+from richcomponents.data.cells import Column, frame_columns
+from richcomponents.data.sources.base import FileSource, block_rows, missing_extra
+from richcomponents.data.table import check_sparse
 from richcomponents.errors import CapacityError, DataError
 
-__all__ = ["H5adSource", "ZarrSource", "modalities", "sample_frame"]
+__all__ = ["H5adSource", "SampleSource", "ZarrSource", "modalities"]
 
 _CHUNK_BYTES = 2**28
 _DEEPEST = 20  # groups inside groups
@@ -40,11 +41,17 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path.name}: {str(error)[:300] or type(error).__name__}") from error
 
 
-class _Stored(Source):
-    """A two-dimensional array, or an AnnData sparse matrix, inside an open store."""
+class _Stored(FileSource):
+    """A two-dimensional array, or an AnnData sparse matrix, inside an open store.
+
+    samples : the labels of its rows, where it says.
+    """
+
+    samples: tuple[str, ...] | None = None
 
     def __init__(self, path: Path, array: Any, label: str) -> None:
-        self.path, self.title, self._label, self._turned = path, path.name, label, None
+        super().__init__(path)
+        self._label, self._turned = label, None
         self._chunks = getattr(array, "chunks", None)
         self._sparse = not hasattr(array, "dtype")
         if self._sparse and not {"data", "indices", "indptr"} <= set(array):
@@ -55,7 +62,7 @@ class _Stored(Source):
         shape = tuple(int(k) for k in (array.attrs["shape"] if self._sparse else array.shape))
         if len(shape) != 2 or min(shape) < 0:
             raise DataError(f"{label} of {path.name} must be two-dimensional, its shape is {shape}")
-        self.n_rows, self._width = shape
+        self.n_rows, self.width = shape
         if min(shape[0], block_rows(shape[1])) * shape[1] * 8 > MEMORY_LIMIT:
             raise CapacityError(
                 f"{label} of {path.name} has {shape[1]} columns: too many for a block of rows in memory"
@@ -77,8 +84,25 @@ class _Stored(Source):
             raise self._damaged()
 
     @abstractmethod
-    def _opened(self) -> AbstractContextManager[Any]:
-        """The array, for as long as it is read."""
+    def _opened(self, what: str = "") -> AbstractContextManager[Any]:
+        """The array, or what else stands beside it, for as long as it is read."""
+
+    def _describe(self, var: Any, obs: Any) -> None:
+        """Names of columns, of samples, and of what is said of these; AnnData keeps them in var and obs."""
+        if var is not None:
+            self.names = _labels(var, self.width, f"var of {self.title}")
+        if obs is not None:
+            self.samples = _labels(obs, self.n_rows or 0, f"obs of {self.title}")
+            self.annotations = tuple(name for name in _described(obs) if name not in (self.names or ()))
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        self.check_names()
+        said = [name for name in names if name in self.annotations]
+        columns = super().read([name for name in names if name not in said], written)
+        if said:
+            with _reading(self.path), self._opened("obs") as obs:
+                columns |= frame_columns(_frame(obs, self.path)[said], written)
+        return {name: columns[name] for name in names}
 
     def _by_rows(self, array: Any) -> dict[str, Any]:
         """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""
@@ -87,23 +111,13 @@ class _Stored(Source):
             raise CapacityError(
                 f"{self._label} of {self.path.name} is sparse by columns (CSC) and too large to turn: store it by rows (CSR)"
             )
-        parts = (array["data"][:], array["indices"][:], np.asarray(array["indptr"][:]).astype(np.int64))
-        self._check_places(parts[2], len(parts[0]))
-        turned = self._checked(sparse.csc_matrix(parts, shape=(self.n_rows, self.width))).tocsr()
+        turned = self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)).tocsr()
         return {"data": turned.data, "indices": turned.indices, "indptr": turned.indptr}
-
-    def _check_places(self, places: IntArray, entries: int) -> None:
-        if places[0] < 0 or places[-1] > entries or (np.diff(places) < 0).any():
-            raise self._damaged()
 
     def _damaged(self) -> DataError:
         return DataError(
             f"{self._label} of {self.path.name} is damaged: its indices do not fit its shape {(self.n_rows, self.width)}"
         )
-
-    @property
-    def width(self) -> int:
-        return self._width
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         size, chosen = self._rows_at_once(), slice(None) if columns is None else columns
@@ -115,15 +129,18 @@ class _Stored(Source):
 
     def _sparse_rows(self, array: Any, at: int, stop: int) -> Any:
         parts = array if self._turned is None else self._turned
-        places = np.asarray(parts["indptr"][at : stop + 1]).astype(np.int64)
-        self._check_places(places, parts["data"].shape[0])
-        low, high = int(places[0]), int(places[-1])
-        data, indices = (np.asarray(parts[name][low:high]) for name in ("data", "indices"))
-        rows = sparse.csr_matrix((stop - at, self.width), dtype=data.dtype)
-        rows.data, rows.indices, rows.indptr = data, indices, places - low
-        return self._checked(rows).toarray()
+        return self._checked(sparse.csr_matrix, parts, (stop - at, self.width), at).toarray()
 
-    def _checked(self, matrix: Any) -> Any:
+    def _checked(self, kind: Any, parts: Any, shape: tuple[int, int], at: int = 0) -> Any:
+        """Rows (or columns) from number `at` on; nothing is built before its indices are known to fit."""
+        many = shape[0] if kind is sparse.csr_matrix else shape[1]
+        places = np.asarray(parts["indptr"][at : at + many + 1]).astype(np.int64)
+        low, high = int(places[0]), int(places[-1])
+        if not 0 <= low <= high <= parts["data"].shape[0]:
+            raise self._damaged()
+        data, indices = (np.asarray(parts[name][low:high]) for name in ("data", "indices"))
+        matrix = kind(shape, dtype=data.dtype)
+        matrix.data, matrix.indices, matrix.indptr = data, indices, places - low
         try:
             return check_sparse(matrix)
         except DataError:
@@ -138,7 +155,7 @@ class _Stored(Source):
         return int(chunks[0]) * max(size // int(chunks[0]), 1)
 
     def mark(self) -> str:
-        return f"{file_mark(self.path)} {self._label}"
+        return f"{super().mark()} {self._label}"
 
 
 class ZarrSource(_Stored):
@@ -151,7 +168,7 @@ class ZarrSource(_Stored):
             raise missing_extra("zarr", "zarr", path.name) from None
         with _reading(path):
             opened: Any = zarr.open(str(path), mode="r")
-            self._array = opened
+            self._root = self._array = opened
             if hasattr(opened, "dtype"):
                 super().__init__(path, opened, "the array")
                 return
@@ -160,11 +177,11 @@ class ZarrSource(_Stored):
                 raise DataError(f"{path.name} has no array {name!r}: it holds {', '.join(sorted(opened)) or 'nothing'}")
             self._array = opened[name]
             super().__init__(path, self._array, name)
-            if (name == "X" or name.startswith("layers/")) and "var" in opened:
-                self.names = _labels(opened["var"], self.width, f"var of {path.name}")
+            if name == "X" or name.startswith("layers/"):
+                self._describe(opened.get("var"), opened.get("obs"))
 
-    def _opened(self) -> AbstractContextManager[Any]:
-        return nullcontext(self._array)
+    def _opened(self, what: str = "") -> AbstractContextManager[Any]:
+        return nullcontext(self._root[what] if what else self._array)
 
 
 class H5adSource(_Stored):
@@ -172,32 +189,52 @@ class H5adSource(_Stored):
 
     def __init__(self, path: Path, layer: str | None = None, part: str = "") -> None:
         label = "X" if layer is None else f"layers/{layer}"
-        self._place = f"{part}/{label}" if part else label
+        self._part = f"{part}/" if part else ""
         with _reading(path), _hdf5(path) as file:
             group = _member(file, part, path) if part else file
             if label not in group:
                 layers = ", ".join(sorted(group["layers"])) if "layers" in group else ""
                 raise DataError(f"{path.name} has no {label!r}; its layers are: {layers or 'none'}")
             super().__init__(path, _member(group, label, path), label)
-            if "var" in group:
-                self.names = _labels(_member(group, "var", path), self.width, f"var of {path.name}")
-            if "obs" in group:
-                self.samples = _labels(_member(group, "obs", path), self.n_rows or 0, f"obs of {path.name}")
+            self._describe(*(_member(group, one, path) if one in group else None for one in ("var", "obs")))
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _opened(self, what: str = "") -> Iterator[Any]:
         with _hdf5(self.path) as file:
-            yield _member(file, self._place, self.path)
+            yield _member(file, f"{self._part}{what or self._label}", self.path)
 
 
-def sample_frame(path: Path) -> Any:
-    """What an h5ad or h5mu file says of its samples: a pandas data frame, indexed by sample."""
+class SampleSource(FileSource):
+    """What an h5mu file says of its samples, and nothing else."""
+
+    width = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with _reading(path), _hdf5(path) as file:
+            obs = _member(file, "obs", path)
+            self.annotations, self.samples = _described(obs), _labels(obs, None, f"obs of {path.name}") or ()
+        self.n_rows = len(self.samples)
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        yield np.empty((self.n_rows or 0, 0))
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        with _reading(self.path), _hdf5(self.path) as file:
+            return frame_columns(_frame(_member(file, "obs", self.path), self.path)[list(names)], written)
+
+
+def _described(obs: Any) -> tuple[str, ...]:
+    return tuple(map(str, obs.attrs.get("column-order", ())))
+
+
+def _frame(obs: Any, path: Path) -> Any:
+    """obs as a data frame of pandas."""
     try:
         from anndata.io import read_elem
     except ImportError:
         raise missing_extra("anndata", "h5ad", path.name) from None
-    with _reading(path), _hdf5(path) as file:
-        return read_elem(_member(file, "obs", path))
+    return read_elem(obs).reset_index(drop=True)
 
 
 def modalities(path: Path) -> dict[str, H5adSource]:
@@ -290,12 +327,12 @@ def _only_table(group: Any, path: Path) -> str:
     return tables[0]
 
 
-def _labels(frame: Any, count: int, what: str) -> tuple[str, ...] | None:
+def _labels(frame: Any, count: int | None, what: str) -> tuple[str, ...] | None:
     """AnnData keeps the names of the columns of X in var, and those of its rows in obs; there must be as many."""
     index = frame.attrs.get("_index", "_index")
     if index not in frame:
         return None
     held = frame[index] if hasattr(frame[index], "dtype") else frame[index]["values"]
-    if held.shape != (count,):
+    if count is not None and held.shape != (count,):
         raise DataError(f"{what} has {held.shape} labels, X needs {count}: the file is damaged")
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in held[:])

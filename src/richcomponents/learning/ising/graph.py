@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.views import dense
+from richcomponents.data.table import dense
 
 __all__ = ["as_edges", "coupling_matrix", "grid_edges", "neighbours", "with_ghost"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from richcomponents.algebra import Array
-from richcomponents.moments.layout import LEAF
+from richcomponents.algebra.arrays import LEAF
 
 __all__ = ["available_cores", "in_pieces", "one_blas_thread", "run_all"]
 

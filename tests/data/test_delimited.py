@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import richcomponents as rc
 from richcomponents.cli import main
 from richcomponents.data.sources import delimited
-from richcomponents.moments import Moments, Rows
-from richcomponents.tables import read_table
+from richcomponents.moments import Moments, open_source
 
 N = 100
 
@@ -26,12 +25,19 @@ def frame(rng):
     return pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd")).assign(note="fine")
 
 
+def _columns(path, names, **options):
+    read = open_source(path, **options).read([f"x{name}" if isinstance(name, int) else name for name in names])
+    if any(values.dtype.kind == "O" for values in read.values()):
+        raise rc.DataError("text")
+    return np.column_stack(list(read.values()))
+
+
 def both(path, columns=("a", "b", "c", "d"), **options):
     """The rows of a file by the door of Python and by that of the command line, which must agree; or both errors."""
     found = []
     for door in (
-        lambda: Rows.of(rc.open_source(path, **options)).select(columns).array(),
-        lambda: np.column_stack([read_table(path, **options).columns[name] for name in columns]),
+        lambda: rc.open_source(path, **options).select(columns).array(),
+        lambda: _columns(path, columns, **options),
     ):
         try:
             found.append(door())
@@ -112,7 +118,7 @@ def test_numeric_headers_are_never_rows(rng, tmp_path, capsys):
     pd.DataFrame(X).to_csv(path, index=False, header=False)
     assert "column names, or the first row" in both(path, [0, 1])
     assert Moments.from_source(rc.open_source(path, header=False)) == Moments.of(X)
-    assert read_table(path, header=False).columns["x3"].tolist() == X[:, 3].tolist()
+    assert open_source(path, header=False).read(["x3"])["x3"].tolist() == X[:, 3].tolist()
     pd.DataFrame(X, columns=["a", "2", "3", "4"]).to_csv(path, index=False)  # one word makes it a header
     np.testing.assert_array_equal(both(path, ["a", "2"]), X[:, :2])
 
@@ -121,14 +127,13 @@ def test_only_the_columns_asked_for_are_converted(frame, tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     broken(frame, path, "x" * 2**20)
     real, made = delimited.numbers, []
-    for place in ("moments.sources.delimited", "tables.files"):
-        monkeypatch.setattr(f"richcomponents.{place}.numbers", lambda cells: made.append(len(cells)) or real(cells))
+    monkeypatch.setattr(delimited, "numbers", lambda cells: made.append(len(cells)) or real(cells))
     np.testing.assert_array_equal(both(path, ["a", "b"]), frame[["a", "b"]])
     assert made.count(N) == 4
     path.write_bytes(path.read_bytes().replace(b"x" * 2**20, b"caf\xe9"))  # not UTF-8, and nobody's business
     np.testing.assert_array_equal(both(path, ["a", "b"]), frame[["a", "b"]])
     with pytest.raises(rc.DataError, match=r"'note' of t.csv is not text in UTF-8"):
-        read_table(path).columns["note"]
+        open_source(path).read(["note"])
 
 
 @pytest.mark.parametrize(("sign", "ending"), [(",", "csv"), (";", "csv"), ("\t", "csv"), ("\t", "tsv"), (";", "txt")])
@@ -223,4 +228,4 @@ def test_a_byte_order_mark_is_text_wherever_the_file_does_not_begin(tmp_path, ro
     lines[row] = b"\xef\xbb\xbf" + lines[row]
     path.write_bytes(b"\n".join([b"\xef\xbb\xbfa,b", *lines]))
     with pytest.raises(rc.DataError, match=f"column 'a' holds .* in line {row + 2}"):
-        Rows.of(path).array()
+        open_source(path).array()

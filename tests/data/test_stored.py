@@ -8,8 +8,7 @@ import pytest
 from scipy import sparse
 
 import richcomponents as rc
-from richcomponents.moments import Moments, Rows
-from richcomponents.tables import read_table
+from richcomponents.moments import Moments, open_source
 
 h5py, anndata = pytest.importorskip("h5py"), pytest.importorskip("anndata")
 
@@ -32,8 +31,8 @@ def write(path, values, kind=sparse.csr_matrix):
 
 def doors(path):
     """The table by Python and by the command line."""
-    yield lambda: Rows.of(path).array()
-    yield lambda: np.column_stack([read_table(path).columns[name] for name in NAMES])
+    yield lambda: open_source(path).array()
+    yield lambda: np.column_stack(list(open_source(path).read(NAMES).values()))
     yield lambda: rc.ContrastiveRCA(views={"U": NAMES[:2], "V": NAMES[2:]}).fit(path)
 
 
@@ -135,7 +134,7 @@ def test_values_of_other_files_are_not_read(X, tmp_path):
         del file["obs/age"]
         file["obs/age"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "X")
     with pytest.raises(rc.DataError, match=r"'age' of t.h5ad is a link"):
-        read_table(path)
+        open_source(path)
 
 
 def test_sparse_groups_of_zarr_are_checked(X, tmp_path):
@@ -163,10 +162,10 @@ def test_modalities_of_a_file_are_checked(X, tmp_path):
         part.var_names = [f"{name}{i}" for i in range(4)]
     path = tmp_path / "t.h5mu"
     mudata.MuData(parts).write(path)
-    np.testing.assert_array_equal(read_table(path).columns["protein3"], X[:, 3])
+    np.testing.assert_array_equal(open_source(path).read(["protein3"])["protein3"], X[:, 3])
     forge(path, "mod/protein/X/indices", first(4))
     with pytest.raises(rc.DataError, match=r"damaged"):
-        read_table(path)
+        open_source(path).array()
 
 
 def test_a_heap_without_end_is_refused(X, tmp_path):

@@ -1,0 +1,285 @@
+"""Rows: the one door through which data are read.
+
+Arrays, data frames, files, iterators of blocks and dask collections all come in by :func:`open_source`; columns are chosen and
+a row-wise map (partialling out, canonical coordinates) is applied on the way.
+
+Maps are always applied to the same pieces of 2048 rows, counted from the first row of the source: the
+bits of a matrix product may depend on how many rows it is given, and must not depend on how they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray, column_numbers
+from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
+from richcomponents.algebra.parallel import in_pieces
+from richcomponents.data.cells import Column
+from richcomponents.data.sources import is_path, open_path
+from richcomponents.data.sources.base import ArraySource, BlockSource, Fingerprint, Source, WithColumn
+from richcomponents.data.sources.lazy import DaskSource, is_dask
+from richcomponents.data.table import as_matrix, column_names, frequencies
+from richcomponents.data.views import resolve_views
+from richcomponents.errors import CapacityError, DataError
+
+__all__ = ["Rows", "aligned", "open_source"]
+
+_PIECES = 32  # of LEAF rows that are mapped before they are handed on
+
+
+def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
+    """The rows of a table, wherever it is; all doors, and the command line, open tables here.
+
+    Parameters
+    ----------
+    X : an array, a data frame, an iterator or list of blocks of rows, a dask array or data frame; or a path: .npy, .npz,
+        .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a directory of Parquet files. A list of paths,
+        or a pattern ("part-*.csv"), is one table whose rows follow each other; a dict {view: path} is one table of several
+        views side by side.
+    id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
+    options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
+        numbers: True when they name the columns, False when they are the first row.
+    """
+    if is_path(X):
+        return Rows(open_path(X, id, **options))
+    if id is not None or any(value is not None for value in options.values()):
+        raise DataError(f"options such as {next(iter(options), 'id')}= are for files: leave them out")
+    if isinstance(X, Rows):
+        return X
+    if isinstance(X, Source):
+        return Rows(X)
+    if is_dask(X):
+        return Rows(DaskSource(X))
+    if (
+        isinstance(X, Iterator)
+        or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
+        or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
+    ):
+        return Rows(BlockSource(X))
+    return Rows(ArraySource(as_matrix(X), column_names(X)))
+
+
+class Rows:
+    """A source of rows and what is to be done to each of them.
+
+    Parameters
+    ----------
+    source : Source, array of shape (n_rows, width), or an iterable of such arrays
+    names : sequence of str, optional
+        Column names, for messages; those of the source by default.
+    maps : sequence of callables
+        Applied to every block of rows, row by row, one after another.
+    columns : int array, optional
+        Which columns of the source are read, and in which order, before the maps.
+    weighted : bool
+        The last of the columns that are read holds frequency weights; it is no column of the table, is not mapped, and
+        comes last in every chunk.
+
+    Of the source there are n_rows (None where only reading tells), views ({name: column names} where it groups its columns
+    itself: `views=` for an estimator), files (what is read from disk) and rereadable.
+    """
+
+    def __init__(
+        self,
+        source: Source | Array | Iterable[object],
+        *,
+        names: Sequence[str] | None = None,
+        maps: Sequence[Callable[[Array], Array]] = (),
+        columns: IntArray | None = None,
+        weighted: bool = False,
+    ) -> None:
+        if not isinstance(source, Source):
+            source = ArraySource(source) if isinstance(source, np.ndarray) else BlockSource(source)
+        self.source, self.maps, self.weighted = source, tuple(maps), weighted
+        self.transform = _Maps(self.maps, weighted) if maps else None
+        self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
+        self.rereadable = source.rereadable
+        every = np.arange(source.width)
+        self.columns = None if columns is None or np.array_equal(columns, every) else columns  # None is read faster
+        self._read_columns = every if columns is None else columns
+        self.width = len(self._read_columns) - weighted  # columns before the maps, without the weights
+        if names is None and not maps and source.names is not None:
+            names = [source.names[c] for c in self._read_columns[: self.width]]
+        self.names = None if names is None else tuple(names)
+
+    @property
+    def labels(self) -> Sequence[str | int] | None:
+        """What messages call the columns: their names, else their numbers in the source; None where they are 0, 1, ..."""
+        if self.names is not None or self.transform is not None or self.columns is None:
+            return self.names
+        numbers: list[int] = self.columns[: self.width].tolist()
+        return numbers
+
+    def fingerprint(self) -> Fingerprint:
+        """What the rows were when they were first read."""
+        return self.source.fingerprint(self.columns)
+
+    def mark(self) -> str:
+        """What tells these rows from others, without reading them."""
+        columns = "all" if self.columns is None else self.columns.tolist()
+        return f"{self.source.mark()}; columns {columns}; {' '.join(map(_mark, self.maps)) or 'as they are'}"
+
+    # ---- the same rows, otherwise
+
+    def select(self, columns: object) -> Rows:
+        """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
+        if self.transform is not None:
+            raise ValueError("columns are chosen before rows are mapped")
+        read, numbers = self._read_columns, self._numbers(columns)
+        names = None if self.names is None else [self.names[c] for c in numbers]
+        chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
+        return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
+
+    def weighted_by(self, sample_weight: object) -> Rows:
+        """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
+        if self.transform is not None or self.weighted:
+            raise ValueError("weights are given once, before rows are mapped")
+        read = self._read_columns
+        if isinstance(sample_weight, str):
+            weight = self._numbers(sample_weight)
+            columns = np.concatenate([np.delete(read, weight), read[weight]])
+            return Rows(self.source, columns=columns, weighted=True)
+        weights = frequencies(sample_weight, self.n_rows)
+        add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
+        source = add(weights, "sample_weight")
+        return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+
+    def mapped(self, transform: Callable[[Array], Array], names: Sequence[str] | None = None) -> Rows:
+        """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
+        maps = (*self.maps, transform)
+        return Rows(self.source, names=names, maps=maps, columns=self.columns, weighted=self.weighted)
+
+    def _numbers(self, columns: object) -> IntArray:
+        given = [columns] if isinstance(columns, str) else columns
+        if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
+            return resolve_views({"columns": given}, self.width, self.names)["columns"]
+        return column_numbers(given, self.width)
+
+    # ---- reading
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        """Columns of the source, whole and unmapped, also those that are text or describe the samples (obs): {name: (n,)}.
+
+        Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
+        """
+        there = set(self.source.all_names)
+        for name in names:
+            if name not in there:
+                self.source.check_column(name, "a column to be read")
+        columns = self.source.read(names, written)
+        if any(not len(values) for values in columns.values()):
+            raise DataError(f"{self.source.title} holds no rows")
+        return columns
+
+    def _read(self, skip: int, compare: bool = False) -> Iterator[Array]:
+        """Blocks of rows as the source has them, without the first `skip`; those are read, too, to be compared.
+
+        Rows of a source that others can write to are compared with what they were when they were first read; compare :
+        those of any source.
+        """
+        source = self.source
+        blocks: Iterator[Array] = map(as_matrix, source.blocks(self.columns))
+        if compare or (source.shared and source.rereadable):
+            blocks = self.fingerprint().compared(blocks, source)
+        count = 0
+        for block in blocks:
+            count += len(block)
+            if count > skip:
+                yield block[max(len(block) - (count - skip), 0) :]
+        if source.n_rows is not None and count != source.n_rows:
+            raise DataError(f"{source.title} says that it has {source.n_rows} rows and has {count}: it is damaged")
+
+    def chunks(self, skip: int = 0, compare: bool = False) -> Iterator[Array]:
+        """Blocks of rows in order, mapped, without the first `skip`."""
+        if self.transform is None:
+            yield from self._read(skip, compare)
+            return
+        again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
+        for block in aligned(self._read(skip - again, compare), LEAF * _PIECES):
+            done = in_pieces(self.transform, block)
+            if len(done) > again:
+                yield done[again:]
+            again = 0
+
+    def array(self, limit: float = MEMORY_LIMIT, first: int | None = None) -> Array:
+        """All rows in memory, or the first ones."""
+        blocks: list[Array] = []
+        size = count = 0
+        for block in self.chunks():
+            blocks.append(block if first is None else block[: first - count])
+            size, count = size + block.nbytes, count + len(block)
+            if first is not None and count >= first:
+                break
+            if size > limit:
+                raise CapacityError(
+                    f"these rows do not fit into {limit / 2**30:.1f} GiB of memory: use fewer columns (views=)"
+                )
+        if not blocks:
+            raise DataError("there are no rows")
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+    def head(self, n: int) -> Array:
+        """The first n rows (fewer when there are fewer), for rows that can be read again."""
+        return self.array(first=n)
+
+    def more_than(self, n: int) -> bool:
+        """Whether there are more than n rows that count, each once however often it counts; reads no further than it must."""
+        if self.n_rows is not None and not self.weighted:
+            return self.n_rows > n
+        seen = 0
+        for rows in self._read(0):
+            seen += int(np.sum(rows[:, -1] > 0)) if self.weighted else len(rows)
+            if seen > n:
+                return True
+        return False
+
+
+class _Maps:
+    """Row-wise maps, one after another (a class, so that it can be sent to other processes); weights, last, stay."""
+
+    def __init__(self, maps: Sequence[Callable[[Array], Array]], weighted: bool) -> None:
+        self.maps, self.weighted = maps, weighted
+
+    def __call__(self, block: Array) -> Array:
+        rows = block[:, :-1] if self.weighted else block
+        for one in self.maps:
+            rows = one(rows)
+        return np.column_stack([rows, block[:, -1]]) if self.weighted else rows
+
+
+def _mark(transform: object) -> str:
+    """Maps carry a `mark`, or are methods of what carries one: from the map itself nobody could tell it from another."""
+    mark = getattr(transform, "mark", getattr(getattr(transform, "__self__", None), "mark", None))
+    if not isinstance(mark, str):
+        raise DataError(
+            f"a checkpoint must tell the map of these rows from others: give {transform!r} an attribute `mark`, a text that "
+            "is another one for every other map, or leave checkpoint= out"
+        )
+    return mark
+
+
+def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
+    """The same rows in blocks of exactly `size`, but for the last."""
+    held: list[Array] = []
+    count = 0
+    for block in blocks:
+        at = 0
+        if held:
+            at = min(size - count, len(block))
+            held.append(block[:at])
+            count += at
+            if count < size:
+                continue
+            yield np.concatenate(held)
+            held, count = [], 0
+        whole = at + (len(block) - at) // size * size
+        for first in range(at, whole, size):
+            yield block[first : first + size]
+        if whole < len(block):
+            held, count = [block[whole:]], len(block) - whole
+    if held:
+        yield np.concatenate(held)

@@ -1,0 +1,187 @@
+"""Tables of the same samples side by side: one file per view, matched by sample labels or row by row; modalities of an h5mu."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from richcomponents.algebra import IntArray
+from richcomponents.data.cells import Column, is_number, repeated
+from richcomponents.data.sources.base import Source, stacked
+from richcomponents.data.sources.stored import SampleSource, modalities
+from richcomponents.data.views import is_label
+from richcomponents.errors import DataError
+
+__all__ = ["SideBySide", "beside", "modalities_beside", "names_of_files"]
+
+
+class SideBySide(Source):
+    """Columns of several sources; rows are read whole, in the order of the first.
+
+    parts : {name: source}; orders : {name: which of its rows}, all in order by default; key : a column that all of them have
+    and that keeps its name. Where two parts use a name, all columns get the part's name in front. Each part is a view, but
+    for those without columns of their own, which only describe the samples.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        parts: Mapping[str, Source],
+        orders: Mapping[str, IntArray] | None = None,
+        key: str | None = None,
+    ) -> None:
+        self.title, self._parts, self._orders = title, dict(parts), orders or {}
+        self.files = list(dict.fromkeys(file for part in parts.values() for file in part.files))
+        own = {name: [c for c in part.all_names if c != key] for name, part in parts.items()}
+        clash = repeated(column for columns in own.values() for column in columns) is not None
+        first = next(iter(parts))
+        self._places = {} if key is None else {key: (first, key)}
+        self.annotations = () if key is None else (key,)
+        self.names, self.views = (), {}
+        for name, part in parts.items():
+            front = f"{name}:" if clash and part.width else ""
+            self._places |= {f"{front}{column}": (name, column) for column in own[name]}
+            grouped = {c for columns in part.views.values() for c in columns}
+            self.names += tuple(f"{front}{c}" for c in own[name] if c not in part.annotations)
+            self.annotations += tuple(f"{front}{c}" for c in own[name] if c in part.annotations)
+            if part.width:
+                data = [c for c in own[name] if c not in part.annotations and (c in grouped or not grouped)]
+                self.views[name] = tuple(f"{front}{c}" for c in data)
+        twice = repeated(self.all_names)
+        if twice is not None:
+            raise DataError(f"two columns of {title} are called {twice!r}: rename one")
+        self.width, self.n_rows = len(self.names), len(next(iter(self._orders.values()), ())) or length(parts[first])
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        columns: dict[str, Column] = {}
+        for part, source in self._parts.items():
+            own = {name: self._places[name][1] for name in names if self._places[name][0] == part}
+            held = source.read(list(own.values()), {own[name] for name in own if name in written}) if own else {}
+            columns |= {name: held[inner] for name, inner in own.items()}
+            if part in self._orders:
+                columns |= {name: columns[name][self._orders[part]] for name in own}
+        if any(len(values) != self.n_rows for values in columns.values()):
+            raise DataError(f"{self.title} changed while it was read: read files that nobody writes to")
+        return {name: columns[name] for name in names}
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        yield stacked(self.read(self.chosen_names(columns)), self.title)
+
+    def mark(self) -> str:
+        return " | ".join(part.mark() for part in self._parts.values())
+
+
+def length(source: Source) -> int:
+    """The number of rows, which a text table only knows when it was read."""
+    if source.n_rows is not None:
+        return source.n_rows
+    first = source.all_names[:1]
+    return len(source.read(first, first)[first[0]])
+
+
+def names_of_files(paths: Sequence[Path]) -> dict[str, Path]:
+    """What views in files of their own are called: tests.csv holds the view tests."""
+    names = [path.name.partition(".")[0] for path in paths]
+    names = [path.name for path in paths] if repeated(names) else names
+    if repeated(names):
+        raise DataError(f"two files are called {repeated(names)!r}: rename one")
+    return dict(zip(names, paths, strict=True))
+
+
+def beside(parts: Mapping[str, Source], key: str | None) -> Source:
+    """One table, one view per part.
+
+    key : a column with sample labels, in every part: rows are matched by it, samples that are not in all parts are left out.
+    Without a key the parts must have the same rows in the same order; labels that say otherwise are refused.
+    """
+    title = " and ".join(part.title for part in parts.values())
+    if key is None:
+        lengths = {part.title: length(part) for part in parts.values()}
+        if len(set(lengths.values())) > 1:
+            counts = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+            raise DataError(
+                f"the files have different numbers of rows ({counts}): name the column of sample labels with --id (id=)"
+            )
+        _refuse_contradiction(list(parts.values()))
+        source = SideBySide(title, parts)
+        source.notes = [
+            "The files' rows are taken to be the same samples in the same order (name their labels with --id)."
+        ]
+        return source
+    where = {name: _rows_by_label(part, key) for name, part in parts.items()}
+    kept = _common(where, next(iter(where.values())))
+    if not kept:
+        labels = ", ".join(repr(next(iter(rows))) for rows in where.values())
+        raise DataError(f"the files share no sample label in {key!r} (their first labels are {labels})")
+    source = SideBySide(title, parts, _orders(where, kept), key)
+    lost = len(set().union(*where.values())) - len(kept)
+    if lost:
+        source.notes = [f"{lost} samples are not in every file and were left out; {len(kept)} are kept."]
+    return source
+
+
+def modalities_beside(path: Path) -> Source:
+    """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
+    parts, samples = modalities(path), SampleSource(path)
+    where = {name: {label: i for i, label in enumerate(part.samples or ())} for name, part in parts.items()}
+    every = {label: i for i, label in enumerate(samples.samples)}
+    kept = _common(where, every)
+    if not kept:
+        raise DataError(f"the modalities of {path.name} ({', '.join(parts)}) have no sample in common")
+    for part in parts.values():
+        part.annotations = ()  # the file says it once
+    rest = f"of {path.name}"
+    return SideBySide(path.name, {**parts, rest: samples}, _orders(where | {rest: every}, kept))
+
+
+def _common(where: Mapping[str, Mapping[str, int]], order: Mapping[str, int]) -> list[str]:
+    return [label for label in order if all(label in rows for rows in where.values())]
+
+
+def _orders(where: Mapping[str, Mapping[str, int]], kept: Sequence[str]) -> dict[str, IntArray]:
+    return {name: np.array([rows[label] for label in kept], dtype=np.int64) for name, rows in where.items()}
+
+
+def _rows_by_label(part: Source, key: str) -> dict[str, int]:
+    part.check_column(key, "the sample labels, --id")
+    labels = part.read([key], [key])[key].tolist()
+    if None in labels:
+        raise DataError(f"data row {labels.index(None) + 1} of {part.title} has no label in {key!r}: give it one")
+    twice = repeated(labels)
+    if twice is not None:
+        raise DataError(f"{part.title} has two rows labelled {twice!r} in {key!r}: labels must be unique")
+    return {label: row for row, label in enumerate(labels)}
+
+
+def _refuse_contradiction(parts: Sequence[Source]) -> None:
+    """Files that are paired row by row must not label their rows differently."""
+    counts = Counter(name for part in parts if part.names for name in part.all_names)
+    held = {part: part.read([name for name in part.all_names if counts[name] > 1]) for part in parts}
+    first: dict[str, Source] = {}
+    for part, columns in held.items():
+        for name, values in columns.items():
+            other = first.setdefault(name, part)
+            if other is part or not all(_labels_rows(name, x) for x in (held[other][name], values)):
+                continue
+            here, there = (one.read([name], [name])[name].tolist() for one in (other, part))
+            if here == there:
+                continue
+            row = next(i for i, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+            how = "the same values in another order" if set(here) == set(there) else "other values"
+            raise DataError(
+                f"{other.title} and {part.title} both have a column {name!r}, with {how}: data row {row + 1} is "
+                f"{here[row]!r} in the one and {there[row]!r} in the other. Match rows by it: --id {shlex.quote(name)}"
+                "; or, if it does not label samples, take it out of one of the files"
+            )
+
+
+def _labels_rows(name: str, values: Column) -> bool:
+    """Whether a column labels the rows: texts, if its name says so or no two are the same; whole numbers, if both."""
+    unique = len(set(values.tolist())) == len(values)
+    if values.dtype.kind in "biuf":
+        return is_label(name) and unique and bool((np.mod(values, 1) == 0).all())
+    return is_label(name) or (unique and not any(is_number(str(value)) for value in values[:20]))

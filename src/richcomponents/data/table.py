@@ -1,0 +1,499 @@
+"""Whatever holds a table in memory into float64 with named columns: arrays, data frames, AnnData, MuData, sparse matrices.
+
+Every door of the library reads tables here, so that all accept and refuse the same. Users who hold several tables come in
+through :func:`join_views`, which checks that the samples line up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Number
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from scipy import sparse
+
+from richcomponents.algebra import Array
+from richcomponents.data.cells import EXACT
+from richcomponents.data.views import Views, resolve_views
+from richcomponents.errors import CapacityError, DataError, warn_user
+
+__all__ = [
+    "Table",
+    "as_column",
+    "as_matrix",
+    "as_table",
+    "check_finite",
+    "check_labels",
+    "check_outcome",
+    "check_range",
+    "check_sparse",
+    "check_weights",
+    "column_names",
+    "dense",
+    "frequencies",
+    "join_views",
+    "refuse_foreign",
+    "same_columns",
+]
+
+_LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
+_DENSE = 4 * 2**30  # bytes that a sparse matrix may grow to
+
+
+@dataclass(frozen=True)
+class Table:
+    """Values (n, p) with their views and, when the input had one, the sample index."""
+
+    values: Array
+    views: Views
+    index: tuple[object, ...] | None = None
+    named: bool = False  # whether the column names are the user's
+
+
+# ---- values
+
+
+def as_matrix(X: object, *, column: bool = False) -> Array:
+    """A C-ordered float64 matrix of whatever looks like a table; every door of the library reads tables here.
+
+    So every door accepts and refuses the same: arrays, nested lists, data frames and sparse matrices of real numbers and
+    truth values are tables; text, dates, complex numbers, hidden (masked) values, whole numbers that floating point would
+    round, and containers of several tables are not. Missing and infinite values pass: only who knows the views can
+    name their column (:func:`check_finite`).
+
+    pandas hands out Fortran-ordered arrays, whose sums differ in the last bits: C order for all.
+
+    column : a one-dimensional input is one column (targets); otherwise it is an error.
+    """
+    refuse_foreign(X)
+    if sparse.issparse(X):
+        X = dense(X)
+    frame = _as_frame(X)
+    if isinstance(frame, (nw.DataFrame, nw.Series)):
+        _numeric_columns(frame)
+        X = frame.to_numpy()
+    raw = _real(X)
+    if raw.ndim == 1 and column:
+        raw = raw[:, None]
+    if raw.ndim != 2:
+        hint = {
+            1: ". Reshape your data: X.reshape(-1, 1) for a single column, X.reshape(1, -1) for a single sample",
+            3: "; several tables of the same samples are views: fit_views([U, V])",
+        }
+        raise DataError(
+            f"a table must be two-dimensional (samples x columns), got shape {raw.shape}{hint.get(raw.ndim, '')}"
+        )
+    if not raw.shape[1]:
+        raise DataError(
+            f"a table needs columns: Found 0 feature(s) (shape={raw.shape}) while a minimum of 1 is required."
+        )
+    return np.ascontiguousarray(raw, dtype=np.float64)
+
+
+def as_column(y: object) -> Array:
+    """An outcome (n,): one finite number per row."""
+    values = as_matrix(y, column=True)
+    if values.shape[1] != 1:
+        raise DataError(f"y must be one column, one value per row, got shape {values.shape}")
+    missing = int(np.sum(~np.isfinite(values)))
+    if missing:
+        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+    return values[:, 0]
+
+
+def _real(X: object) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:
+    """An array of real numbers or truth values, refused where floating point would change them."""
+    try:
+        raw = np.asarray(X)
+        if isinstance(X, (list, tuple)) and raw.dtype.kind == "f":
+            _exact(np.asarray(X, dtype=object))  # one 0.5 in a list makes floating point of all its whole numbers
+    except ValueError as error:
+        raise DataError(f"the rows of a table must have the same length ({error})") from error
+    if raw.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: a table must hold real numbers, got dtype {raw.dtype}")
+    if raw.dtype.kind == "O":
+        text = next((value for value in raw.flat if isinstance(value, (str, bytes))), None)
+        if text is not None:
+            raise DataError(f"a table must hold real numbers, not text ({text!r}): encode it as numbers first")
+        _exact(raw)
+        try:
+            return raw.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise _NotNumbersError(f"a table must hold real numbers ({error})") from error
+    if raw.dtype.kind not in "biuf":
+        raise DataError(
+            f"a table must hold real numbers, got dtype {raw.dtype}: drop text and dates, or encode them as numbers first"
+        )
+    if raw.dtype.kind in "iu" and raw.size:
+        _whole(int(raw.min()), int(raw.max()))
+    return raw
+
+
+class _NotNumbersError(DataError, TypeError):
+    """Objects that are no numbers: the wrong type of value, and in Python a TypeError too."""
+
+
+def _exact(objects: np.ndarray[tuple[int, ...], np.dtype[Any]]) -> None:
+    whole = [int(value) for value in objects.flat if isinstance(value, Integral)]
+    if whole:
+        _whole(min(whole), max(whole))
+
+
+def _whole(low: int, high: int, where: str = "the table") -> None:
+    if max(abs(low), abs(high)) > EXACT:
+        raise DataError(
+            f"{where} holds integers beyond 2**53, which floating point cannot represent: subtract an offset first"
+        )
+
+
+def dense(X: Any) -> Array:
+    """The array of a scipy sparse matrix; scipy writes wherever its indices point, so they are checked before.
+
+    Moments are dense, and so are the rows they are summed from.
+    """
+    need = 8 * float(np.prod(X.shape, dtype=np.float64))
+    if need > _DENSE:
+        raise CapacityError(
+            f"this sparse matrix of shape {X.shape} needs {need / 2**30:.0f} GiB as a table: select columns first"
+        )
+    array: Array = check_sparse(X).toarray()
+    return array
+
+
+def check_sparse(X: Any) -> Any:
+    """A sparse matrix whose indices stay inside it, or an error."""
+    if X.ndim != 2:
+        raise DataError(f"a table must be two-dimensional (samples x columns), got shape {X.shape}")
+    if X.format not in ("csr", "csc", "bsr", "coo"):
+        X = X.tocsr() if X.format == "lil" else X.tocoo()
+    if X.format == "coo":
+        whole = X.row.shape == X.col.shape == X.data.shape and all(map(_all_below, (X.row, X.col), X.shape))
+    else:
+        ends, sizes = X.indptr, np.floor_divide(X.shape, getattr(X, "blocksize", (1, 1))).tolist()
+        many, length = sizes[::-1] if X.format == "csc" else sizes
+        whole = (
+            _all_below(ends, np.iinfo(np.int64).max)
+            and ends.shape == (many + 1,)
+            and ends[0] == 0
+            and bool((ends[1:] >= ends[:-1]).all())
+            and ends[-1] <= min(len(X.indices), len(X.data))
+            and _all_below(X.indices, length)
+        )
+    if not whole:
+        raise DataError(f"the sparse matrix is damaged: its indices do not fit its shape {X.shape}")
+    return X
+
+
+def _all_below(indices: Any, limit: int) -> bool:
+    """Whether these are whole numbers from 0 to limit - 1."""
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        return False
+    return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < limit)
+
+
+def _as_frame(X: object) -> Any:
+    """A narwhals frame or series for what is one, anything else as it is."""
+    try:
+        frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
+        _ = frame.columns if isinstance(frame, nw.DataFrame) else None
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
+    return frame
+
+
+def refuse_foreign(X: object) -> None:
+    """What numpy would read, but not as it is meant: hidden values laid bare, containers iterated, files taken for text."""
+    if isinstance(X, (str, bytes, os.PathLike)):
+        raise DataError("this is a path or a text: files are read by ContrastiveRCA.fit and Moments.from_source only")
+    kind = type(X).__module__.partition(".")[0]
+    if kind in ("dask", "dask_expr"):
+        raise DataError(
+            "dask collections are read by ContrastiveRCA.fit and Moments.from_source only: compute() this one"
+        )
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        raise DataError(
+            f"a {type(X).__name__} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
+            "needed, pass richcomponents.join_views(mdata).values"
+        )
+    if hasattr(X, "obs_names"):
+        raise DataError(
+            f"a {type(X).__name__} holds more than one table: pass adata.to_df() (columns by name) or adata.X; several of them "
+            "are views, fit_views([one, two])"
+        )
+    rows = X if isinstance(X, (list, tuple)) else (X,)
+    hidden = sum([int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)])
+    if hidden:
+        raise DataError(
+            f"the array hides {hidden} value(s) behind a mask, and sums would lay them bare: drop those rows, or fill the "
+            "values in with .filled(...)"
+        )
+
+
+def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
+    """Refuses a column that is not numeric, or holds whole numbers that floating point cannot represent."""
+    parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
+    for part in parts:
+        if not (part.dtype.is_numeric() or part.dtype == nw.Boolean):
+            raise DataError(
+                f"column {part.name!r} is not numeric ({part.dtype}): drop it, or encode it as numbers first"
+            )
+        if part.dtype.is_integer() and len(part) and (low := part.min()) is not None:
+            _whole(int(low), int(part.max()), f"column {part.name!r}")
+
+
+def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = False) -> Sequence[Any] | None:
+    """The column names that blocks of rows share: those known so far, or those of this block, if it is the first to have any.
+
+    A data frame is added by position, so that one with other columns, or in another order, must not be. weights : the last
+    column holds them, and is not among the names.
+    """
+    names = column_names(block)
+    names = names[:-1] if names is not None and weights else names
+    if known is None or names is None or not all(isinstance(name, str) for name in known):
+        return names if known is None else known
+    if names != tuple(known):
+        at = next((i for i, pair in enumerate(zip(known, names, strict=False)) if pair[0] != pair[1]), None)
+        what = f"{len(names)} columns" if at is None else f"{names[at]!r} as column {at}"
+        before = f"{len(known)}" if at is None else f"{known[at]!r}"
+        raise DataError(
+            f"this block of rows has {what}, the first block had {before}: select the same columns, in the same order, from "
+            "every block"
+        )
+    return known
+
+
+def column_names(X: object) -> tuple[str, ...] | None:
+    """Column names of a data frame or series, None for arrays."""
+    frame = _as_frame(X)
+    columns = frame.columns if isinstance(frame, nw.DataFrame) else None
+    if columns is not None:
+        return tuple(map(str, columns))
+    if isinstance(frame, nw.Series):
+        return (str(frame.name),) if frame.name is not None else None
+    return None
+
+
+def check_labels(X: object, *chosen: object) -> None:
+    """Refuses column labels of a data frame that leave open what is meant: text and numbers mixed, or numbers in `chosen`
+    (views=, covariates=) where the labels are numbers but not those of the positions, 0, 1, 2, ..."""
+    frame = _as_frame(X)
+    labels = list(frame.columns) if isinstance(frame, nw.DataFrame) else []
+    texts = [label for label in labels if isinstance(label, str)]
+    odd = next((label for label in labels if not isinstance(label, str)), None)
+    remedy = (
+        "Make all labels text, X.columns = X.columns.astype(str), and choose columns by these names; or pass X.to_numpy() and "
+        "choose them by position"
+    )
+    if odd is not None and texts:
+        raise DataError(
+            f"the data frame's column labels are text ({texts[0]!r}) as well as other things ({odd!r}). {remedy}"
+        )
+    if not isinstance(odd, Number) or labels == list(range(len(labels))):
+        return
+    number = next((n for part in chosen for n in _numbers_in(part)), None)
+    if number is not None:
+        raise DataError(
+            f"column {number} may mean the column labelled {number} or the one at position {number}: the data frame's column "
+            f"labels are numbers ({', '.join(map(repr, labels[:3]))}, ...). {remedy}"
+        )
+
+
+def _numbers_in(chosen: object) -> Iterator[int]:
+    """The numbers that choose columns, in a dict of views or a list of columns; a mask holds none."""
+    if isinstance(chosen, Mapping):
+        for part in chosen.values():
+            yield from _numbers_in([part] if isinstance(part, Integral) else part)
+        return
+    inside = (chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
+    if isinstance(inside, Iterable) and not isinstance(inside, str):
+        yield from (int(item) for item in inside if isinstance(item, Integral) and not isinstance(item, bool))
+
+
+def _sample_index(X: object) -> tuple[object, ...] | None:
+    """Sample labels: an AnnData-like obs_names or a pandas index; None for what has none."""
+    labels = getattr(X, "obs_names", None)
+    if labels is None:
+        frame = _as_frame(X)
+        labels = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
+    if labels is None:
+        return None
+    return tuple(labels)
+
+
+def _only_numbered(index: tuple[object, ...]) -> bool:
+    """Labels 0, 1, 2, ... say nothing by themselves."""
+    return index == tuple(range(len(index)))
+
+
+# ---- checks of values
+
+
+def check_finite(values: Array, views: Views) -> None:
+    """Raise with the view, the column and the remedy when a value is missing or infinite, or there is none."""
+    if not len(values):
+        raise DataError("there are no rows")
+    used = np.sort(np.concatenate(list(views.columns.values())))
+    if np.isfinite(values.sum()):
+        return
+    bad = np.zeros(values.shape, dtype=bool)
+    bad[:, used] = ~np.isfinite(values[:, used])
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        kind = "a missing value (NaN)" if np.isnan(values[row, column]) else "an infinite value"
+        raise DataError(
+            f"{views.describe(column)} holds {kind} in row {row} ({int(bad.sum())} such values in the table): "
+            "drop those rows or impute them first"
+        )
+
+
+def check_range(centred: Array, views: Views) -> None:
+    """Raise when squares of the columns of all views, in order and centred, leave the range of floating point."""
+    reach = np.abs(centred).max(axis=0)
+    for column in np.flatnonzero(~((reach == 0) | ((reach > _SMALLEST) & (reach < _LARGEST)))).tolist():
+        where = int(np.concatenate(list(views.columns.values()))[column])
+        raise DataError(
+            f"{views.describe(where)} varies by {reach[column]:.1e}, and its square leaves the range of floating point: "
+            "rescale the column (for example to unit variance)"
+        )
+
+
+def check_outcome(y: object, rows: int) -> Array:
+    """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse."""
+    target = as_column(y)
+    if len(target) != rows:
+        raise DataError(f"y must be one column of {rows} values, got {len(target)}")
+    size = float(np.abs(target).max(initial=0.0))
+    if size > _LARGEST:
+        raise DataError(f"y reaches {size:.1e}, and its square leaves the range of floating point: rescale it")
+    reach = float(np.abs(target - target.mean()).max(initial=0.0))
+    if rows > 1 and reach <= 1e-14 * size:
+        raise DataError(f"y is constant ({target[0]:g} in every row): there is nothing to explain")
+    if rows > 1 and reach < _SMALLEST:
+        raise DataError(f"y varies by {reach:.1e}, and its square leaves the range of floating point: rescale it")
+    return target
+
+
+def frequencies(sample_weight: object, n_rows: int | None) -> Array:
+    """Frequency weights, one entry per row, (n_rows,); None: as many as there are."""
+    weights = as_matrix(sample_weight, column=True)
+    if weights.shape[1] != 1 or len(weights) != (n_rows or len(weights)):
+        raise DataError(f"sample_weight must have one entry per row ({n_rows}), its shape is {weights.shape}")
+    check_weights(weights[:, 0])
+    if not weights.any():
+        raise DataError("sample_weight counts no row: at least one weight must be above zero")
+    return weights[:, 0]
+
+
+def check_weights(weights: Array) -> None:
+    """Frequency weights are whole numbers, not negative."""
+    bad = ~(np.isfinite(weights) & (weights >= 0) & (weights == np.rint(weights)))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"sample_weight says how often a row is counted: whole numbers, at least 0; row {row} of its block has "
+            f"{weights[row]}"
+        )
+    if weights.sum() > EXACT:
+        raise DataError(
+            "sample_weight counts more than 2**53 rows, beyond which numbers are not exact: use smaller weights"
+        )
+
+
+# ---- tables
+
+
+def as_table(X: object, views: object = None) -> Table:
+    """A table and its column groups, checked."""
+    check_labels(X, views)
+    values, names = as_matrix(X), column_names(X)
+    resolved = resolve_views(views, values.shape[1], names, values)
+    check_finite(values, resolved)
+    return Table(values, resolved, _sample_index(X), names is not None)
+
+
+def join_views(views: object) -> Table:
+    """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
+
+    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`,
+    `.obs_names`). Samples must be the same and in the same order; where the tables carry sample
+    labels, that is checked.
+
+    >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
+    >>> table.values.shape, table.views["protein"].tolist()
+    ((4, 5), [2, 3, 4])
+    """
+    parts = getattr(views, "mod", views)
+    if isinstance(parts, Mapping):
+        named = {str(name): part for name, part in parts.items()}
+    elif isinstance(parts, Sequence) and not isinstance(parts, str):
+        default = ("U", "V") if len(parts) == 2 else tuple(f"view{i}" for i in range(len(parts)))
+        named = dict(zip(default, parts, strict=True))
+    else:
+        raise TypeError(f"give a list, a dict or a MuData-like object of views, got {type(views).__name__}")
+    if not named:
+        raise DataError("there are no views")
+    matrices, names = {}, []
+    for view, part in named.items():
+        inner = getattr(part, "X", part) if hasattr(part, "obs_names") else part
+        try:
+            matrices[view] = as_matrix(inner)
+        except DataError as error:
+            raise DataError(f"view {view!r}: {error}") from error
+        if not matrices[view].shape[1]:
+            raise DataError(f"view {view!r} has no columns")
+        own = getattr(part, "var_names", None) if hasattr(part, "obs_names") else column_names(part)
+        width = matrices[view].shape[1]
+        names.append([f"{view}_{i}" for i in range(width)] if own is None else [str(name) for name in own])
+    index = _aligned(named, {view: len(matrix) for view, matrix in matrices.items()})
+    flat = [name for group in names for name in group]
+    if len(set(flat)) < len(flat):  # the same gene measured in two views: tell them apart by the view
+        flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
+    ends = np.cumsum([0, *(matrix.shape[1] for matrix in matrices.values())])
+    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
+    named_by_user = any(column_names(p) is not None or hasattr(p, "var_names") for p in named.values())
+    joined = np.hstack(list(matrices.values()))
+    table = Table(joined, resolve_views(columns, int(ends[-1]), flat), index, named_by_user)
+    check_finite(table.values, table.views)
+    return table
+
+
+def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[object, ...] | None:
+    """The common sample index; an error when samples do not line up."""
+    labels = {view: _sample_index(part) for view, part in named.items()}
+    known = {view: index for view, index in labels.items() if index is not None}
+    if all(map(_only_numbered, known.values())):
+        known = {}
+    first = next(iter(known), None)
+    for view, index in known.items():
+        assert first is not None
+        reference = known[first]
+        if len(set(index)) < len(index):
+            raise DataError(f"view {view!r} has repeated sample labels: make them unique")
+        if index == reference:
+            continue
+        here, there = set(index), set(reference)
+        missing = [label for label in reference if label not in here]
+        extra = [label for label in index if label not in there]
+        if missing or extra:
+            raise DataError(
+                f"views {first!r} and {view!r} hold different samples ({len(missing)} only in {first!r}, "
+                f"{len(extra)} only in {view!r}, e.g. {(missing + extra)[0]!r}): keep the samples they share, "
+                "in one order, before joining"
+            )
+        raise DataError(
+            f"views {first!r} and {view!r} hold the same samples in a different order: reorder one, for example "
+            f"with {view}.loc[{first}.index]"
+        )
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{view!r} has {n}" for view, n in lengths.items())
+        raise DataError(f"all views must have the same samples: {counts}")
+    if known and len(known) < len(named):
+        bare = next(view for view in named if view not in known)
+        warn_user(
+            f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}", UserWarning
+        )
+    return known[first] if first is not None else None
