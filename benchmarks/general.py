@@ -27,13 +27,13 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import richcomponents as rc  # noqa: E402
-from richcomponents.components.data import RowData  # noqa: E402
 from richcomponents.components.reduce import SearchSpace  # noqa: E402
 from richcomponents.components.sets import SetSystem, Subset  # noqa: E402
 from richcomponents.cumulants import Cumulants  # noqa: E402
 from richcomponents.data.rows import Rows  # noqa: E402
 from richcomponents.general.solution import settle  # noqa: E402
 from richcomponents.moments import Moments  # noqa: E402
+from richcomponents.moments.data import RowData  # noqa: E402
 from richcomponents.paper.general import compute_cumulant, find_linear  # noqa: E402
 from richcomponents.simulated_views import MultiView, make_views  # noqa: E402
 

@@ -7,7 +7,6 @@ import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
 from richcomponents.algebra.spectral import Logistic, logit, whitening
-from richcomponents.components.dependence import RowUnits
 from richcomponents.contrastive.calibration import Reading, calibrate, residualise
 from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.energy import SharedEnergy
@@ -20,6 +19,7 @@ from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Moments
+from richcomponents.moments.dependence import RowUnits
 
 
 def covariances(data):

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import richcomponents as rc
-from richcomponents.components.data import RowData
 from richcomponents.moments import Rows, building, open_source
+from richcomponents.moments.data import RowData
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_a_pilot_far_from_the_mean_costs_a_pass_not_digits(monkeypatch):
     X = data.X.copy()
     X[:2] += 1e5  # the first rows, about whose mean the second moments are taken
     reader = RowData(Rows(X), 20)
-    monkeypatch.setattr("richcomponents.components.data.LEAF", 2)
+    monkeypatch.setattr("richcomponents.moments.data.LEAF", 2)
     far = reader.moments(2)
     np.testing.assert_allclose(far.shift, X.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(far.covariance(), np.cov(X.T), rtol=1e-10)
@@ -190,7 +190,7 @@ def test_an_interrupted_second_look_goes_on(tmp_path, monkeypatch):
     data = rc.datasets.make_contrastive(5000, d=2, S2="skewed", random_state=3)
     X = data.X.copy()
     X[:2] += 1e5
-    monkeypatch.setattr("richcomponents.components.data.LEAF", 2)
+    monkeypatch.setattr("richcomponents.moments.data.LEAF", 2)
 
     def look():
         return RowData(Rows(X), 20, checkpoint=tmp_path / "c.npz").moments(2)

@@ -13,8 +13,8 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array
-from richcomponents.components.data import AffineMap, Data, RowData
 from richcomponents.components.frame import Frame
+from richcomponents.moments.data import AffineMap, Data, RowData
 
 __all__ = ["SearchSpace", "needs_reduction", "reduce_view", "search_space"]
 

@@ -23,11 +23,11 @@ from scipy import linalg
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import whitening
-from richcomponents.components.data import AffineMap, Data
-from richcomponents.components.dependence import Dependence
 from richcomponents.components.frame import Frame
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
+from richcomponents.moments.data import AffineMap, Data
+from richcomponents.moments.dependence import Dependence
 from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995

@@ -11,7 +11,6 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.calibration import Calibrated, error_at_fixed_features
 from richcomponents.components.covariance import Spread
-from richcomponents.components.data import AffineMap, Data, StateData
 from richcomponents.components.terms import CumulantSource, Terms
 from richcomponents.contrastive.bounds import IdentifiedSet
 from richcomponents.contrastive.canonical import canonical_coordinates
@@ -22,6 +21,7 @@ from richcomponents.contrastive.two_views import Key, TwoViews
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.learning.logistic import LogisticFit
+from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 

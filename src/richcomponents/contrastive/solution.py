@@ -12,7 +12,6 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.components.covariance import Factored, Spread, added, triangular
-from richcomponents.components.data import AffineMap, Data, StateData
 from richcomponents.components.frame import Frame
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.terms import CumulantSource
@@ -45,6 +44,7 @@ from richcomponents.errors import (
     warn_user,
 )
 from richcomponents.moments import Layout, Moments
+from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
 
 __all__ = ["PairOptions", "PairSolution", "solve_pair"]

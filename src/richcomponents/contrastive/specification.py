@@ -14,13 +14,13 @@ from scipy import optimize, stats
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import Logistic, logit
-from richcomponents.components.dependence import RowUnits
 from richcomponents.contrastive.canonical import Canonical, canonical
 from richcomponents.contrastive.energy import free_precision, projector
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.pair import Pair, energy_and_score, near_pair, units
 from richcomponents.contrastive.rank import leftover_statistic, remaining_p_value
+from richcomponents.moments.dependence import RowUnits
 from richcomponents.storage import storable
 
 

@@ -22,7 +22,6 @@ from richcomponents.algebra.spectral import symmetric
 from richcomponents.components.calibration import Calibrated, error_at_fixed_features
 from richcomponents.components.component import Component
 from richcomponents.components.covariance import Factored, Spread, added, check_entries, gaussian_score, triangular
-from richcomponents.components.data import AffineMap
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.terms import CumulantSource, Term, Terms
@@ -37,6 +36,7 @@ from richcomponents.general.terms import pattern_terms
 from richcomponents.general.white import WhiteViews
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.moments import Moments
+from richcomponents.moments.data import AffineMap
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import (
     Linear,

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
-from richcomponents.components.data import Data
 from richcomponents.contrastive.decomposition import VarianceTable
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.intervals import Target
@@ -20,6 +19,7 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import Views
 from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_level
+from richcomponents.moments.data import Data
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 __all__ = ["ContrastiveRCA"]

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
-from richcomponents.components.data import Data
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.contrastive.intervals import Target
@@ -23,6 +22,7 @@ from richcomponents.general.discover import SetTest
 from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
 from richcomponents.models import general_report
 from richcomponents.models.rca import ComponentAnalysis, check_level
+from richcomponents.moments.data import Data
 
 __all__ = ["RCA"]
 

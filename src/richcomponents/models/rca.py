@@ -22,8 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.calibration import Calibrated
 from richcomponents.components.component import Component
-from richcomponents.components.data import Data, RowData, StateData
-from richcomponents.components.dependence import RowUnits, lost_rows
 from richcomponents.components.reduce import SearchSpace, search_space
 from richcomponents.components.terms import RowSource
 from richcomponents.contrastive.specification import TestResult, outcome_test
@@ -40,6 +38,8 @@ from richcomponents.learning.logistic import LogisticFit
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.progress import with_bar
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
+from richcomponents.moments.data import Data, RowData, StateData
+from richcomponents.moments.dependence import RowUnits, lost_rows
 from richcomponents.moments.partial import Inflated, Partial
 
 __all__ = ["MOST_BLOCKS", "ComponentAnalysis", "is_source"]

@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 import richcomponents as rc
-from richcomponents.components.data import RowData, StateData
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem
 from richcomponents.data.rows import Rows
 from richcomponents.general.solution import component_name, is_contrastive, settle, solve_sets
 from richcomponents.moments import Moments
+from richcomponents.moments.data import RowData, StateData
 from richcomponents.simulated_views import make_views
 from tests.components.general.population import relative
 

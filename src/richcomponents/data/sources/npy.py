@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from richcomponents.algebra import IntArray
-from richcomponents.archive import npy_header
+from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.cells import Column
 from richcomponents.data.sources.base import ColumnSource, FileSource, block_rows, file_mark
 from richcomponents.errors import DataError

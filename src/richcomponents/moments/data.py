@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.dependence import Dependence, UnitSums, dependence_of_blocks
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError
+from richcomponents.moments.dependence import Dependence, UnitSums, dependence_of_blocks
 from richcomponents.moments.layout import LEAF, MAX_BLOCKED_ORDER
 from richcomponents.moments.reduce import column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
