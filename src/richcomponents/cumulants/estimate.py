@@ -136,7 +136,6 @@ class Estimate:
         return [(", ".join(map(str, at)),) for at in np.ndindex(shape)]
 
     def _table(self) -> dict[str, Array]:
-        lower, upper = self.identified or (np.full_like(self.value, np.nan),) * 2
         columns = {
             "estimate": self.value,
             **self.others,
@@ -145,12 +144,10 @@ class Estimate:
             "p": self.p_value,
             "low": self.low,
             "high": self.high,
-            "identified low": lower,
-            "identified high": upper,
+            **dict(zip(("identified low", "identified high"), self.identified or (), strict=False)),
             **self.odds_ratios,
         }
-        always = ("estimate", "low", "high")
-        return {title: np.ravel(x) for title, x in columns.items() if title in always or not np.isnan(x).all()}
+        return {title: np.ravel(x) for title, x in columns.items()}
 
     def rows(self) -> list[dict[str, object]]:
         """One dict per entry: its name (and column), the estimate, what is known of its error, its limits."""
@@ -180,8 +177,9 @@ class Estimate:
         """A head and one row per entry, as text."""
         table, labels = self._table(), self._labels()
         titles = {"standard error": "std.err"} | dict.fromkeys(("low", "high", *self.odds_ratios), "")
-        shown = {t: _texts(x, t) for t, x in table.items() if titles.get(t, t)}
-        shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
+        shown = {t: _texts(x, t) for t, x in table.items() if titles.get(t, t) and not np.isnan(x).all()}
+        if not np.isnan(table["low"]).all():
+            shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
         if self.positive:
             ratio, low, high = (np.ravel(x) for x in self.odds_ratios.values())
             limits = [f"[{a:.4g}, {b:.4g}]" for a, b in zip(low, high, strict=True)]

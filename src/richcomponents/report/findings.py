@@ -304,7 +304,7 @@ def _outcome_table(
     logistic = isinstance(model, ComponentLogisticRegression)
     target = y
     unit = f"change of {outcome} per unit"
-    contrast = model._contrast if logistic else None
+    contrast = model.contrast if logistic else None
     if contrast is not None:
         target = (np.asarray(y) == model.positive_).astype(np.float64)
         unit = f"change of the log-odds of {outcome} = {contrast.positive} per unit"
