@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.component import Component, CumulantSource
 from richcomponents.components.covariance import Factored, Spread, added
@@ -622,6 +622,16 @@ class ContrastiveRCA(TransformerMixin, ContrastiveDoors):  # type: ignore[misc]
         assert self._shared is not None
         assert self._canonical is not None
         return replace(self._shared.identified, canonical=self._canonical)
+
+    @property
+    def n_samples_(self) -> int:
+        """Rows of the fit."""
+        return self.diagnostics_.n
+
+    @property
+    def covariates_(self) -> IntArray:
+        """Column numbers of the known covariates."""
+        return self._covariate_columns
 
     def _warn(self) -> None:
         verdict = "paper" if self._shared is None else self._shared.identified.verdict

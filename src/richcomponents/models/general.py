@@ -515,6 +515,11 @@ class RCA(TransformerMixin, Estimator):  # type: ignore[misc]
 
     # ---- reports
 
+    @property
+    def n_samples_(self) -> int:
+        """Rows of the fit."""
+        return self._state.n if self._contrastive is None else self._contrastive.n_samples_
+
     def summary(self) -> str:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so."""
         check_is_fitted(self)

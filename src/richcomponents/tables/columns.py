@@ -213,7 +213,7 @@ def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> tuple
     if not wanted and len(table.views) == 2:
         wanted = list(table.views)
     if not wanted:
-        own = f"It holds the views {', '.join(table.views)}: name two of them. " if len(table.views) > 1 else ""
+        own = f"It holds the views {', '.join(table.views)}: name two or more of them. " if len(table.views) > 1 else ""
         raise DataError(
             f"say which columns of {table.source} are the tests (U) and which the controls (V). {own}For example: "
             "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
@@ -238,10 +238,8 @@ def _chosen_views(table: FileTable, wanted: list[str], free: list[str]) -> tuple
             )
         if not chosen[name]:
             raise DataError(f"view {name!r} has no columns that may be data. {' '.join(told)}".rstrip())
-    if len(chosen) != 2:
-        raise DataError(
-            f"two views are compared, --views names {len(chosen)} ({', '.join(chosen)}): name U first, then V"
-        )
+    if len(chosen) < 2:
+        raise DataError(f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more")
     return chosen, told
 
 
