@@ -21,7 +21,7 @@ from richcomponents.algebra import Array
 from richcomponents.storage import storable
 from richcomponents.text import escape, in_line, lined_up, page
 
-__all__ = ["Estimate", "odds_ratios", "p_text"]
+__all__ = ["Estimate", "p_text"]
 
 _MOST = 100  # entries of a matrix that are printed
 _SMALLEST = 1e-16  # p values below say nothing but this
@@ -124,7 +124,11 @@ class Estimate:
     @property
     def odds_ratios(self) -> dict[str, Array]:
         """What one unit multiplies the odds of the positive class by, and its limits; empty without one."""
-        return odds_ratios(self.value, self.low, self.high) if self.positive else {}
+        if not self.positive:
+            return {}
+        with np.errstate(over="ignore"):
+            values = map(np.exp, (self.value, self.low, self.high))
+            return dict(zip(("odds ratio", "odds low", "odds high"), values, strict=True))
 
     # ---- as a table
 
@@ -204,12 +208,6 @@ class Estimate:
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
         more = f"<p>{self._left_out()}</p>" if self._left_out() else ""
         return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def odds_ratios(value: Array, low: Array, high: Array) -> dict[str, Array]:
-    """Odds ratios and their limits from changes of the log-odds (d,)."""
-    with np.errstate(over="ignore"):
-        return dict(zip(("odds ratio", "odds low", "odds high"), map(np.exp, (value, low, high)), strict=True))
 
 
 def p_text(p: float) -> str:

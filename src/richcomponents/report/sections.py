@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.plots import (
     MOST,
     correlation_plot,
@@ -193,18 +194,14 @@ def mixing(found: Findings) -> str:
 
 def checks(found: Findings) -> str:
     """Diagnostics, each with what it means."""
-    rows = [] if found.diagnostics is None else _pair_checks(found)
+    rows = _of_two_views(found.diagnostics) if found.diagnostics is not None else []
     if found.outcome is not None:
-        told = found.outcome
-        rows.append(
-            (
-                f"{told.name} and {told.outside}",
-                p_value(told.test.p_value),
-                told.test.p_value >= SUSPICIOUS,
-                f"Small p: the outcome goes with {told.outside}, so it depends on more than {told.component} and the "
-                "coefficients may be wrong.",
-            )
+        told, p = found.outcome, found.outcome.test.p_value
+        meaning = (
+            f"Small p: the outcome goes with {told.outside}, so it depends on more than {told.component} and the coefficients "
+            "may be wrong."
         )
+        rows.append((f"{told.name} and {told.outside}", p_value(p), p >= SUSPICIOUS, meaning))
     if not rows:
         return ""
     body = "".join(
@@ -219,55 +216,27 @@ def checks(found: Findings) -> str:
     )
 
 
-def _pair_checks(found: Findings) -> list[tuple[str, str, bool | None, str]]:
-    """Name, value, whether it is fine, and meaning."""
-    d = found.diagnostics
-    assert d is not None
-    rows: list[tuple[str, str, bool | None, str]] = [
-        (
-            "Shared directions",
-            f"{d.rank} of {len(d.canonical_correlations)}",
-            None,
-            "How many independent disturbances the views have in common.",
-        )
-    ]
+def _of_two_views(d: Diagnostics) -> list[tuple[str, str, bool | None, str]]:
+    """Name, value, whether it is fine (None: it is neither) and meaning."""
+    total, left, fit = len(d.canonical_correlations), d.leftover.p_value, d.overidentification
+    split = (
+        "How clearly skewness and kurtosis tell the own part from the shared part. Small: collect more samples, or rely on the "
+        "band above."
+    )
+    beyond = "Small p: the views share more than was modelled. Check that V holds controls only, or raise the rank."
+    structure = "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit these data."
+    seen = "Large (above about 100): some shared directions are barely visible in V."
+    disturbances = "How many independent disturbances the views have in common."
+    rows: list[tuple[str, str, bool | None, str]] = [("Shared directions", f"{d.rank} of {total}", None, disturbances)]
     if d.rank and np.isfinite(d.strength):
-        rows.append(
-            (
-                "Evidence on the split",
-                f"{d.strength:.1f} standard errors",
-                d.verdict == "strong",
-                "How clearly skewness and kurtosis tell the own part from the shared part. Small: collect more samples, or "
-                "rely on the band above.",
-            )
-        )
-    if d.rank < len(d.canonical_correlations):
-        rows.append(
-            (
-                "Left beyond the rank",
-                f"correlation {d.leftover_correlation:.2f}, {p_value(d.leftover.p_value)}",
-                d.leftover.p_value >= SUSPICIOUS,
-                "Small p: the views share more than was modelled. Check that V holds controls only, or raise the rank.",
-            )
-        )
-    if d.overidentification is not None:
-        rows.append(
-            (
-                "Structure of the model",
-                p_value(d.overidentification.p_value),
-                d.overidentification.p_value >= SUSPICIOUS,
-                "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit these data.",
-            )
-        )
+        rows.append(("Evidence on the split", f"{d.strength:.1f} standard errors", d.verdict == "strong", split))
+    if d.rank < total:
+        value = f"correlation {d.leftover_correlation:.2f}, {p_value(left)}"
+        rows.append(("Left beyond the rank", value, left >= SUSPICIOUS, beyond))
+    if fit is not None:
+        rows.append(("Structure of the model", p_value(fit.p_value), fit.p_value >= SUSPICIOUS, structure))
     if d.rank:
-        rows.append(
-            (
-                "Condition of A",
-                number(d.condition_A),
-                None,
-                "Large (above about 100): some shared directions are barely visible in V.",
-            )
-        )
+        rows.append(("Condition of A", number(d.condition_A), None, seen))
     return rows
 
 
