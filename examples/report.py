@@ -12,7 +12,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import richcomponents as rc
-from richcomponents.report import gather
+from richcomponents.report import Findings
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else mkdtemp())
 data = rc.datasets.make_contrastive(3000, d=6, S2="labs(3)", random_state=4)
@@ -22,7 +22,7 @@ model.rca_.plot().savefig(folder / "overview.png")  # correlations, variances, i
 model.plot().figure.savefig(folder / "coefficients.png")
 
 names = [f"marker {i}" for i in range(6)] + [f"control {i}" for i in range(6)]
-found = gather(model, data.X, data.y, names=names, outcome="score", truth=data.beta)
+found = Findings.of(model, data.X, data.y, names=names, outcome="score", truth=data.beta)
 print(found.headline())
 shares = sorted(zip(found.variance.shared_share, found.variance.names, strict=True), reverse=True)
 print("most shared:", ", ".join(f"{name} ({share:.0%})" for share, name in shares[:3]))

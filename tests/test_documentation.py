@@ -121,6 +121,7 @@ def files(tmp_path_factory, data):
         "sex": rng.integers(0, 2, len(frame)),
         "subject": [f"s{i // 2}" for i in range(len(frame))],
         **dict(zip("abc", U.T, strict=True)),
+        **{f"I_{i}": data.X[:, i] + rng.exponential(size=len(frame)) for i in (1, 2, 3)},
     }
     frame.assign(**known).to_csv(folder / "table.csv", index=False)
     label = [f"p{i}" for i in range(len(frame))]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from richcomponents.commands import Request, Result
+    from richcomponents.commands import FitResult
 
 __all__ = ["main"]
 
@@ -32,7 +32,19 @@ ViewOptions = Annotated[
     typer.Option(
         "--views",
         help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
-        "first k columns and the rest. Not needed for two files, or a file with two matrices.",
+        "first k columns and the rest. Not needed for two files, or a file with two matrices. Three or more: hidden "
+        "components of any subsets of them.",
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(help="Which subsets of the views have a component: a,b,c,a+b,a+b+c. By default all."),
+]
+Discover = Annotated[bool, typer.Option("--discover", help="Keep only the components that the data show.")]
+Component = Annotated[
+    str | None,
+    typer.Option(
+        help="What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view)."
     ),
 ]
 Target = Annotated[str | None, typer.Option(help="The outcome's column; it may depend on U's own part only.")]
@@ -86,12 +98,15 @@ def common(
 def fit(
     data: Data,
     views: ViewOptions = None,
+    sets: Sets = None,
+    discover: Discover = False,
     target: Target = None,
     positive: Positive = None,
     model: Annotated[
         str,
         typer.Option(help="pca, regression, logistic, mixture, ising, or none. auto: by the target, none without one."),
     ] = "auto",
+    component: Component = None,
     covariates: Covariates = None,
     groups: Groups = None,
     key: Key = None,
@@ -112,8 +127,9 @@ def fit(
 
     check_outputs([report, save], data)
     result = _fitted(
-        data, views, target=target, positive=positive, model=model, covariates=covariates, groups=groups, key=key,
-        rank=rank, components=components, drop_missing=drop_missing, header=header, seed=seed,
+        data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
+        covariates=covariates, groups=groups, key=key, rank=rank, components=components, drop_missing=drop_missing,
+        header=header, seed=seed,
     )  # fmt: skip
     if save is not None:
         result.model.save(save)
@@ -136,6 +152,8 @@ def fit(
 def diagnose(
     data: Data,
     views: ViewOptions = None,
+    sets: Sets = None,
+    discover: Discover = False,
     target: Target = None,
     positive: Positive = None,
     covariates: Covariates = None,
@@ -149,21 +167,20 @@ def diagnose(
 ) -> None:
     """Say whether the data can tell U's own part from the shared part, before anything is learned."""
     result = _fitted(
-        data, views, target=target, positive=positive, covariates=covariates, groups=groups, key=key, rank=rank,
-        drop_missing=drop_missing, header=header, seed=seed,
+        data, views, sets=sets, discover=discover, target=target, positive=positive, covariates=covariates, groups=groups,
+        key=key, rank=rank, drop_missing=drop_missing, header=header, seed=seed,
     )  # fmt: skip
     if as_json:
         _print_json(result)
         return
     _tell_notes(result)
     found = result.findings
-    _print(f"{found.headline()}\n\n{result.rca.summary()}")
+    _print(f"{found.headline()}\n\n{found.summary}")
     if found.outcome is not None:
-        p = found.outcome.test.p_value
-        _print(
-            f"  {found.outcome.outcome} and V            p = {p:.3g}"
-            + ("\n  > The outcome goes with the controls: it seems to depend on more than S1." if p < 0.01 else "")
-        )
+        from richcomponents.report.findings import p_value
+
+        told = found.outcome
+        _print(f"  {f'{told.name} and {told.outside}':<24} {p_value(told.test.p_value)}")
 
 
 @app.command()
@@ -207,8 +224,7 @@ def demo(
     )
     with _busy("fitting twenty draws of the labs"):
         result = run_demo(out)
-    markers = result.findings.variance.names
-    controls = next(reversed(result.findings.views.values()))
+    markers, controls = result.findings.views.values()
     _print(f"{result.findings.n} samples, {len(markers)} test markers (U), {len(controls)} controls (V)\n")
     _print(f"{result.findings.headline()}\n\n{result.summary}\n")
     _print_table(
@@ -250,17 +266,25 @@ def paper(
 # ---- printing
 
 
-def _fitted(data: list[Path], views: list[str] | None, *, covariates: list[str] | None, **options: Any) -> Result:
-    from richcomponents.commands import Request, run_fit
+def _fitted(
+    data: list[Path], views: list[str] | None, *, sets: list[str] | None, covariates: list[str] | None, **options: Any
+) -> FitResult:
+    from richcomponents.commands import FitRequest, run_fit
 
-    request: Request = Request(
+    request = FitRequest(
         data=data,
         views=views or (),
-        covariates=[name.strip() for part in covariates or () for name in part.split(",")],
+        sets=_parts(sets),
+        covariates=_parts(covariates),
         command=_command(),
         **options,
     )
     return run_fit(request, progress=sys.stderr.isatty())
+
+
+def _parts(given: list[str] | None) -> list[str]:
+    """What was given once with commas, or several times, or both."""
+    return [name.strip() for part in given or () for name in part.split(",")]
 
 
 def _command() -> str:
@@ -291,12 +315,12 @@ def _say(sentence: str) -> None:
     _print(sentence, err=True)
 
 
-def _tell_notes(result: Result) -> None:
+def _tell_notes(result: FitResult) -> None:
     for note in result.findings.notes:
         _say(f"note: {note}")
 
 
-def _print_json(result: Result) -> None:
+def _print_json(result: FitResult) -> None:
     import json
 
     text = json.dumps(result.findings.as_dict(), allow_nan=False, ensure_ascii=False)
@@ -305,41 +329,43 @@ def _print_json(result: Result) -> None:
     )  # JSON's own escapes: the same names
 
 
-def _print_fit(result: Result) -> None:
+def _print_fit(result: FitResult) -> None:
     _tell_notes(result)
     found = result.findings
     _print(f"{found.headline()}\n")
     if found.outcome is not None:
         if found.outcome.contrast is not None:
-            typer.echo(f"{found.outcome.outcome}: {found.outcome.contrast}\n")
+            _print(f"{found.outcome.name}: {found.outcome.contrast}\n")
         _print_rows(f"Coefficients ({found.outcome.unit}), by method", found.outcome.rows())
-    if found.detail is not None:
-        _print_rows(*found.detail)
-    _print(result.rca.summary())
+    if found.learned is not None:
+        _print_rows(found.learned.title, found.learned.rows)
+    _print(found.summary)
 
 
 def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
+    from richcomponents.cumulants.estimate import p_text
+
     shown = rows[:_SHOWN]
-    cells = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in shown]
+    known = [key for key in (rows[0] if rows else ()) if any(row[key] == row[key] for row in rows)]  # nan is not itself
+
+    def cell(key: str, value: object) -> str:
+        if not isinstance(value, float):
+            return str(value)
+        return p_text(value) if key == "p" else f"{value:.4g}"
+
     if shown:
-        _print_table(title, list(shown[0]), cells)
+        _print_table(title, known, [[cell(key, row[key]) for key in known] for row in shown])
     if len(shown) < len(rows):
         _print(f"  ... and {len(rows) - len(shown)} more rows: see --report or --json\n")
 
 
 def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
     """Columns lined up with spaces: readable on a terminal, in a file and in a mail."""
-    from richcomponents.text import in_line
+    from richcomponents.text import in_line, lined_up
 
     head, *rows = ([in_line(cell) for cell in row] for row in [head, *rows])
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = [title]
-    for row in [head, ["-" * width for width in widths], *rows]:
-        cells = [
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    _print("\n".join(lines) + "\n")
+    rule = ["-" * max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    _print("\n".join([title, *(f"  {line}" for line in lined_up([head, rule, *rows]))]) + "\n")
 
 
 # ---- errors

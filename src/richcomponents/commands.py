@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.errors import DataError
 from richcomponents.models import (
+    RCA,
     ComponentGaussianMixture,
     ComponentIsing,
     ComponentLogisticRegression,
@@ -28,23 +29,26 @@ from richcomponents.models import (
     ContrastiveRCA,
 )
 from richcomponents.outputs import check_outputs, write_text, writing
-from richcomponents.report import Findings, Provenance, gather
+from richcomponents.report import Findings, Provenance
 
-__all__ = ["MODELS", "Request", "Result", "run_fit", "simulate"]
+__all__ = ["MODELS", "FitRequest", "FitResult", "run_fit", "simulate"]
 
 MODELS = ("auto", "none", "pca", "regression", "logistic", "mixture", "ising")
 _NEEDS_TARGET = ("regression", "logistic")
 
 
 @dataclass(frozen=True)
-class Request:
+class FitRequest:
     """A fit as it is asked for on the command line; see `rca fit --help` for the fields."""
 
     data: Sequence[Path]
     views: Sequence[str] = ()
+    sets: Sequence[str] = ()
+    discover: bool = False
     target: str | None = None
     positive: str | None = None
     model: str = "auto"
+    component: str | None = None
     covariates: Sequence[str] = ()
     groups: str | None = None
     key: str | None = None
@@ -57,21 +61,16 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Result:
-    """The fitted model (a ContrastiveRCA or a learner), what it was fitted to, and what was found."""
+class FitResult:
+    """The fitted model (a ContrastiveRCA, an RCA or a learner), what it was fitted to, and what was found."""
 
     model: Any
     selection: Selection
     findings: Findings
 
-    @property
-    def rca(self) -> ContrastiveRCA:
-        found: ContrastiveRCA = getattr(self.model, "rca_", self.model)
-        return found
 
-
-def run_fit(request: Request, *, progress: bool = False) -> Result:
-    """Read, select, fit and gather. Warnings of the library become the findings' notes."""
+def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
+    """Read, select, fit and say what was found. Warnings of the library become the findings' notes."""
     files: Any = request.data[0] if len(request.data) == 1 else names_of_files(request.data)
     rows = open_source(files, id=request.key, header=request.header)
     chosen = select(
@@ -84,10 +83,7 @@ def run_fit(request: Request, *, progress: bool = False) -> Result:
         drop_missing=request.drop_missing,
     )
     X, views, covariates = chosen.arguments()
-    rca = ContrastiveRCA(
-        views=views, rank=_rank(request.rank), covariates=covariates or None, random_state=request.seed
-    )
-    learner, y = _learner(request, rca, chosen)
+    model, y = _model(request, chosen, _rca(request, views, covariates))
     made = Provenance(
         command=request.command,
         files={str(path): digest(path) for path in rows.files},
@@ -96,32 +92,59 @@ def run_fit(request: Request, *, progress: bool = False) -> Result:
     )
     with warnings.catch_warnings(record=True) as caught:  # the findings fit other methods, which warn again
         warnings.simplefilter("always")
-        learner.fit(X, y, groups=chosen.groups)
-        findings = gather(
-            learner,
-            X,
-            y,
-            names=chosen.names,
-            outcome=request.target or "y",
-            provenance=made,
-            progress=progress,
+        model.fit(X, y, groups=chosen.groups)
+        findings = Findings.of(
+            model, X, y, names=chosen.names, outcome=request.target or "y", provenance=made, progress=progress
         )
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
     noted = tuple(dict.fromkeys([*chosen.notes, *told, *findings.notes]))
-    return Result(learner, chosen, replace(findings, notes=noted))
+    return FitResult(model, chosen, replace(findings, notes=noted))
 
 
-def _rank(text: str) -> str | int:
-    if text in ("auto", "full"):
-        return text
-    if not text.isdecimal():
-        raise DataError(f"--rank must be auto, full or a whole number, got {text!r}")
-    return int(text)
+def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:
+    return len(views) > 2 or bool(request.sets) or request.discover
 
 
-def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[Any, Any]:
+def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> Any:
+    """Contrastive for two views; any subsets of views for more, or where subsets are named or looked for."""
+    if not _is_general(request, views):
+        rank = request.rank
+        if rank not in ("auto", "full") and not rank.isdecimal():
+            raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
+        number = int(rank) if rank.isdecimal() else rank
+        return ContrastiveRCA(views=views, rank=number, covariates=covariates or None, random_state=request.seed)
+    if request.rank != "auto":
+        raise DataError("--rank goes with two views and without --sets and --discover: leave it out")
+    sets = [tuple(name.split("+")) for name in request.sets] or None
+    known = covariates or None
+    return RCA(views=views, sets=sets, discover=request.discover, covariates=known, random_state=request.seed)
+
+
+def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:
     """The unfitted model that was asked for, and its outcome."""
-    kind, y = request.model, chosen.y
+    kind, y = _kind(request, chosen.y), chosen.y
+    component: Any = request.component
+    if _is_general(request, chosen.views):
+        component = (next(iter(chosen.views)),) if component is None else tuple(component.split("+"))
+    of: dict[str, Any] = {"rca": rca, "component": component or "S1"}
+    if kind == "pca":
+        return ComponentPCA(request.components or 1, **of), None
+    if kind == "mixture":
+        return ComponentGaussianMixture(request.components or "auto", random_state=request.seed, **of), None
+    if kind == "ising":
+        return ComponentIsing(random_state=request.seed, **of), None
+    if kind == "regression":
+        return ComponentRegression(**of), y
+    if kind == "logistic":
+        assert y is not None
+        labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
+        return ComponentLogisticRegression(positive=request.positive, **of), labels
+    return rca, None
+
+
+def _kind(request: FitRequest, y: Any) -> str:
+    """Which model is meant; refuses what does not go together."""
+    kind = request.model
     if kind not in MODELS:
         raise DataError(f"--model must be one of {', '.join(MODELS)}, got {kind!r}")
     if kind == "auto":
@@ -132,35 +155,25 @@ def _learner(request: Request, rca: ContrastiveRCA, chosen: Selection) -> tuple[
         raise DataError(f"--model {kind} has no outcome: leave out --target, or use --model regression or logistic")
     if request.components is not None and kind not in ("pca", "mixture"):
         raise DataError("--components goes with --model pca or mixture")
+    if request.component is not None and kind == "none":
+        raise DataError("--component says what a model is of: name one with --model, or a --target")
     if request.positive is not None and kind != "logistic":
         raise DataError(
             "--positive names one of two classes: it goes with --model logistic and a --target of two values"
         )
-    if kind == "regression" and y is not None and y.dtype.kind != "f":
+    if kind == "regression" and y.dtype.kind != "f":
         raise DataError(
             f"the target {request.target!r} holds text ({str(y[first_text(y) or 0])!r}): use --model logistic for two "
             "classes, or encode it as numbers"
         )
-    if kind == "logistic" and y is not None and (count := len(np.unique(y.astype(np.str_)))) != 2:
+    if kind == "logistic" and (count := len(np.unique(y.astype(np.str_)))) != 2:
         advice = (
             "use --model regression" if y.dtype.kind == "f" else "keep two of them, or mark one class against the rest"
         )
         raise DataError(
             f"the target {request.target!r} has {count} different values, --model logistic needs two: {advice}"
         )
-    if kind == "pca":
-        return ComponentPCA(request.components or 1, rca=rca), None
-    if kind == "mixture":
-        return ComponentGaussianMixture(request.components or "auto", rca=rca, random_state=request.seed), None
-    if kind == "ising":
-        return ComponentIsing(rca=rca, random_state=request.seed), None
-    if kind == "regression":
-        return ComponentRegression(rca=rca), y
-    if kind == "logistic":
-        assert y is not None
-        labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
-        return ComponentLogisticRegression(rca=rca, positive=request.positive), labels
-    return rca, None
+    return kind
 
 
 def _is_binary(y: Any) -> bool:

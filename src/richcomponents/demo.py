@@ -13,7 +13,7 @@ from richcomponents.datasets import add_hidden_labs, load_biomarkers
 from richcomponents.errors import WeakIdentificationWarning
 from richcomponents.models import ComponentRegression, ContrastiveRCA
 from richcomponents.outputs import write_text
-from richcomponents.report import Findings, Provenance, gather, render
+from richcomponents.report import Findings, Provenance, render
 
 __all__ = ["DemoResult", "run_demo"]
 
@@ -69,7 +69,7 @@ def run_demo(out: Path | None = None, repeats: int = 20, n_labs: int = 3, scale:
         warnings.simplefilter("ignore", WeakIdentificationWarning)
         learner.fit(X, y)
     made = Provenance(command="rca demo", seed=0)
-    findings = gather(learner, X, y, names=columns, outcome="malignant", truth=truth, provenance=made)
+    findings = Findings.of(learner, X, y, names=columns, outcome="malignant", truth=truth, provenance=made)
     if out is not None:
         page = render(findings, "Cell nuclei and malignancy: real measurements, three hidden labs")
         write_text(out, page)

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from richcomponents.contrastive.decomposition import VarianceTable
+    from richcomponents.cumulants.estimate import Estimate
 
 __all__ = [
     "correlation_plot",
+    "estimate_plot",
     "heat_map",
     "heat_map_size",
     "interval_plot",
@@ -227,6 +229,23 @@ def loading_plot(
     _frame(ax, title, len(rows), len(names))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     return ax
+
+
+def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:
+    """A vector of estimates: its values, those of other methods (a known truth on top), limits and identified set."""
+    points = {**estimate.others, "RCA": estimate.value}
+    if "truth" in points:
+        points["truth"] = points.pop("truth")
+    return interval_plot(
+        estimate.names,
+        points,
+        estimate.low,
+        estimate.high,
+        identified=estimate.identified,
+        title=title,
+        label=label,
+        ax=ax,
+    )
 
 
 def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:

@@ -283,3 +283,48 @@ def test_a_warning_is_told_once_as_a_note(capsys, tmp_path, data, command):
     code, out, err = run(capsys, command, tmp_path / "t.csv", "--views", "3", "--target", "case", "--json")
     assert (code, err) == (0, "")
     assert sum("rows are of the class" in note for note in json.loads(out)["notes"]) == 1
+
+
+@pytest.fixture(scope="module")
+def three(folder):
+    sets = [("a",), ("b",), ("c",), ("a", "b", "c")]
+    data = rc.datasets.make_views(4000, 3, 2, sets=sets, random_state=3)
+    names = [f"{view}_{i}" for view in data.views for i in range(2)]
+    path = folder / "three.csv"
+    np.savetxt(path, data.X, fmt="%.17g", delimiter=",", header=",".join(names), comments="")
+    return path, data
+
+
+def test_three_views_are_any_subsets(capsys, folder, three):
+    path, data = three
+    views = [option for view in "abc" for option in ("--views", f"{view}={view}_*")]
+    page = folder / "three.html"
+    sets = ["--sets", "a,b,c", "--sets", "a+b+c"]
+    code, out, _ = run(capsys, "fit", path, *views, *sets, "--report", page)
+    assert code == 0
+    assert "S{a, b, c} explains" in out
+    assert "a_1" in page.read_text(encoding="utf-8")
+    code, out, _ = run(capsys, "fit", path, *views, *sets, "--json")
+    found = json.loads(out)
+    model = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
+    mixing = {(row["view"], row["component"]): row["A"] for row in found["mixing"]}
+    np.testing.assert_allclose(mixing["b", "S{a, b, c}"], model.transforms_["b", ("a", "b", "c")], rtol=1e-9)
+    code, out, _ = run(capsys, "fit", path, *views, "--discover", "--model", "pca", "--component", "a+b+c", "--json")
+    found = json.loads(out)
+    assert found["model"]["title"].startswith("Principal directions of S{a, b, c}")
+    assert found["components"][0]["component"] == "S{a, b, c}"
+    code, out, _ = run(capsys, "diagnose", path, *views, *sets)
+    assert code == 0
+    assert "RCA of 3 views" in out
+    code, _, err = run(capsys, "fit", path, *views, "--rank", "2")
+    assert code == 1
+    assert "--rank goes with two views" in err
+
+
+def test_a_component_belongs_to_a_model(capsys, table):
+    code, _, err = run(capsys, "fit", table, *VIEWS, "--component", "S3")
+    assert code == 1
+    assert "name one with --model" in err
+    code, out, _ = run(capsys, "fit", table, *VIEWS, "--component", "S3", "--model", "pca", "--json")
+    assert code == 0
+    assert json.loads(out)["model"]["rows"][0]["name"] == "V_0"

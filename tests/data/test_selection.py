@@ -74,7 +74,7 @@ def test_views_of_the_file_need_no_option():
     ("views", "options", "message"),
     [
         ([], {}, "say which columns of t.csv are the tests"),
-        (["tests=T_*"], {}, "two views are compared, --views names 1"),
+        (["tests=T_*"], {}, "--views names only tests"),
         (["tests=T_*", "tests=C_*"], {}, "two views are called 'tests'"),
         (["tests=T_1", "controls=T_*"], {}, "'T_1' is in views 'tests' and 'controls'"),
         (["tests=X_*", "controls=C_*"], {}, r"view 'tests': no column of t.csv fits 'X_\*'"),

@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import richcomponents as rc
-from richcomponents.report import Provenance, gather, render, write_report
+from richcomponents.report import Findings, Provenance, render, write_report
 from richcomponents.report.tables import html_table, number
 
 HOSTILE = ["<script>alert(1)</script>", 'a & "b"', "$x_1$", "</style><img src=x onerror=alert(1)>"]
@@ -58,7 +59,7 @@ def regression(data, frame):
 @pytest.fixture(scope="module")
 def findings(data, frame, regression):
     made = Provenance("rca fit <x>.csv", {"<x>.csv": "abc"}, 0, "today")
-    return gather(regression, frame, data.y, outcome="<y>", truth=data.beta, notes=["n < 3"], provenance=made)
+    return Findings.of(regression, frame, data.y, outcome="<y>", truth=data.beta, notes=["n < 3"], provenance=made)
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +68,11 @@ def page(findings):
 
 
 def test_findings_are_the_models_numbers(data, frame, regression, findings):
-    table = findings.outcome
-    np.testing.assert_array_equal(table.estimate, regression.coef_)
-    np.testing.assert_array_equal(table.residualised, regression.residualised_)
+    table = findings.outcome.estimate
+    np.testing.assert_array_equal(table.value, regression.coef_)
+    np.testing.assert_array_equal(table.others["residualised"], regression.residualised_)
     naive = rc.baselines.naive(regression, frame, data.y).coef_
-    np.testing.assert_allclose(table.naive, naive, rtol=1e-10)
+    np.testing.assert_allclose(table.others["naive"], naive, rtol=1e-10)
     np.testing.assert_array_equal(table.low, regression.coefficients_.low)
     assert table.names == tuple(HOSTILE)
     expected = np.mean(np.diag(regression.rca_.components_["S2"].covariance) / findings.variance.total)
@@ -193,12 +194,61 @@ def test_a_component_alone_has_no_report(data):
     model = rc.ContrastiveRCA(views=4).fit(data.X)
     learner = rc.ComponentPCA().fit_component(model.components_["S1"])
     with pytest.raises(ValueError, match="a report needs the views"):
-        gather(learner)
-    with pytest.raises(TypeError, match="a ContrastiveRCA or a learner of its components, got RCA"):
-        gather(rc.RCA())
-    general = rc.ComponentPCA(rca=rc.RCA(views=4), component=("U",)).fit(data.X)
-    with pytest.raises(TypeError, match="a learner of its components, got ComponentPCA of RCA"):
-        gather(general)
+        Findings.of(learner)
+    with pytest.raises(TypeError, match="a fitted RCA or a learner of its components, got ndarray"):
+        Findings.of(data.X)
+    with pytest.raises(NotFittedError):
+        Findings.of(rc.RCA())
     regression = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y)
     with pytest.raises(ValueError, match="give X and y"):
-        gather(regression)
+        Findings.of(regression)
+
+
+@pytest.fixture(scope="module")
+def three():
+    sets = [("a",), ("b",), ("c",), ("a", "b", "c")]
+    return rc.datasets.make_views(5000, 3, 2, sets=sets, random_state=3)
+
+
+@pytest.mark.parametrize("kind", ["none", "discover", "pca", "regression"])
+def test_views_of_any_number_have_a_page(tmp_path, three, kind):
+    rca = rc.RCA(views=three.views, sets=None if kind == "discover" else three.sets, discover=kind == "discover")
+    names = [f"<{view}> {i}" for view in three.views for i in range(2)]
+    y, model = None, rca
+    if kind == "pca":
+        model = rc.ComponentPCA(rca=rca, component=("a", "b", "c"))
+    if kind == "regression":
+        y = three.X[:, 0] - rca.fit(three.X).blup(three.X, ("a", "b", "c"))[:, 0]
+        model = rc.ComponentRegression(rca=rca, component=("a",))
+    path = write_report(tmp_path / "page.html", model.fit(three.X, y), three.X, y, names=names)
+    text = path.read_text(encoding="utf-8")
+    assert Elements(text).open == []
+    assert "nan" not in re.sub(r"data-value=.nan.", "", text)
+    found = Findings.of(model, three.X, y, names=names)
+    back = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert [row["component"] for row in back["components"]] == ["S{a, b, c}", "S{a}", "S{b}", "S{c}"]
+    assert {m["view"] for m in back["mixing"]} == {"b", "c"}
+    parts = [
+        "Which parts are there",
+        "How S{a, b, c} enters b",
+        "What tells these parts apart",
+        "component",
+        "&lt;b&gt; 1",
+    ]
+    assert all(part in text for part in parts), [part for part in parts if part not in text]
+    assert ("What goes with y" in text) == (kind == "regression")
+    assert ("Principal directions" in text) == (kind == "pca")
+
+
+def test_a_failed_test_takes_the_green_away(data):
+    rca = rc.ContrastiveRCA(views=4)
+    with pytest.warns(rc.SpecificationWarning):
+        model = rc.ComponentRegression(rca=rca).fit(data.X, data.y + data.V[:, 0])
+    found = Findings.of(model, data.X, data.y + data.V[:, 0], outcome="health")
+    assert found.verdict == "strong"
+    assert "But look: health goes with V (p < 1e-16)" in found.headline()
+    text = render(found)
+    assert 'class="verdict fair"' in text
+    assert "strong, but a test fails" in text
+    fine = render(Findings.of(rc.ContrastiveRCA(views=4).fit(data.X)))
+    assert 'class="verdict good"' in fine

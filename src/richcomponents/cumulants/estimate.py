@@ -21,7 +21,7 @@ from richcomponents.algebra import Array
 from richcomponents.storage import storable
 from richcomponents.text import escape, in_line, lined_up, page
 
-__all__ = ["Estimate", "odds_ratios", "p_text"]
+__all__ = ["Estimate", "p_text"]
 
 _MOST = 100  # entries of a matrix that are printed
 _SMALLEST = 1e-16  # p values below say nothing but this
@@ -124,7 +124,11 @@ class Estimate:
     @property
     def odds_ratios(self) -> dict[str, Array]:
         """What one unit multiplies the odds of the positive class by, and its limits; empty without one."""
-        return odds_ratios(self.value, self.low, self.high) if self.positive else {}
+        if not self.positive:
+            return {}
+        with np.errstate(over="ignore"):
+            values = map(np.exp, (self.value, self.low, self.high))
+            return dict(zip(("odds ratio", "odds low", "odds high"), values, strict=True))
 
     # ---- as a table
 
@@ -136,7 +140,6 @@ class Estimate:
         return [(", ".join(map(str, at)),) for at in np.ndindex(shape)]
 
     def _table(self) -> dict[str, Array]:
-        lower, upper = self.identified or (np.full_like(self.value, np.nan),) * 2
         columns = {
             "estimate": self.value,
             **self.others,
@@ -145,12 +148,10 @@ class Estimate:
             "p": self.p_value,
             "low": self.low,
             "high": self.high,
-            "identified low": lower,
-            "identified high": upper,
+            **dict(zip(("identified low", "identified high"), self.identified or (), strict=False)),
             **self.odds_ratios,
         }
-        always = ("estimate", "low", "high")
-        return {title: np.ravel(x) for title, x in columns.items() if title in always or not np.isnan(x).all()}
+        return {title: np.ravel(x) for title, x in columns.items()}
 
     def rows(self) -> list[dict[str, object]]:
         """One dict per entry: its name (and column), the estimate, what is known of its error, its limits."""
@@ -180,8 +181,9 @@ class Estimate:
         """A head and one row per entry, as text."""
         table, labels = self._table(), self._labels()
         titles = {"standard error": "std.err"} | dict.fromkeys(("low", "high", *self.odds_ratios), "")
-        shown = {t: _texts(x, t) for t, x in table.items() if titles.get(t, t)}
-        shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
+        shown = {t: _texts(x, t) for t, x in table.items() if titles.get(t, t) and not np.isnan(x).all()}
+        if not np.isnan(table["low"]).all():
+            shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
         if self.positive:
             ratio, low, high = (np.ravel(x) for x in self.odds_ratios.values())
             limits = [f"[{a:.4g}, {b:.4g}]" for a, b in zip(low, high, strict=True)]
@@ -206,12 +208,6 @@ class Estimate:
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
         more = f"<p>{self._left_out()}</p>" if self._left_out() else ""
         return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def odds_ratios(value: Array, low: Array, high: Array) -> dict[str, Array]:
-    """Odds ratios and their limits from changes of the log-odds (d,)."""
-    with np.errstate(over="ignore"):
-        return dict(zip(("odds ratio", "odds low", "odds high"), map(np.exp, (value, low, high)), strict=True))
 
 
 def p_text(p: float) -> str:

@@ -183,7 +183,7 @@ class _Chooser:
         if not wanted and len(own) == 2:
             wanted = list(own)
         if not wanted:
-            held = f"It holds the views {', '.join(own)}: name two of them. " if len(own) > 1 else ""
+            held = f"It holds the views {', '.join(own)}: name two or more of them. " if len(own) > 1 else ""
             raise DataError(
                 f"say which columns of {source.title} are the tests (U) and which the controls (V). {held}For example: "
                 "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
@@ -208,9 +208,9 @@ class _Chooser:
                 )
         names = source.all_names
         chosen = resolve_views(specified, len(names), names, taken=self.taken, title=source.title)
-        if len(chosen) != 2:
+        if len(chosen) < 2:
             raise DataError(
-                f"two views are compared, --views names {len(chosen)} ({', '.join(chosen)}): name U first, then V"
+                f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more"
             )
         return {view: tuple(names[column] for column in chosen[view]) for view in chosen}
 

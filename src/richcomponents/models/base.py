@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.contrastive.specification import TestResult
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.models.classes import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
 from richcomponents.models.rca import ComponentAnalysis
-from richcomponents.plots import interval_plot
+from richcomponents.plots import estimate_plot
 
-__all__ = ["ComponentLearner"]
+__all__ = ["ComponentLearner", "OutcomeLearner"]
 
 _SUSPICIOUS = 0.001
 
@@ -30,6 +34,26 @@ class ComponentLearner(Estimator):
 
     rca: Any
     component: str
+    takes_outcome = False
+    """Whether fit needs a y."""
+
+    def title(self) -> str:
+        """What was learned, in a line."""
+        raise NotImplementedError
+
+    def estimate(self, names: Sequence[str] | None = None) -> Estimate:
+        """What was learned, with its errors where they need no refits (`confidence_interval` has the others).
+
+        names : of the component's columns, where X had none.
+        """
+        raise NotImplementedError
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw what was learned; returns the matplotlib Axes."""
+        raise NotImplementedError
+
+    def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        return self.component_.feature_names if names is None else tuple(map(str, names))
 
     def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Component:
         """Fit a clone of the RCA to X and return the component to learn; y : of learners that ignore it."""
@@ -75,6 +99,75 @@ class ComponentLearner(Estimator):
             raise DataError(f"samples of {self.component_.name} hold missing or infinite values: drop those rows")
         return samples
 
+    def _need_rca(self) -> ComponentAnalysis:
+        if self.rca_ is None:
+            raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
+        model: ComponentAnalysis = as_fitted(self.rca_)
+        return model
+
+
+class OutcomeLearner(ComponentLearner):
+    """An estimator of the coefficients of an outcome on a component.
+
+    After fit: coef_ (d,) or (1, d), residualised_ (d,) or None (what V as covariates would give) and coefficients_, an
+    Estimate or None.
+    """
+
+    takes_outcome = True
+    coef_: Array
+    residualised_: Array | None
+    coefficients_: Estimate | None
+
+    def estimate(self, names: Sequence[str] | None = None) -> Estimate:
+        """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None).
+
+        names : of the component's columns, where X had none.
+        """
+        check_is_fitted(self)
+        found = self.coefficients_
+        if found is None:
+            coef = np.ravel(self.coef_)
+            found = Estimate(coef, np.full_like(coef, np.nan), 1, positive=self._positive())
+        others = {} if self.residualised_ is None or self.rca_ is None else {"residualised": self.residualised_}
+        return replace(found, names=self._names(names), others=others)
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """The two classes, of a classifier."""
+        return None
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the coefficients must be told, as sentences."""
+        return () if self.contrast is None else self.contrast.notes()
+
+    def _positive(self) -> str:
+        return "" if self.contrast is None else self.contrast.positive
+
+    def unit(self, outcome: str = "y") -> str:
+        """What a coefficient is; outcome : the name of y."""
+        raise NotImplementedError
+
+    def unfitted(self) -> Self:
+        """A clone with the choices that the fit made (the penalty, the positive class), for the same fit of other samples."""
+        raise NotImplementedError
+
+    def outcome_test(self, X: object, y: object) -> TestResult:
+        """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
+        check_is_fitted(self)
+        return self._need_rca().outcome_test(X, self._coded(y), self.component)
+
+    def _coded(self, y: object) -> Any:
+        """y as numbers."""
+        return y
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
+        title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
+        return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
+
     def _warn_of_others(self, X: object, target: Array) -> None:
         """y depends on one component only, so it must not go with the views where that does not live."""
         model = self._need_rca()
@@ -87,30 +180,3 @@ class ComponentLearner(Estimator):
                 f"that {others} holds controls only, or choose another component",
                 SpecificationWarning,
             )
-
-    def _plot_coefficients(
-        self,
-        coef: Array,
-        residualised: Array | None,
-        table: Estimate | None,
-        *,
-        label: str,
-        names: Sequence[str] | None,
-        ax: Any,
-    ) -> Any:
-        """Coefficients (d,), their confidence intervals if there are any, and those of residualising; returns the Axes."""
-        return interval_plot(
-            self.component_.feature_names if names is None else tuple(names),
-            {**({} if residualised is None else {"residualised": residualised}), "RCA": coef},
-            None if table is None else table.low,
-            None if table is None else table.high,
-            title=f"Coefficients on {self.component_.name}",
-            label=label,
-            ax=ax,
-        )
-
-    def _need_rca(self) -> ComponentAnalysis:
-        if self.rca_ is None:
-            raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
-        model: ComponentAnalysis = as_fitted(self.rca_)
-        return model

@@ -331,6 +331,27 @@ class ComponentIsing(ComponentLearner):
             {"node": name, "field": float(value)} for name, value in zip(self.feature_names_, self.fields_, strict=True)
         ]
 
+    def title(self) -> str:
+        """What was learned, in a line."""
+        how = {
+            "joint": "fitted to all second moments in canonical coordinates",
+            "likelihood": "maximum likelihood from pair moments",
+            "composite": "composite likelihood",
+            "taylor": "composite likelihood, Taylor gradient of order four",
+        }[self.method_]
+        how += "" if self.trajectory_ is None else f", {self.trajectory_.steps[-1]} steps over mini-batches"
+        return f"Ising model of {self.component_.name}: {len(self.couplings_)} spins, {len(self.edges_)} edges; {how}"
+
+    def estimate(self, names: Sequence[str] | None = None) -> Estimate:
+        """Couplings, then fields (if any), with errors where they need no refits (see :meth:`confidence_interval`).
+
+        names : of the component's columns, where X had none.
+        """
+        check_is_fitted(self)
+        theta = self._parameters()
+        error, degrees = self._quick_errors(theta) or (np.full_like(theta, np.nan), 1)
+        return Estimate(theta, error, degrees, self._parameter_names(names))
+
     def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Couplings, then fields (if any), with standard errors and intervals by blocks.
 
@@ -341,24 +362,33 @@ class ComponentIsing(ComponentLearner):
         check_is_fitted(self)
         if self.solver == "sgd":
             raise ValueError("intervals come from leaving out blocks of rows: use solver='deterministic'")
-        rca = self._need_rca()
-        theta = np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
-        names = [
-            f"{in_line(self.feature_names_[i])} -- {in_line(self.feature_names_[j])}" for i, j in self.edges_.tolist()
-        ]
-        names += [f"field of {name}" for name in self.feature_names_] if self.fields else []
-        if len(theta) and self.method_ in ("joint", "likelihood"):
-            change = self._change(rca, theta)
-            error = rca.functional_error(self.component, change, of_mean=bool(self.fields))
-            if error is not None:
-                return Estimate(theta, error[0], error[1] - 1, tuple(names), level=level)
+        rca, theta, names = self._need_rca(), self._parameters(), self._parameter_names(None)
+        quick = self._quick_errors(theta)
+        if quick is not None:
+            return Estimate(theta, *quick, names, level=level)
 
         def function(model: ComponentAnalysis) -> Array:
             if model is rca:
                 return theta
             return self._learn(self._component_of(model), model, self.edges_, theta)[0]
 
-        return replace(rca.jackknife(function, progress=progress), names=tuple(names), level=level)
+        return replace(rca.jackknife(function, progress=progress), names=names, level=level)
+
+    def _parameters(self) -> Array:
+        return np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
+
+    def _parameter_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        own = tuple(in_line(name) for name in (self.feature_names_ if names is None else names))
+        couplings = tuple(f"{own[i]} -- {own[j]}" for i, j in self.edges_.tolist())
+        return couplings + (tuple(f"field of {name}" for name in own) if self.fields else ())
+
+    def _quick_errors(self, theta: Array) -> tuple[Array, int] | None:
+        """Standard errors of the parameters and their degrees of freedom, where no refits are needed."""
+        if self.rca_ is None or self.solver == "sgd" or self.method_ not in ("joint", "likelihood") or not len(theta):
+            return None
+        rca = self._need_rca()
+        error = rca.functional_error(self.component, self._change(rca, theta), of_mean=bool(self.fields))
+        return None if error is None else (error[0], error[1] - 1)
 
     def _change(self, rca: ComponentAnalysis, theta: Array) -> Callable[[Array, Array], Array]:
         """Changes of (Cov(S1), mean) -> changes of the parameters, to first order."""
@@ -393,22 +423,15 @@ class ComponentIsing(ComponentLearner):
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        own = self.feature_names_ if names is None else tuple(names)
+        own = self._names(names)
         title = f"Couplings of the Ising model of {self.component_.name}"
         return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
     def summary(self) -> str:
         """The graph, the strongest couplings, and how sure the RCA was."""
         check_is_fitted(self)
-        how = {
-            "joint": "fitted to all second moments in canonical coordinates",
-            "likelihood": "maximum likelihood from pair moments",
-            "composite": "composite likelihood",
-            "taylor": "composite likelihood, Taylor gradient of order four",
-        }[self.method_]
-        how += "" if self.trajectory_ is None else f", {self.trajectory_.steps[-1]} steps over mini-batches"
-        d, m = len(self.couplings_), len(self.edges_)
-        lines = [f"Ising model of {self.component_.name}: {d} spins, {m} edges; {how}"]
+        m = len(self.edges_)
+        lines = [self.title()]
         if m:
             lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}; the strongest:")
         for e in np.argsort(-np.abs(self.coef_))[:10]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -29,7 +28,7 @@ from richcomponents.learning.logistic import (
 from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
 from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
 from richcomponents.learning.sgd import SGDResult, Trajectory
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.text import in_line, page
@@ -41,7 +40,7 @@ _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
 _EVENTS = 5  # rows of the rarer class per coefficient, below which log-odds are seriously too large
 
 
-class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: ignore[misc]
+class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ignore[misc]
     """P(y = positive) = sigmoid(intercept + coef' S1), from samples of (U, V, y): two classes.
 
     y may depend on S1 only. By default a logistic regression on the residual of U on the shared part of V is corrected
@@ -84,7 +83,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
     ----------
     coef_ : array (1, d), intercept_ : array (1,)
         Change of the log-odds of `positive_` per unit of S1, and the log-odds at S1 = 0.
-    positive_ : the class they are of.
+    positive_ : the class they are of; contrast : both classes, in words.
     classes_ : array (2,), class_counts_ : array (2,) or None
         The labels sorted as scikit-learn does, and how many rows hold each. predict_proba has its columns in this order and
         decision_function is positive for classes_[1], whichever class is positive_. No counts without rows.
@@ -425,33 +424,35 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         """Of the positive class."""
         return np.asarray(self.intercept_[0] + values @ self.coef_[0])
 
-    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
-
-        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
-        """
-        check_is_fitted(self)
-        label = f"change of the log-odds of {self.positive_} per unit"
-        return self._plot_coefficients(
-            self.coef_[0], self.residualised_, self.coefficients_, label=label, names=names, ax=ax
+    def title(self) -> str:
+        """What was learned, in a line."""
+        kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
+        kind += "stochastic gradient; " if self.solver == "sgd" else ""
+        return (
+            f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
+            f"{in_line(self._contrast, 300)}; intercept {self.intercept_[0]:.4f}"
         )
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """The two classes in words, the positive one first, and their rows."""
+        return self._contrast
+
+    def unit(self, outcome: str = "y") -> str:
+        """What a coefficient is; outcome : the name of what is or is not the case."""
+        return f"change of the log-odds of {outcome} per unit"
+
+    def unfitted(self) -> Self:
+        """A clone with the class that was taken as positive."""
+        return clone(self).set_params(positive=self.positive_)  # type: ignore[no-any-return]
+
+    def _coded(self, y: object) -> Array:
+        return np.asarray(np.asarray(y) == self.positive_, dtype=np.float64)
 
     def summary(self) -> str:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""
         check_is_fitted(self)
-        kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
-        kind += "stochastic gradient; " if self.solver == "sgd" else ""
-        lines = [
-            f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
-            f"{in_line(self._contrast, 300)}; intercept {self.intercept_[0]:.4f}"
-        ]
-        lines += self._contrast.notes()
-        if self.coefficients_ is not None:
-            lines.append(str(self.coefficients_))
-        else:
-            names = [in_line(name) for name in self.component_.feature_names]
-            width = max(map(len, names))
-            lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_[0], strict=True)]
+        lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.rca_ is not None:
             lines += [f"Correction of the residualised coefficients: {self.trust_:.0%} trusted", self.rca_.summary()]
         return page(lines)

@@ -236,16 +236,43 @@ class ComponentGaussianMixture(ComponentLearner):
         """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
+    def title(self) -> str:
+        """What was learned, in a line."""
+        k = self.n_components_
+        chosen = "" if self.criterion_ is None else ", chosen by cross-validation over blocks"
+        return (
+            f"Mixture of {k} spherical Gaussian{'s' if k > 1 else ''} for {self.component_.name} "
+            f"({len(self.component_.mean)} dimensions{chosen}), standard deviation {np.sqrt(self.sigma2_):.4g}"
+        )
+
+    def estimate(self, names: Sequence[str] | None = None) -> Estimate:
+        """The means (d, k), one column per Gaussian, with errors as in :meth:`confidence_interval` (up to 20 columns).
+
+        names : of the component's columns, where X had none.
+        """
+        check_is_fitted(self)
+        columns = tuple(f"mean {j + 1} (weight {weight:.2f})" for j, weight in enumerate(self.weights_))
+        error = self._errors()
+        of_means = np.full_like(self.means_, np.nan) if error is None else error[: self.means_.size]
+        degrees = max(len(self._replicates()) - 1, 1) if error is not None else 1
+        return Estimate(self.means_.T, of_means.reshape(self.means_.shape).T, degrees, self._names(names), columns)
+
+    def _errors(self) -> Array | None:
+        """Standard errors of means, weights and sigma2, where they take no time or were asked for."""
+        if self._known_replicates is None and self.means_.shape[1] > _SHOWN:
+            return None
+        left_out = self._replicates()
+        return jackknife_error(left_out) if len(left_out) else None
+
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the means, about the mean of the component, as a heat map (matplotlib).
 
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        own = self.component_.feature_names if names is None else tuple(names)
         return heat_map(
             (self.means_ - self.component_.mean).T,
-            own,
+            self._names(names),
             [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)],
             title=f"Means of the mixture of {self.component_.name}",
             label="mean",
@@ -256,26 +283,20 @@ class ComponentGaussianMixture(ComponentLearner):
         """Weights and means, as text."""
         check_is_fitted(self)
         names = [in_line(name) for name in self.component_.feature_names]
-        k = self.n_components_
-        chosen = "" if self.criterion_ is None else ", chosen by cross-validation over blocks"
         lines = [
-            f"Mixture of {k} spherical Gaussian{'s' if k > 1 else ''} for {self.component_.name} "
-            f"({len(names)} dimensions{chosen})",
-            f"standard deviation of each component: {np.sqrt(self.sigma2_):.4g}",
+            self.title(),
             f"means are centred at the mean of {self.component_.name}, which is known by the RCA's rule only",
             "",
         ]
         width = max(9, *(len(name) for name in names)) if names else 9
-        shown = names[:12]
-        left_out = self._replicates() if len(names) <= _SHOWN or self._known_replicates is not None else np.zeros(0)
+        shown, error = names[:12], self._errors()
         lines.append("weight  " + " ".join(f"{name:>{width}}" for name in shown) + (" ..." if len(names) > 12 else ""))
-        error = jackknife_error(left_out) if len(left_out) else np.zeros(0)
         for j, (weight, mean) in enumerate(zip(self.weights_, self.means_, strict=True)):
             lines.append(f"{weight:6.3f}  " + " ".join(f"{value:>{width}.3f}" for value in mean[: len(shown)]))
-            if len(error):
+            if error is not None:
                 of_means = error[j * len(names) :][: len(shown)]
                 cells = " ".join(f"{f'({value:.3f})':>{width}}" for value in of_means)
                 lines.append(f"({error[self.means_.size + j]:.3f}) {cells}")
-        if len(error):
+        if error is not None:
             lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
         return page(lines)

@@ -143,16 +143,30 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         columns = self.component_.feature_names if what == "components" else ()
         return replace(found, value=point, centre=found.value, level=level, names=names, columns=columns)
 
+    def title(self) -> str:
+        """What was learned, in a line."""
+        shares = ", ".join(f"{share:.0%}" for share in self.explained_variance_ratio_[:10])
+        return f"Principal directions of {self.component_.name} (share of its variance: {shares})"
+
+    def estimate(self, names: Sequence[str] | None = None) -> Estimate:
+        """The loadings (d, k), one column per direction; their errors need refits, see :meth:`confidence_interval`.
+
+        names : of the component's columns, where X had none.
+        """
+        check_is_fitted(self)
+        columns = tuple(f"direction {i + 1}" for i in range(len(self.components_)))
+        value = self.components_.T
+        return Estimate(value, np.full_like(value, np.nan), 1, self._names(names), columns)
+
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the loadings of the directions (matplotlib).
 
         names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
         """
         check_is_fitted(self)
-        own = self.component_.feature_names if names is None else tuple(names)
         shares = [f"{i + 1}: {share:.0%}" for i, share in enumerate(self.explained_variance_ratio_)]
         title = f"Principal directions of {self.component_.name}, share of its variance"
-        return loading_plot(own, self.components_, shares, title=title, ax=ax)
+        return loading_plot(self._names(names), self.components_, shares, title=title, ax=ax)
 
     def summary(self) -> str:
         """Directions, their variances, and how sure the RCA was."""

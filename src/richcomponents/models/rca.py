@@ -565,6 +565,18 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return found
 
     @property
+    def n_samples_(self) -> int:
+        """Rows of the fit."""
+        check_is_fitted(self)
+        return int(self._solution.n)
+
+    @property
+    def covariates_(self) -> IntArray:
+        """Column numbers of the known covariates."""
+        check_is_fitted(self)
+        return self._covariate_columns
+
+    @property
     def verdict_(self) -> str:
         """How sure the fit is, in one or two words."""
         check_is_fitted(self)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import RegressorMixin, clone
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,14 +15,14 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import OutcomeLearner
 from richcomponents.moments import block_numbers
-from richcomponents.text import in_line, page
+from richcomponents.text import page
 
 __all__ = ["ComponentRegression"]
 
 
-class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[misc]
+class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     """y = intercept + coef' S1 + noise, from samples of (U, V, y): least squares, ridge, lasso or elastic net.
 
     y may depend on S1 only. The residual of U on the shared part of V stands in for U (same covariance with y, far less
@@ -139,38 +138,34 @@ class ComponentRegression(RegressorMixin, ComponentLearner):  # type: ignore[mis
         check_is_fitted(self)
         return np.asarray(self.intercept_ + self._samples(S) @ self.coef_)
 
-    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
-
-        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
-        """
-        check_is_fitted(self)
-        return self._plot_coefficients(
-            self.coef_, self.residualised_, self.coefficients_, label="change of y per unit", names=names, ax=ax
-        )
-
-    def summary(self) -> str:
-        """The coefficients beside those of residualising, and how sure the RCA was."""
-        check_is_fitted(self)
+    def title(self) -> str:
+        """What was learned, in a line."""
         kind = (
             "least squares"
             if self.alpha_ == 0
             else f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}; no standard errors with a penalty"
         )
-        lines = [f"Linear regression on {self.component_.name} ({kind}); intercept {self.intercept_:.4f}"]
-        if self.coefficients_ is not None:
-            lines.append(str(self.coefficients_))
-        else:
-            names = [in_line(name) for name in self.component_.feature_names]
-            width = max(map(len, names))
-            lines += [f"{name:<{width}}  {b:8.4f}" for name, b in zip(names, self.coef_, strict=True)]
+        return f"Linear regression on {self.component_.name} ({kind}); intercept {self.intercept_:.4f}"
+
+    def unit(self, outcome: str = "y") -> str:
+        """What a coefficient is; outcome : the name of y."""
+        return f"change of {outcome} per unit"
+
+    def unfitted(self) -> Self:
+        """A clone with the penalty that was chosen."""
+        return clone(self).set_params(alpha=self.alpha_)  # type: ignore[no-any-return]
+
+    def summary(self) -> str:
+        """The coefficients beside those of residualising, and how sure the RCA was."""
+        check_is_fitted(self)
+        lines = [self.title(), str(self.estimate())]
         if self.rca_ is not None and self.rca_.verdict_ == "not identified":
             lines.append(
                 "Not identified: these are the coefficients with V as covariates and their sampling errors. Where S1 and the "
                 "shared part cannot be told apart, those on S1 may be larger."
             )
         elif self.residualised_ is not None:
-            lines.append("V as covariates would give " + ", ".join(f"{b:.4f}" for b in self.residualised_))
+            lines.append("residualised: with V as covariates")
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
     def __sklearn_tags__(self) -> Any:

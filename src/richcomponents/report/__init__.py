@@ -1,6 +1,6 @@
-"""A fitted model as findings (plain data, for machines) and as one self-contained HTML page (for people)."""
+"""A fitted model comes in; out go findings (plain data, for machines) and one self-contained HTML page (for people)."""
 
-from richcomponents.report.findings import Findings, OutcomeTable, Provenance, gather
+from richcomponents.report.findings import Findings, Provenance
 from richcomponents.report.page import render, write_report
 
-__all__ = ["Findings", "OutcomeTable", "Provenance", "gather", "render", "write_report"]
+__all__ = ["Findings", "Provenance", "render", "write_report"]

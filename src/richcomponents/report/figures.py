@@ -30,10 +30,13 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def inline_svg(draw: Callable[[Any], Any], size: tuple[float, float], text: str, salt: str) -> str:
+def inline_svg(
+    draw: Callable[[Any], Any], size: tuple[float, float], text: str, salt: str, *, whole: bool = False
+) -> str:
     """`draw(ax)` as an <svg> element of `size` inches, described by `text`.
 
-    salt : tells the element identifiers of several pictures on one page apart; the same salt gives the same bytes.
+    whole : it draws on a figure, not on an Axes. salt : tells the element identifiers of several pictures on one page apart;
+    the same salt gives the same bytes.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -43,7 +46,7 @@ def inline_svg(draw: Callable[[Any], Any], size: tuple[float, float], text: str,
     with rc_context(style), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a letter the drawing font lacks: the browser has it
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot())
+        draw(figure if whole else figure.add_subplot())
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     picture = out.getvalue()
     picture = picture[picture.index("<svg") :].replace(_INK, "currentColor")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
@@ -17,20 +16,17 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.decomposition import VarianceTable
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.specification import TestResult
-from richcomponents.cumulants.estimate import odds_ratios
-from richcomponents.models import (
-    ComponentGaussianMixture,
-    ComponentIsing,
-    ComponentLogisticRegression,
-    ComponentPCA,
-    ComponentRegression,
-    ContrastiveRCA,
-)
-from richcomponents.models.base import ComponentLearner
+from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.models.classes import Contrast
-from richcomponents.models.estimator import as_fitted
+from richcomponents.models.estimator import Estimator, as_fitted
 
-__all__ = ["Findings", "OutcomeTable", "Provenance", "gather"]
+__all__ = ["Findings", "Learned", "Mixing", "Outcome", "Provenance", "Sets"]
+
+SUSPICIOUS = 0.01
+"""p value below which a test is spoken of."""
+_MOST_ENTRIES = 10_000_000  # of a matrix in a report
+_WEAK = 0.2  # relative error of a transformation from which the evidence is called weak
+_OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
 
 
 @dataclass(frozen=True)
@@ -63,86 +59,192 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class OutcomeTable:
-    """Coefficients of the outcome on the columns of U, by method; arrays are (d_u,).
+class Outcome:
+    """Coefficients of an outcome on a component.
 
-    naive : on U as it is; residualised : V as covariates; estimate : on S1. low, high, p_value : nan with a penalty.
-    truth : known in simulations only. unit : what a coefficient is the change of. contrast : the two classes of a logistic
-    regression, whose table also holds odds ratios.
+    estimate : beside what other methods make of them: naive (U as it is), residualised (V as covariates), and the truth where
+    it is known. unit : what a coefficient is. test : of the outcome on the views `outside` of the component. contrast : the two
+    classes of a logistic regression, whose table also holds odds ratios.
     """
 
-    outcome: str
+    name: str
     unit: str
-    names: tuple[str, ...]
-    naive: Array
-    residualised: Array
-    estimate: Array
-    standard_error: Array
-    low: Array
-    high: Array
-    p_value: Array
+    component: str
+    outside: str
+    estimate: Estimate
     test: TestResult
-    truth: Array | None = None
     contrast: Contrast | None = None
 
     @property
     def event(self) -> str:
         """What the coefficients speak for: the outcome, or its positive class."""
-        return self.outcome if self.contrast is None else f"{self.outcome} = {self.contrast.positive}"
-
-    def methods(self) -> dict[str, Array]:
-        """Estimates by method, the truth last."""
-        out = {"naive": self.naive, "residualised": self.residualised, "RCA": self.estimate}
-        return out if self.truth is None else {**out, "truth": self.truth}
+        return self.name if self.contrast is None else f"{self.name} = {self.contrast.positive}"
 
     def rows(self) -> list[dict[str, object]]:
-        """One dict per column of U, ready for a data frame."""
-        columns = {
-            **self.methods(),
-            "standard error": self.standard_error,
-            "low": self.low,
-            "high": self.high,
-            "p": self.p_value,
-        }
-        if self.contrast is not None:
-            columns |= odds_ratios(self.estimate, self.low, self.high)
-        return [{"name": n, **{k: float(v[i]) for k, v in columns.items()}} for i, n in enumerate(self.names)]
+        """One dict per column, ready for a data frame: all methods side by side, then how sure RCA is."""
+        methods = [name for name in self.estimate.others if name != "truth"]
+        titles = {name: name for name in ("name", *methods)} | {"estimate": "RCA", "truth": "truth"}
+        titles |= {name: name for name in _OF_ESTIMATE}
+        return [{title: row[key] for key, title in titles.items() if key in row} for row in self.estimate.rows()]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a learner without an outcome found: a table, and a picture of it (drawn on an Axes)."""
+
+    title: str
+    rows: list[dict[str, object]]
+    draw: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How a component enters a view: the matrix (rows, columns), None where nobody could read it."""
+
+    component: str
+    view: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    matrix: Array | None
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Components of any number of views.
+
+    rows : per component, the share of each view's variance that it carries, the largest relative error of its
+    transformations, and what discovery said. worst_error : the largest of all, nan where there is none. explanation : what
+    tells the components apart. draw : on a figure.
+    """
+
+    rows: list[dict[str, object]]
+    worst_error: float
+    explanation: str
+    draw: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Findings:
     """All that is said about one fit.
 
-    views : {name: column names}, U first. A : (d_v, d_u), None where nobody could read it. outcome : None without a target.
-    detail : title and rows of what another learner found (directions, means, couplings); picture : draws it on
-    an Axes. notes : warnings raised on the way, as sentences.
+    views : {name: column names}. diagnostics, variance : of two views, U first; sets : of any number of views. outcome : None
+    without a target. learned : None without another learner. notes : warnings raised on the way, as sentences. summary : the
+    model's own page of text.
     """
 
     n: int
     views: dict[str, tuple[str, ...]]
     covariates: tuple[str, ...]
-    diagnostics: Diagnostics
-    variance: VarianceTable
-    A: Array | None
-    outcome: OutcomeTable | None = None
-    detail: tuple[str, list[dict[str, object]]] | None = None
-    picture: Callable[[Any], Any] | None = None
+    summary: str
+    mixing: tuple[Mixing, ...]
+    diagnostics: Diagnostics | None = None
+    variance: VarianceTable | None = None
+    sets: Sets | None = None
+    outcome: Outcome | None = None
+    learned: Learned | None = None
     notes: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
 
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        X: object = None,
+        y: object = None,
+        *,
+        names: Sequence[str] | None = None,
+        outcome: str = "y",
+        truth: Array | None = None,
+        notes: Sequence[str] = (),
+        provenance: Provenance | None = None,
+        progress: bool = False,
+    ) -> Findings:
+        """The findings of a fitted ContrastiveRCA, RCA or learner.
+
+        X, y : the rows it was fitted to, for the naive coefficients of a regression. names : column names of X, where X has
+        none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show a bar (stderr).
+        """
+        if not isinstance(model, Estimator):
+            raise TypeError(
+                f"a report is made of a fitted RCA or a learner of its components, got {type(model).__name__}"
+            )
+        check_is_fitted(model)
+        model = as_fitted(model)
+        rca = getattr(model, "rca_", model)
+        if rca is None:
+            raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
+        own = rca.views_.feature_names if names is None else tuple(map(str, names))
+        views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
+        found = cls(
+            n=rca.n_samples_,
+            views=views,
+            covariates=tuple(own[i] for i in getattr(rca, "covariates_", ())),
+            summary=rca.summary(),
+            notes=tuple(notes),
+            provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
+            **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
+        )
+        if rca is model:
+            return found
+        at = {name: own[i] for i, name in enumerate(rca.views_.feature_names)}
+        columns = tuple(at[name] for name in model.component_.feature_names)
+        if not model.takes_outcome:
+            return replace(found, learned=_learned(model, columns))
+        if X is None or y is None:
+            raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
+        told = _outcome(model, views, X, y, columns, outcome, truth)
+        return replace(found, outcome=told, notes=(*notes, *model.notes()))
+
     @property
-    def shared_share(self) -> float:
-        """Mean over the columns of U of Var(S2) / Var(U): free of units."""
-        return float(np.mean(self.variance.shared_share))
+    def shared_share(self) -> float | None:
+        """Of two views: mean over the columns of U of Var(S2) / Var(U), free of units."""
+        return None if self.variance is None else float(np.mean(self.variance.shared_share))
+
+    @property
+    def verdict(self) -> str:
+        """How well the parts are told apart, in a word or two."""
+        if self.diagnostics is not None:
+            return self.diagnostics.verdict
+        if self.sets is None or math.isnan(self.sets.worst_error):
+            return "not rated"
+        return "weak" if self.sets.worst_error > _WEAK else "strong"
+
+    def alarms(self) -> list[str]:
+        """Tests of what is assumed that fail, as sentences."""
+        out, d = [], self.diagnostics
+        if self.outcome is not None and self.outcome.test.p_value < SUSPICIOUS:
+            out.append(
+                f"{self.outcome.name} goes with {self.outcome.outside} ({p_value(self.outcome.test.p_value)}): it seems to "
+                f"depend on more than {self.outcome.component}, and the coefficients may be wrong."
+            )
+        if d is not None and d.overidentification is not None and d.overidentification.p_value < SUSPICIOUS:
+            out.append(
+                f"The model does not fit ({p_value(d.overidentification.p_value)}): something else is shared, or the parts "
+                "depend on each other."
+            )
+        if d is not None and d.known_mixing is not None and d.known_mixing.p_value < SUSPICIOUS:
+            out.append(f"The given A does not fit ({p_value(d.known_mixing.p_value)}).")
+        return out
 
     def headline(self) -> str:
-        """The verdict in one or two sentences."""
+        """The verdict in a few sentences, failed tests included."""
+        alarms = self.alarms()
+        return " ".join([self._answer(), *(["But look:"] if alarms else []), *alarms])
+
+    def _answer(self) -> str:
         first = next(iter(self.views))
-        verdict = self.diagnostics.verdict
+        if self.sets is not None:
+            widest = max(self.sets.rows, key=lambda row: sum(math.isfinite(_number(row[view])) for view in self.views))
+            shares = [f"{_number(widest[v]):.0%} of {v}" for v in self.views if math.isfinite(_number(widest[v]))]
+            sure = {"strong": " All parts are well told apart.", "weak": " Some parts are told apart badly."}
+            return (
+                f"{_count(self.sets.rows, 'component')} in {_count(list(self.views), 'view')}; {widest['component']} explains "
+                f"{_listed(shares)}.{sure.get(self.verdict, '')}"
+            )
         share = f"{self.shared_share:.0%}"
-        if verdict == "nothing shared":
+        if self.verdict == "nothing shared":
             return f"No part shared with the controls was found: {first} is taken as it is."
-        if verdict == "not identified":
+        if self.verdict == "not identified":
             return (
                 f"At least {share} of the variance of {first} is shared (average over its columns). How much more cannot be "
                 "told from these data: the results equal those of adding the controls as covariates."
@@ -153,61 +255,97 @@ class Findings:
             "known mixing": "The mixing matrix A was given.",
             "paper": "The paper's formulas were used, which do not say how sure they are.",
         }
-        return f"The shared part explains {share} of {first} (average over its columns). {sure.get(verdict, verdict)}"
+        return f"The shared part explains {share} of {first} (average over its columns). {sure[self.verdict]}"
 
     def question(self) -> str:
         """What was asked, in one sentence."""
-        (u, columns_u), (v, columns_v) = self.views.items()
-        asked = (
-            f"What is specific to the {_count(columns_u, 'column')} of {_role(u, 'U')}, once what they share with the "
-            f"{_count(columns_v, 'column')} of {_role(v, 'V')} is removed? {self.n} samples"
-        )
+        counted = {view: _count(columns, "column") for view, columns in self.views.items()}
+        if self.diagnostics is None:
+            parts = [f"{view} ({count})" for view, count in counted.items()]
+            asked = f"Which hidden parts do {_listed(parts)} have in common, and what is their own? {self.n} samples"
+        else:
+            (u, of_u), (v, of_v) = counted.items()
+            asked = (
+                f"What is specific to the {of_u} of {_role(u, 'U')}, once what they share with the {of_v} of {_role(v, 'V')} "
+                f"is removed? {self.n} samples"
+            )
         if self.covariates:
-            asked += f"; removed from both first: {', '.join(self.covariates)}"
+            asked += f"; removed first: {', '.join(self.covariates)}"
         if self.outcome is not None:
             against = "" if self.outcome.contrast is None else f", {self.outcome.contrast}"
-            asked += f"; outcome: {self.outcome.outcome}{against}"
+            asked += f"; outcome: {self.outcome.name}{against}"
         return asked + "."
+
+    def advice(self) -> list[str]:
+        """Sentences for the reader, notes included, each once."""
+        told = [] if self.diagnostics is None else self.diagnostics.advice()
+        return list(dict.fromkeys([*told, *self.notes]))
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
-        d = self.diagnostics
-        contrast = None if self.outcome is None else self.outcome.contrast
+        d, told, made = self.diagnostics, self.outcome, self.provenance
+        contrast = None if told is None else told.contrast
         found: dict[str, object] = {
             "headline": self.headline(),
-            "verdict": d.verdict,
-            "advice": d.advice(),
+            "verdict": self.verdict,
+            "alarms": self.alarms(),
+            "advice": [] if d is None else d.advice(),
             "notes": list(self.notes),
             "n": self.n,
             "views": self.views,
             "covariates": list(self.covariates),
-            "rank": d.rank,
-            "canonical_correlations": d.canonical_correlations,
-            "shared_share": self.shared_share,
-            "strength": d.strength,
-            "gate": d.gate,
-            "condition_A": d.condition_A,
-            "leftover_p": d.leftover.p_value,
-            "overidentification_p": None if d.overidentification is None else d.overidentification.p_value,
-            "variance": self.variance.rows(),
-            "A": self.A,
-            "coefficients": None if self.outcome is None else self.outcome.rows(),
-            "outcome": None if self.outcome is None else self.outcome.outcome,
+            "coefficients": None if told is None else told.rows(),
+            "outcome": None if told is None else told.name,
+            "component": None if told is None else told.component,
             "positive": None if contrast is None else contrast.positive,
             "classes": None if contrast is None else contrast.rows(),
-            "outcome_on_V_p": None if self.outcome is None else self.outcome.test.p_value,
-            "model": None if self.detail is None else {"title": self.detail[0], "rows": self.detail[1]},
+            "outcome_on_V_p": None if told is None else told.test.p_value,
+            "model": None if self.learned is None else {"title": self.learned.title, "rows": self.learned.rows},
             "provenance": {
-                "command": self.provenance.command,
-                "files": dict(self.provenance.files),
-                "seed": self.provenance.seed,
-                "date": self.provenance.date,
+                "command": made.command,
+                "files": dict(made.files),
+                "seed": made.seed,
+                "date": made.date,
                 "versions": Provenance.versions(),
             },
         }
+        if d is not None and self.variance is not None:
+            found |= {
+                "rank": d.rank,
+                "canonical_correlations": d.canonical_correlations,
+                "shared_share": self.shared_share,
+                "strength": d.strength,
+                "gate": d.gate,
+                "condition_A": d.condition_A,
+                "leftover_p": d.leftover.p_value,
+                "overidentification_p": None if d.overidentification is None else d.overidentification.p_value,
+                "variance": self.variance.rows(),
+                "A": self.mixing[0].matrix,
+            }
+        if self.sets is not None:
+            found["components"] = self.sets.rows
+            found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
         plain = _plain(found)
         assert isinstance(plain, dict)
         return plain
+
+
+def p_value(p: float) -> str:
+    """A p value with its letter.
+
+    >>> p_value(0.0312), p_value(0.0)
+    ('p = 0.0312', 'p < 1e-16')
+    """
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, float) else float("nan")
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def _count(items: Sequence[object], noun: str) -> str:
@@ -238,137 +376,79 @@ def _plain(value: object) -> object:
 # ---- from a fitted model
 
 
-_NO_REPORT = "a report is made of a ContrastiveRCA or a learner of its components, got {}"
+def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[str, Any]:
+    """What two views give: U = S1 + S2, V = A S2 + S3."""
+    (_, names_u), (v, names_v) = views.items()
+    A = rca.A_ if len(names_u) * len(names_v) <= _MOST_ENTRIES else None
+    return {
+        "diagnostics": rca.diagnostics_,
+        "variance": replace(rca.variance_table(progress=progress), names=names_u),
+        "mixing": (Mixing("S2", v, names_v, names_u, A),),
+    }
 
 
-def gather(
+def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """What components of any subsets of views give."""
+    shares, errors, evidence = (
+        getattr(rca, name, {}) for name in ("variance_shares_", "relative_errors_", "evidence_")
+    )
+    nan = float("nan")
+    rows: list[dict[str, object]] = []
+    for q in rca.system_.order:
+        row: dict[str, object] = {"component": rca.components_[q].name}
+        row |= {view: float(shares.get((view, q), nan)) for view in views}
+        row |= {"relative error": float(max((errors[view, q] for view in q if (view, q) in errors), default=nan))}
+        rows.append(row | ({"p (absent)": float(evidence[q].p_value)} if q in evidence else {}))
+    at = {name: views[view][k] for view in views for k, name in enumerate(_own_names(rca, view))}
+    mixing = []
+    for (view, q), matrix in rca.transforms_.items():
+        columns = tuple(at[name] for name in rca.components_[q].feature_names)
+        if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
+            mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix))
+    worst = max(errors.values(), default=nan)
+    return {
+        "sets": Sets(rows, float(worst), rca.system_.explain(), lambda figure: rca.plot(figure)),
+        "mixing": tuple(mixing),
+    }
+
+
+def _own_names(rca: Any, view: str) -> tuple[str, ...]:
+    return tuple(rca.views_.feature_names[i] for i in rca.views_[view])
+
+
+def _outcome(
     model: Any,
-    X: object = None,
-    y: object = None,
-    *,
-    names: Sequence[str] | None = None,
-    outcome: str = "y",
-    truth: Array | None = None,
-    notes: Sequence[str] = (),
-    provenance: Provenance | None = None,
-    progress: bool = False,
-) -> Findings:
-    """The findings of a fitted ContrastiveRCA or learner.
-
-    X, y : the rows it was fitted to, for the naive coefficients of a regression. names : column names of X, where X has
-    none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show a bar (stderr).
-    """
-    if not isinstance(model, (ContrastiveRCA, ComponentLearner)):
-        raise TypeError(_NO_REPORT.format(type(model).__name__))
-    check_is_fitted(model)
-    model = as_fitted(model)
-    rca = model if isinstance(model, ContrastiveRCA) else model.rca_
-    if rca is None:
-        raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
-    if not isinstance(rca, ContrastiveRCA):
-        raise TypeError(_NO_REPORT.format(f"{type(model).__name__} of {type(rca).__name__}"))
-    own = rca.views_.feature_names if names is None else tuple(map(str, names))
-    views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
-    names_u = next(iter(views.values()))
-    table = rca.variance_table(progress=progress)
-    variance = VarianceTable(names_u, *(getattr(table, f) for f in _ARRAYS))
-    found = None
-    if isinstance(model, (ComponentRegression, ComponentLogisticRegression)):
-        if X is None or y is None:
-            raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
-        found = _outcome_table(model, rca, X, y, names_u, outcome, truth)
-        notes = [*notes, *(found.contrast.notes() if found.contrast else ())]
-    return Findings(
-        n=rca.diagnostics_.n,
-        views=views,
-        covariates=tuple(own[i] for i in rca._covariate_columns),
-        diagnostics=rca.diagnostics_,
-        variance=variance,
-        A=rca.A_ if len(rca.components_["S1"].mean) * len(rca.components_["S3"].mean) <= _MOST_ENTRIES else None,
-        outcome=found,
-        detail=_detail(model, views),
-        picture=_picture(model, views),
-        notes=tuple(notes),
-        provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
+    views: dict[str, tuple[str, ...]],
+    X: object,
+    y: object,
+    columns: tuple[str, ...],
+    name: str,
+    truth: Array | None,
+) -> Outcome:
+    found, others = model.estimate(columns), {}
+    if "residualised" in found.others:  # of two views, where the simple methods apply
+        others = {"naive": np.ravel(baselines.naive(model.unfitted(), X, y).coef_), **found.others}
+    others |= {} if truth is None else {"truth": truth}
+    event = name if model.contrast is None else f"{name} = {model.contrast.positive}"
+    outside = [view for view in views if view not in model.component] if not isinstance(model.component, str) else []
+    return Outcome(
+        name=name,
+        unit=model.unit(event),
+        component=model.component_.name,
+        outside=_listed(outside) if outside else "V",
+        estimate=replace(found, others=others),
+        test=model.outcome_test(X, y),
+        contrast=model.contrast,
     )
 
 
-_MOST_ENTRIES = 10_000_000  # of A in a report
-_LIMITS = ("standard error", "low", "high", "p")
-_ARRAYS = ("total", "own", "shared", "low", "high", "identified_low", "identified_high")
-
-
-def _outcome_table(
-    model: Any, rca: ContrastiveRCA, X: object, y: object, names: tuple[str, ...], outcome: str, truth: Array | None
-) -> OutcomeTable:
-    logistic = isinstance(model, ComponentLogisticRegression)
-    target = y
-    unit = f"change of {outcome} per unit"
-    contrast = model._contrast if logistic else None
-    if contrast is not None:
-        target = (np.asarray(y) == model.positive_).astype(np.float64)
-        unit = f"change of the log-odds of {outcome} = {contrast.positive} per unit"
-    table, unknown = model.coefficients_, np.full(len(names), np.nan)
-    fitted = {"positive": model.positive_} if logistic else {"alpha": model.alpha_}
-    learner = clone(model).set_params(**fitted)
-    naive = baselines.naive(learner, X, y)
-    return OutcomeTable(
-        outcome=outcome,
-        unit=unit,
-        names=names,
-        naive=np.ravel(naive.coef_),
-        residualised=model.residualised_,
-        estimate=np.ravel(model.coef_),
-        standard_error=unknown if table is None else table.standard_error,
-        low=unknown if table is None else table.low,
-        high=unknown if table is None else table.high,
-        p_value=unknown if table is None else table.p_value,
-        test=rca.outcome_test(X, target),
-        truth=truth,
-        contrast=contrast,
-    )
-
-
-def _coordinates(model: Any, views: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Column names of the component that was learned: S3 lives in V's columns."""
-    view_u, view_v = views.values()
-    return view_v if model.component == "S3" else view_u
-
-
-def _picture(model: Any, views: dict[str, tuple[str, ...]]) -> Callable[[Any], Any] | None:
-    if not isinstance(model, (ComponentPCA, ComponentGaussianMixture, ComponentIsing)):
-        return None
-    names = _coordinates(model, views)
-    return lambda ax: model.plot(names=names, ax=ax)
-
-
-def _detail(model: Any, views: dict[str, tuple[str, ...]]) -> tuple[str, list[dict[str, object]]] | None:
-    """Title and rows of what a learner without an outcome found."""
-    if isinstance(model, ContrastiveRCA):
-        return None
-    names = _coordinates(model, views)
-    if isinstance(model, ComponentPCA):
-        rows: list[dict[str, object]] = [
-            {"name": n, **{f"direction {k + 1}": float(v[i]) for k, v in enumerate(model.components_)}}
-            for i, n in enumerate(names)
-        ]
-        shares = ", ".join(f"{share:.0%}" for share in model.explained_variance_ratio_[:10])
-        return f"Principal directions of {model.component} (share of its variance: {shares})", rows
-    if isinstance(model, ComponentGaussianMixture):
-        titles = [f"mean {k + 1} (weight {w:.2f})" for k, w in enumerate(model.weights_)]
+def _learned(model: Any, columns: tuple[str, ...]) -> Learned:
+    found = model.estimate(columns)
+    if found.value.ndim == 1:
+        rows = found.rows()
+    else:  # one row per column of the component: easier to read than one per entry
         rows = [
-            {"name": n, **{title: float(mean[i]) for title, mean in zip(titles, model.means_, strict=True)}}
-            for i, n in enumerate(names)
+            {"name": name, **dict(zip(found.columns, map(float, values), strict=True))}
+            for name, values in zip(found.names, found.value, strict=True)
         ]
-        spread = math.sqrt(model.sigma2_)
-        return f"Mixture of {model.n_components_} spherical Gaussians, standard deviation {spread:.3g}", rows
-    if isinstance(model, ComponentIsing):
-        rows = [
-            {"node": names[i], "neighbour": names[j], "coupling": float(c)}
-            for (i, j), c in zip(model.edges_.tolist(), model.coef_, strict=True)
-        ]
-        if model.method_ == "joint" and model.rca_.diagnostics_.gate > 0:  # one step per block; otherwise twenty refits
-            limits = model.confidence_interval().rows()[: len(rows)]
-            rows = [row | {key: limit[key] for key in _LIMITS} for row, limit in zip(rows, limits, strict=True)]
-        return f"Couplings of the Ising model of {model.component} (method {model.method_})", rows
-    return None
+    return Learned(model.title(), rows, lambda ax: model.plot(names=columns, ax=ax))

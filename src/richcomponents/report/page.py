@@ -14,7 +14,7 @@ from typing import Any
 
 from richcomponents.algebra import Array
 from richcomponents.outputs import check_outputs, write_text
-from richcomponents.report.findings import Findings, Provenance, gather
+from richcomponents.report.findings import Findings, Provenance
 from richcomponents.report.sections import SECTIONS
 from richcomponents.text import escape
 
@@ -75,13 +75,13 @@ def write_report(
     truth: Array | None = None,
     provenance: Provenance | None = None,
 ) -> Path:
-    """Write the report of a fitted ContrastiveRCA or learner to one HTML file, and say where.
+    """Write the report of a fitted ContrastiveRCA, RCA or learner to one HTML file, and say where.
 
     X, y : the rows it was fitted to (needed for regressions). names : column names of X, where X has none. outcome : what
     y is called. truth : known coefficients, in simulations.
     """
     target = Path(path)
     check_outputs([target], [X] if isinstance(X, (str, os.PathLike)) else [])
-    found = gather(model, X, y, names=names, outcome=outcome, truth=truth, provenance=provenance)
+    found = Findings.of(model, X, y, names=names, outcome=outcome, truth=truth, provenance=provenance)
     write_text(target, render(found, title))
     return target

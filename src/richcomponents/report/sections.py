@@ -6,24 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.plots import (
     MOST,
     correlation_plot,
+    estimate_plot,
     heat_map,
     heat_map_size,
-    interval_plot,
     own_variance_plot,
     variance_plot,
 )
 from richcomponents.report.figures import inline_svg
-from richcomponents.report.findings import Findings, Provenance
+from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance, p_value
 from richcomponents.report.tables import html_table, number
 from richcomponents.text import escape
 
 __all__ = ["SECTIONS"]
 
 _TONE = {"strong": "good", "known mixing": "good", "weak": "fair", "not identified": "poor", "paper": "fair"}
-_SUSPICIOUS = 0.01
+_MOST_HEAT_MAPS = 8
 
 
 def _height(rows: int) -> float:
@@ -35,64 +36,86 @@ def _figure(picture: str, caption: str) -> str:
 
 
 def verdict(found: Findings) -> str:
-    """What was asked, and the answer."""
-    d = found.diagnostics
-    sentences = [*d.advice(), *found.notes]
-    advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in dict.fromkeys(sentences))
+    """What was asked, and the answer; a test that fails takes the green away."""
+    tone, alarms = _TONE.get(found.verdict, ""), found.alarms()
+    badge = found.verdict + (", but a test fails" if alarms else "")
+    advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice())
     return (
         f"<p>{escape(found.question())}</p>"
-        f'<section class="verdict {_TONE.get(d.verdict, "")}" aria-label="Verdict">'
-        f'<span class="badge">{escape(d.verdict)}</span>'
+        f'<section class="verdict {tone if not alarms or tone == "poor" else "fair"}" aria-label="Verdict">'
+        f'<span class="badge">{escape(badge)}</span>'
         f'<p class="headline">{escape(found.headline())}</p><ul>{advice}</ul></section>'
     )
 
 
 def coefficients(found: Findings) -> str:
-    """The outcome on what is specific to U."""
-    table = found.outcome
-    if table is None:
+    """The outcome on the component."""
+    told = found.outcome
+    if told is None:
         return ""
-
-    def draw(ax: Any) -> Any:
-        return interval_plot(table.names, table.methods(), table.low, table.high, label=table.unit, ax=ax)
-
     picture = inline_svg(
-        draw, (7.6, _height(len(table.names))), f"Coefficients of {table.event} by method, with intervals", "outcome"
+        lambda ax: estimate_plot(told.estimate, label=told.unit, ax=ax),
+        (7.6, _height(len(told.estimate.names))),
+        f"Coefficients of {told.event} by method, with intervals",
+        "outcome",
+    )
+    compared = (
+        "Naive: the controls are ignored. Residualised: the controls are added as covariates. "
+        if told.outside == "V"
+        else ""
     )
     caption = (
-        "Naive: the controls are ignored. Residualised: the controls are added as covariates. RCA: the regression on S1, the "
-        "part of U that is not shared. Lines are 95% intervals of RCA. (Second moments alone put no bound on these "
-        "coefficients, so there is no identified set to draw.)"
+        f"{compared}RCA: the regression on {escape(told.component)}. Lines are 95% intervals of RCA. (Second moments alone put "
+        "no bound on these coefficients, so there is no identified set to draw.)"
     )
     classes = ""
-    if table.contrast is not None:
+    if told.contrast is not None:
         classes = (
-            f" {escape(str(table.contrast))}. An odds ratio is what one unit multiplies the odds of "
-            f"{escape(table.contrast.positive)} by, with its 95% interval."
+            f" {escape(str(told.contrast))}. An odds ratio is what one unit multiplies the odds of "
+            f"{escape(told.contrast.positive)} by, with its 95% interval."
         )
     return (
-        f"<h2>What goes with {escape(table.event)}</h2><p>Each coefficient is the {escape(table.unit)} of the column, the "
-        f"other columns held fixed.{classes}</p>{_figure(picture, caption)}{html_table(table.rows(), order='RCA')}"
+        f"<h2>What goes with {escape(told.event)}</h2><p>Each coefficient is the {escape(told.unit)} of the column, the "
+        f"other columns held fixed.{classes}</p>{_figure(picture, caption)}{html_table(told.rows(), order='RCA')}"
     )
 
 
 def learned(found: Findings) -> str:
     """Directions, means or couplings of the component."""
-    if found.detail is None:
+    if found.learned is None:
         return ""
-    title, rows = found.detail
-    picture = ""
-    if found.picture is not None:
-        names = next(iter(found.views.values()))
-        size = (7.6, heat_map_size(names, names)[1])
-        picture = _figure(inline_svg(found.picture, size, title, "learned"), escape(title) + ".")
+    title, rows = found.learned.title, found.learned.rows
+    names = next(iter(found.views.values()))
+    across = [*names, *(rows[0] if rows else ())]  # whichever is written there, it needs room
+    picture = inline_svg(found.learned.draw, (7.6, heat_map_size(names, across)[1]), title, "learned")
     order = next((key for key, value in rows[0].items() if isinstance(value, float)), None) if rows else None
-    return f"<h2>{escape(title)}</h2>{picture}{html_table(rows, order=order)}"
+    return f"<h2>{escape(title)}</h2>{_figure(picture, escape(title) + '.')}{html_table(rows, order=order)}"
+
+
+def components(found: Findings) -> str:
+    """Which component carries how much of which view."""
+    if found.sets is None:
+        return ""
+    size = (max(4.0, 1.8 + 0.9 * len(found.sets.rows)), 3.0 + 0.45 * len(found.views))
+    picture = inline_svg(
+        found.sets.draw, size, "Share of each view's variance that each component carries", "components", whole=True
+    )
+    caption = (
+        "Bars: the share of a view's variance that a component carries there. Dots below: the views it lives in. In the table, "
+        "the relative error is the largest of the component's transformations; p (absent) is the chance of such evidence if "
+        "the component were not there."
+    )
+    return (
+        f"<h2>Which parts are there</h2>{_figure(picture, caption)}{html_table(found.sets.rows)}"
+        f"<details><summary>What tells these parts apart</summary><pre>{escape(found.sets.explanation)}</pre></details>"
+    )
 
 
 def shared_directions(found: Findings) -> str:
     """Canonical correlations and the rank."""
     d = found.diagnostics
+    if d is None:
+        return ""
     picture = inline_svg(
         lambda ax: correlation_plot(d.canonical_correlations, d.rank, ax=ax),
         (7.6, 2.8),
@@ -109,6 +132,8 @@ def shared_directions(found: Findings) -> str:
 def variances(found: Findings) -> str:
     """Each column of U: how much is its own, how sure that is, by method."""
     table = found.variance
+    if table is None:
+        return ""
     shares = inline_svg(
         lambda ax: variance_plot(table.names, table.own, table.shared, ax=ax),
         (7.6, _height(len(table.names))),
@@ -131,7 +156,7 @@ def variances(found: Findings) -> str:
             "variance to be the column's own, residualising is the band's upper end. The line is the 95% interval of RCA"
             + (
                 "; here the higher orders say nothing, so it is the band, widened for sampling noise."
-                if found.diagnostics.verdict == "not identified"
+                if found.verdict == "not identified"
                 else ", which also uses skewness and kurtosis."
             ),
         )
@@ -140,87 +165,45 @@ def variances(found: Findings) -> str:
 
 
 def mixing(found: Findings) -> str:
-    """A as a heat map."""
-    if not found.diagnostics.rank:
+    """How components enter views, as heat maps."""
+    if found.diagnostics is not None and not found.diagnostics.rank:
         return ""
-    (u, names_u), (v, names_v) = found.views.items()
-    A = found.A
-    if A is None:
-        return (
-            f"<h2>How the shared part enters {escape(v)}</h2><p>A has {len(names_v)} x {len(names_u)} entries, too many to "
-            "show.</p>"
+    out = []
+    for i, part in enumerate(found.mixing[:_MOST_HEAT_MAPS]):
+        what = "the shared part" if found.sets is None else part.component
+        out.append(f"<h2>How {escape(what)} enters {escape(part.view)}</h2>")
+        A = part.matrix
+        if A is None:
+            out.append(f"<p>A has {len(part.rows)} x {len(part.columns)} entries, too many to show.</p>")
+            continue
+
+        def draw(ax: Any, A: Any = A, part: Any = part) -> Any:
+            return heat_map(A, part.rows, part.columns, label="entry of A", ax=ax)
+
+        picture = inline_svg(
+            draw,
+            heat_map_size(part.rows, part.columns),
+            f"Heat map of A, {part.component} in {part.view}",
+            f"mixing{i}",
         )
-    picture = inline_svg(
-        lambda ax: heat_map(A, names_v, names_u, label="entry of A", ax=ax),
-        heat_map_size(names_v, names_u),
-        f"Heat map of A, {v} by {u}",
-        "mixing",
-    )
-    caption = (
-        f"How the shared part of each column of {escape(u)} (across) enters each column of {escape(v)} (down). Only the shared "
-        "directions count."
-    )
-    return f"<h2>How the shared part enters {escape(v)}</h2>{_figure(picture, caption)}"
+        caption = f"How {escape(what)}, in the columns across, enters each column of {escape(part.view)} (down)."
+        out.append(_figure(picture, caption + (" Only the shared directions count." if found.sets is None else "")))
+    left = len(found.mixing) - _MOST_HEAT_MAPS
+    return "".join(out) + (f'<p class="soft">{left} more transformations are in the model.</p>' if left > 0 else "")
 
 
 def checks(found: Findings) -> str:
     """Diagnostics, each with what it means."""
-    d = found.diagnostics
-    rows: list[tuple[str, str, bool | None, str]] = [
-        (
-            "Shared directions",
-            f"{d.rank} of {len(d.canonical_correlations)}",
-            None,
-            "How many independent disturbances the views have in common.",
-        )
-    ]
-    if d.rank and np.isfinite(d.strength):
-        rows.append(
-            (
-                "Evidence on the split",
-                f"{d.strength:.1f} standard errors",
-                d.verdict == "strong",
-                "How clearly skewness and kurtosis tell the own part from the shared part. Small: collect more samples, or "
-                "rely on the band above.",
-            )
-        )
-    if d.rank < len(d.canonical_correlations):
-        rows.append(
-            (
-                "Left beyond the rank",
-                f"correlation {d.leftover_correlation:.2f}, p = {number(d.leftover.p_value)}",
-                d.leftover.p_value >= _SUSPICIOUS,
-                "Small p: the views share more than was modelled. Check that V holds controls only, or raise the rank.",
-            )
-        )
-    if d.overidentification is not None:
-        rows.append(
-            (
-                "Structure of the model",
-                f"p = {number(d.overidentification.p_value)}",
-                d.overidentification.p_value >= _SUSPICIOUS,
-                "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit these data.",
-            )
-        )
+    rows = _of_two_views(found.diagnostics) if found.diagnostics is not None else []
     if found.outcome is not None:
-        p = found.outcome.test.p_value
-        rows.append(
-            (
-                f"{found.outcome.outcome} and V",
-                f"p = {number(p)}",
-                p >= _SUSPICIOUS,
-                "Small p: the outcome goes with the controls, so it depends on more than S1 and the coefficients may be wrong.",
-            )
+        told, p = found.outcome, found.outcome.test.p_value
+        meaning = (
+            f"Small p: the outcome goes with {told.outside}, so it depends on more than {told.component} and the coefficients "
+            "may be wrong."
         )
-    if d.rank:
-        rows.append(
-            (
-                "Condition of A",
-                number(d.condition_A),
-                None,
-                "Large (above about 100): some shared directions are barely visible in V.",
-            )
-        )
+        rows.append((f"{told.name} and {told.outside}", p_value(p), p >= SUSPICIOUS, meaning))
+    if not rows:
+        return ""
     body = "".join(
         f'<tr><td>{escape(name)}</td><td class="text">{escape(value)}</td><td class="text">{_mark(good)}</td>'
         f'<td class="long">{escape(meaning)}</td></tr>'
@@ -231,6 +214,30 @@ def checks(found: Findings) -> str:
         f'<th scope="col" class="text"></th><th scope="col" class="text">what it means</th></tr></thead><tbody>{body}</tbody>'
         "</table></div>"
     )
+
+
+def _of_two_views(d: Diagnostics) -> list[tuple[str, str, bool | None, str]]:
+    """Name, value, whether it is fine (None: it is neither) and meaning."""
+    total, left, fit = len(d.canonical_correlations), d.leftover.p_value, d.overidentification
+    split = (
+        "How clearly skewness and kurtosis tell the own part from the shared part. Small: collect more samples, or rely on the "
+        "band above."
+    )
+    beyond = "Small p: the views share more than was modelled. Check that V holds controls only, or raise the rank."
+    structure = "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit these data."
+    seen = "Large (above about 100): some shared directions are barely visible in V."
+    disturbances = "How many independent disturbances the views have in common."
+    rows: list[tuple[str, str, bool | None, str]] = [("Shared directions", f"{d.rank} of {total}", None, disturbances)]
+    if d.rank and np.isfinite(d.strength):
+        rows.append(("Evidence on the split", f"{d.strength:.1f} standard errors", d.verdict == "strong", split))
+    if d.rank < total:
+        value = f"correlation {d.leftover_correlation:.2f}, {p_value(left)}"
+        rows.append(("Left beyond the rank", value, left >= SUSPICIOUS, beyond))
+    if fit is not None:
+        rows.append(("Structure of the model", p_value(fit.p_value), fit.p_value >= SUSPICIOUS, structure))
+    if d.rank:
+        rows.append(("Condition of A", number(d.condition_A), None, seen))
+    return rows
 
 
 def _mark(good: bool | None) -> str:
@@ -251,14 +258,22 @@ def reproduce(found: Findings) -> str:
     return (
         f"<h2>How to reproduce this page</h2>{command}<dl><dt>versions</dt><dd>{escape(versions)}</dd>"
         f"<dt>seed (random_state)</dt><dd>{escape(str(made.seed))}</dd>{files}{date}</dl>"
-        "<details><summary>Words used on this page</summary><dl>"
-        "<dt>U, V</dt><dd>The two groups of columns: tests and controls, measured on the same samples.</dd>"
-        "<dt>S1, S2, S3</dt><dd>The hidden parts: U = S1 + S2 and V = A S2 + S3. S2 is shared, S1 is U's own, S3 is V's own; "
-        "the three are independent.</dd>"
-        "<dt>identified set</dt><dd>All values that agree with the observed correlations.</dd>"
-        "<dt>residualising</dt><dd>Subtracting from U what V predicts; the same as adding V as covariates.</dd>"
-        "</dl></details>"
+        f"<details><summary>Words used on this page</summary>{_OF_TWO if found.sets is None else _OF_MANY}</details>"
     )
 
 
-SECTIONS = (verdict, coefficients, learned, shared_directions, variances, mixing, checks, reproduce)
+_OF_TWO = (
+    "<dl><dt>U, V</dt><dd>The two groups of columns: tests and controls, measured on the same samples.</dd>"
+    "<dt>S1, S2, S3</dt><dd>The hidden parts: U = S1 + S2 and V = A S2 + S3. S2 is shared, S1 is U's own, S3 is V's own; "
+    "the three are independent.</dd>"
+    "<dt>identified set</dt><dd>All values that agree with the observed correlations.</dd>"
+    "<dt>residualising</dt><dd>Subtracting from U what V predicts; the same as adding V as covariates.</dd></dl>"
+)
+_OF_MANY = (
+    "<dl><dt>view</dt><dd>A group of columns, measured on the same samples as the others.</dd>"
+    "<dt>component</dt><dd>A hidden part, called by the views it lives in. Each view is the sum of its components, each "
+    "transformed by a matrix A; all components are independent.</dd></dl>"
+)
+
+
+SECTIONS = (verdict, coefficients, learned, components, shared_directions, variances, mixing, checks, reproduce)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from richcomponents.cumulants.estimate import p_text
 from richcomponents.text import escape
 
 __all__ = ["html_table", "number"]
@@ -45,16 +46,17 @@ def _table(rows: Sequence[Mapping[str, object]]) -> str:
         f'<th scope="col"{"" if isinstance(value, (int, float)) else _TEXT}><button>{escape(str(title))}</button></th>'
         for title, value in rows[0].items()
     )
-    body = "".join(f"<tr>{''.join(_cell(value) for value in row.values())}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_cell(title, value) for title, value in row.items())}</tr>" for row in rows)
     return f'<div class="scroll"><table class="sortable"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(value: object) -> str:
+def _cell(title: str, value: object) -> str:
     if not isinstance(value, (int, float)):
         return f"<td{_TEXT}>{escape(str(value))}</td>"
     if _unknown(value):
         return '<td data-value="nan">–</td>'
-    return f'<td data-value="{value!r}">{number(value)}</td>'
+    shown = escape(p_text(value)) if title == "p" or title.startswith("p (") else number(value)
+    return f'<td data-value="{value!r}">{shown.replace("-", "−")}</td>'
 
 
 def number(value: float) -> str:
