@@ -13,7 +13,6 @@ from richcomponents import ContrastiveRCA
 from richcomponents.components import Component
 from richcomponents.errors import DataError, SpecificationWarning
 from richcomponents.learning.ising import (
-    CompositeLikelihood,
     Elimination,
     Enumeration,
     Gibbs,
@@ -25,7 +24,6 @@ from richcomponents.learning.ising import (
     fit_composite,
     fit_joint,
     fit_pair_moments,
-    fit_taylor,
     grid_edges,
     joint_change,
     moment_model,
@@ -35,6 +33,7 @@ from richcomponents.learning.ising import (
 )
 from richcomponents.learning.likelihood import check_gradient
 from richcomponents.models.ising import ComponentIsing
+from richcomponents.paper.ising import CompositeLikelihood, fit_taylor
 
 GRID = grid_edges(3, 4)
 TREE = np.array([[0, 1], [1, 2], [1, 3], [5, 4]])

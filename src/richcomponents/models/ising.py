@@ -26,18 +26,17 @@ from richcomponents.learning.ising import (
     fit_composite,
     fit_joint,
     fit_pair_moments,
-    fit_taylor,
     joint_change,
     moment_model,
     pair_change,
     whitened_moments,
     with_ghost,
 )
-from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
 from richcomponents.learning.likelihood import LikelihoodFit
-from richcomponents.learning.sgd import SGDResult, Trajectory
+from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.paper.ising import fit_taylor, sgd_from_predictions, sgd_from_spins
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 

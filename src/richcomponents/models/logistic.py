@@ -16,6 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.covariance import Spread
 from richcomponents.contrastive.coefficients import Coefficients
+from richcomponents.contrastive.logistic import correct
 from richcomponents.data.views import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
@@ -23,18 +24,18 @@ from richcomponents.learning.logistic import (
     ATTENUATION,
     LogisticFit,
     attenuation,
-    correct,
+    from_cumulants,
+    match_fourth,
     newton_replicates,
     ridge_logistic,
 )
-from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
-from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
-from richcomponents.learning.sgd import SGDResult, Trajectory
+from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.base import CoefficientTable, ComponentLearner
 from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.logistic_calibration import covariance_at, positive, rows_agree, standard_errors
 from richcomponents.moments import block_numbers
+from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
 from richcomponents.text import in_line, page
 
 __all__ = ["ComponentLogisticRegression"]
@@ -353,7 +354,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentLearner):  # type: i
         theta, intercept = factor * again.coef, factor * again.intercept
         if fit is not None and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
             cross = plain.T @ (y - y.mean()) / model._free_rows(len(y))
-            a, refined = refine(
+            a, refined = match_fourth(
                 self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
             if rows_agree(features, y, again, unsaid(refined), a, refined):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.learning.ising.sums import BATCH_BYTES, Exact, Gibbs
+from richcomponents.learning.solvers import minimise
 
 __all__ = [
     "MAX_COUPLING",
@@ -239,12 +239,5 @@ def bounded_minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) 
     """The couplings, within +-MAX_COUPLING, of least loss (value, gradient), by L-BFGS."""
     if not len(start):
         return start
-    found = minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-MAX_COUPLING, MAX_COUPLING)] * len(start),
-        options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-7},
-    )
-    return np.asarray(found.x)
+    bounds = [(-MAX_COUPLING, MAX_COUPLING)] * len(start)
+    return minimise(loss, start, bounds=bounds, maxiter=500, ftol=1e-13, gtol=1e-7)
