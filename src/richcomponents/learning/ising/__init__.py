@@ -16,13 +16,12 @@ from richcomponents.learning.ising.fits import (
 )
 from richcomponents.learning.ising.graph import as_edges, coupling_matrix, grid_edges, neighbours, with_ghost
 from richcomponents.learning.ising.moments import SpinMoments, unit_diagonal, whitened_moments
-from richcomponents.learning.ising.sums import Elimination, Enumeration, Gibbs, moment_model
+from richcomponents.learning.ising.sums import Elimination, Gibbs, moment_model
 
 __all__ = [
     "MAX_COUPLING",
     "NEWTON_EDGES",
     "Elimination",
-    "Enumeration",
     "Gibbs",
     "Neighbourhoods",
     "SpinMoments",
