@@ -35,7 +35,7 @@ import numpy as np  # noqa: E402
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, baselines  # noqa: E402
 from richcomponents.datasets import make_contrastive  # noqa: E402
 from richcomponents.learning.likelihood import expected_gradient  # noqa: E402
-from richcomponents.learning.logistic_moments import LogisticLikelihood  # noqa: E402
+from richcomponents.paper.gradient import LogisticLikelihood  # noqa: E402
 
 SECTIONS = ("ratio", "safety", "coverage", "trajectory", "wide")
 METHODS = ("true", "A known", "RCA", "covariates", "naive", "cca")

@@ -33,7 +33,7 @@ import numpy as np  # noqa: E402
 from richcomponents import ComponentGaussianMixture, ContrastiveRCA  # noqa: E402
 from richcomponents.algebra import Array  # noqa: E402
 from richcomponents.datasets import make_contrastive  # noqa: E402
-from richcomponents.learning.mixture import Mixture, Target, fit_mixture, match_centres  # noqa: E402
+from richcomponents.learning.mixture import Mixture, MixtureCumulants, fit_mixture, match_centres  # noqa: E402
 
 K = D = 10
 SECTIONS = ("equal", "free", "unequal")
@@ -60,7 +60,7 @@ def measure(section: str, n: int, seed: int) -> Row:
     row: Row = {}
     clean: Mixture | None = None
     for label, samples in (("naive", data.U), ("residualised", residuals(data.U, data.V)), ("true", data.S1)):
-        clean = fit_mixture(Target.of_samples(samples), K, np.random.default_rng(0), equal_weights=equal)
+        clean = fit_mixture(MixtureCumulants.of_samples(samples), K, np.random.default_rng(0), equal_weights=equal)
         row[label] = error(clean.means, clean.weights)
     assert clean is not None  # the last: on true samples
     known = ComponentGaussianMixture(K, rca=ContrastiveRCA(views=D, A=data.A), equal_weights=equal).fit(data.X)

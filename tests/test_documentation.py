@@ -30,7 +30,7 @@ import richcomponents
 import richcomponents as rc
 import richcomponents.report
 from richcomponents.cli import app, main
-from richcomponents.learning.logistic_moments import LogisticLikelihood
+from richcomponents.paper.gradient import LogisticLikelihood
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

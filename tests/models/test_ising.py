@@ -7,15 +7,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from sklearn.base import clone
 
 from richcomponents import ContrastiveRCA
 from richcomponents.components import Component
 from richcomponents.errors import DataError, SpecificationWarning
 from richcomponents.learning.ising import (
-    CompositeLikelihood,
     Elimination,
-    Enumeration,
     Gibbs,
     Neighbourhoods,
     SpinMoments,
@@ -25,7 +24,6 @@ from richcomponents.learning.ising import (
     fit_composite,
     fit_joint,
     fit_pair_moments,
-    fit_taylor,
     grid_edges,
     joint_change,
     moment_model,
@@ -35,6 +33,7 @@ from richcomponents.learning.ising import (
 )
 from richcomponents.learning.likelihood import check_gradient
 from richcomponents.models.ising import ComponentIsing
+from richcomponents.paper.ising import CompositeLikelihood, fit_taylor
 
 GRID = grid_edges(3, 4)
 TREE = np.array([[0, 1], [1, 2], [1, 3], [5, 4]])
@@ -96,13 +95,25 @@ def test_grid_needs_a_side():
 
 @pytest.mark.parametrize(("d", "edges"), [(12, GRID), (6, TREE), (6, COMPLETE), (7, TREE), (3, TREE[:0])])
 def test_transfer_matrix_is_enumeration(d, edges):
-    J = couplings(edges)
-    one, two = Elimination(d, edges), Enumeration(d, edges)
-    log_one, pairs_one = one.log_partition(J)
-    log_two, pairs_two = two.log_partition(J)
-    assert log_one == pytest.approx(log_two, abs=1e-10)
-    np.testing.assert_allclose(pairs_one, pairs_two, atol=1e-12)
-    np.testing.assert_allclose(one.correlations(J), two.correlations(J), atol=1e-12)
+    J, model = couplings(edges), Elimination(d, edges)
+    S = np.array(list(product([1.0, -1.0], repeat=d)))
+    log_weights = np.einsum("si,si->s", S @ coupling_matrix(d, edges, J), S) / 2
+    log_z, pairs = model.log_partition(J)
+    assert log_z == pytest.approx(logsumexp(log_weights), abs=1e-10)
+    C = (S.T * np.exp(log_weights - log_z)) @ S
+    np.testing.assert_allclose(pairs, C[edges[:, 0], edges[:, 1]], atol=1e-12)
+    np.testing.assert_allclose(model.correlations(J), C, atol=1e-12)
+
+
+def test_correlations_of_a_dense_graph_take_one_sum():
+    """Sixteen nodes, all pairs but a few: the same as conditioning on each node in turn."""
+    edges = np.column_stack(np.triu_indices(16, 1))[3:]
+    model, J = Elimination(16, edges), couplings(edges, size=0.2)
+    assert model.width > 14
+    C = model.correlations(J)
+    np.testing.assert_allclose(C[edges[:, 0], edges[:, 1]], model.log_partition(J)[1], atol=1e-12)
+    with_one = np.vstack([edges, [[0, 1]]])  # a pair that is no edge, seen as one of coupling zero
+    assert C[0, 1] == pytest.approx(Elimination(16, with_one).log_partition(np.append(J, 0.0))[1][-1], abs=1e-12)
 
 
 def test_strong_couplings_do_not_overflow():
@@ -129,29 +140,26 @@ def test_composite_gradient():
     np.testing.assert_allclose(composite_likelihood(S, GRID, point)[1], slopes, atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [Elimination(12, GRID), Enumeration(12, GRID), Gibbs(12, GRID, chains=1)])
+@pytest.mark.parametrize("model", [Elimination(12, GRID), Gibbs(12, GRID, chains=1)])
 def test_samples_have_the_correlations(model):
     J = couplings(GRID)
     S = model.sample(J, 8000, np.random.default_rng(3))
     assert set(np.unique(S)) == {-1.0, 1.0}
-    np.testing.assert_allclose(S.T @ S / len(S), Enumeration(12, GRID).correlations(J), atol=0.05)
+    np.testing.assert_allclose(S.T @ S / len(S), Elimination(12, GRID).correlations(J), atol=0.05)
 
 
 def test_which_sum():
     assert isinstance(moment_model(25, grid_edges(5, 5)), Elimination)
-    assert isinstance(moment_model(18, np.column_stack(np.triu_indices(18, 1))), Enumeration)
+    assert isinstance(moment_model(18, np.column_stack(np.triu_indices(18, 1))), Elimination)
     assert isinstance(moment_model(100, grid_edges(10, 10)), Gibbs)
-    with pytest.raises(ValueError, match="1 to 20 nodes"):
-        Enumeration(21, GRID)
 
 
 # ---- fits
 
 
 @pytest.mark.parametrize(("d", "edges"), [(12, GRID), (6, COMPLETE)])
-@pytest.mark.parametrize("kind", [Elimination, Enumeration])
-def test_likelihood_recovers_couplings(kind, d, edges):
-    model, J = kind(d, edges), couplings(edges)
+def test_likelihood_recovers_couplings(d, edges):
+    model, J = Elimination(d, edges), couplings(edges)
     np.testing.assert_allclose(fit_pair_moments(model, model.log_partition(J)[1], 0.0), J, atol=1e-4)
 
 
@@ -237,12 +245,12 @@ def test_the_ghost_carries_the_fields():
     d, edges = 7, grid_edges(1, 7)
     J, b = couplings(edges), np.linspace(-1, 1, d)
     S, p = by_enumeration(d, edges, J, b)
-    for model in (Elimination(d + 1, with_ghost(d, edges)), Enumeration(d + 1, with_ghost(d, edges))):
-        C = model.correlations(np.concatenate([J, b]))
-        np.testing.assert_allclose(C[:d, d], p @ S, atol=1e-12)
-        np.testing.assert_allclose(C[:d, :d], (S.T * p) @ S, atol=1e-12)
-        pairs = model.log_partition(np.concatenate([J, b]))[1]
-        np.testing.assert_allclose(fit_pair_moments(model, pairs, 0.0), np.concatenate([J, b]), atol=1e-4)
+    model = Elimination(d + 1, with_ghost(d, edges))
+    C = model.correlations(np.concatenate([J, b]))
+    np.testing.assert_allclose(C[:d, d], p @ S, atol=1e-12)
+    np.testing.assert_allclose(C[:d, :d], (S.T * p) @ S, atol=1e-12)
+    pairs = model.log_partition(np.concatenate([J, b]))[1]
+    np.testing.assert_allclose(fit_pair_moments(model, pairs, 0.0), np.concatenate([J, b]), atol=1e-4)
     assert Elimination(26, with_ghost(25, grid_edges(5, 5))).width == 1 + Elimination(25, grid_edges(5, 5)).width
 
 

@@ -15,17 +15,16 @@ from richcomponents import baselines
 from richcomponents.components import Component
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.likelihood import approximate, check_gradient, expected_gradient
-from richcomponents.learning.logistic import attenuation, newton_replicates, ridge_logistic
-from richcomponents.learning.logistic_moments import (
-    INTERVAL,
-    MAX_VARIANCE,
-    LogisticLikelihood,
+from richcomponents.learning.logistic import (
     _mean_softplus,
+    attenuation,
     confined_minimum,
-    fit_polynomial,
     mixture_objective,
+    newton_replicates,
+    ridge_logistic,
 )
 from richcomponents.models.logistic import ComponentLogisticRegression
+from richcomponents.paper.gradient import INTERVAL, MAX_VARIANCE, LogisticLikelihood, fit_polynomial
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 
@@ -122,11 +121,13 @@ def test_law_of_the_projection_against_samples(excess, rng):
 
 def test_confined_minimum_stays_inside():
     covariance = np.diag([2.0, 0.5])
-    a, theta = confined_minimum(lambda a, t: (-t.sum() - a, -1.0, -np.ones(2)), covariance, 1.5)
+    a, theta = confined_minimum(lambda a, t: (-t.sum() - a, -1.0, -np.ones(2)), covariance, 1.5, edge=INTERVAL)
     assert theta @ covariance @ theta == pytest.approx(1.5, rel=1e-2)
     assert a == pytest.approx(INTERVAL)
     centre = np.array([0.3, -0.2])
-    free = confined_minimum(lambda a, t: ((t - centre) @ (t - centre) + a * a, 2 * a, 2 * (t - centre)), covariance, 9)
+    free = confined_minimum(
+        lambda a, t: ((t - centre) @ (t - centre) + a * a, 2 * a, 2 * (t - centre)), covariance, 9, edge=INTERVAL
+    )
     np.testing.assert_allclose(free[1], centre, atol=1e-4)
 
 

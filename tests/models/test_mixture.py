@@ -14,8 +14,8 @@ import richcomponents as rc
 from richcomponents.components import Component, CumulantSource, Term, Terms
 from richcomponents.learning.mixture import (
     Mixture,
+    MixtureCumulants,
     MomentMatching,
-    Target,
     fit_mixture,
     lifted_tensor,
     match_centres,
@@ -83,7 +83,7 @@ def test_the_lifted_tensor_is_orthogonally_decomposable():
 def test_the_gradient_equals_finite_differences(equal, order, rng):
     cumulants = mixture_cumulants(*some_mixture(3, 4), 0.5)[1:]
     scale = cumulants[0] + np.diag([0.1, 0.2, 0.0, 1.0])
-    objective = MomentMatching(Target(*cumulants, scale, n=50.0), 3, equal_weights=equal, order=order)
+    objective = MomentMatching(MixtureCumulants(*cumulants, scale, n=50.0), 3, equal_weights=equal, order=order)
     for _ in range(3):
         weights = np.full(3, 1 / 3) if equal else rng.dirichlet(np.ones(3) * 4)
         x = objective.pack(Mixture(rng.normal(size=(3, 4)), weights, 0.4))
@@ -188,7 +188,7 @@ def test_unequal_weights_are_recovered_from_perturbed_samples(fitted):
     assert error < 0.01
     np.testing.assert_allclose(model.weights_[order], weights, atol=0.03)
     assert model.sigma2_ == pytest.approx(0.25, abs=0.05)
-    naive = fit_mixture(Target.of_samples(X[:, :4]), 3, np.random.default_rng(0))
+    naive = fit_mixture(MixtureCumulants.of_samples(X[:, :4]), 3, np.random.default_rng(0))
     assert error < 0.2 * match_centres(naive.means + X[:, :4].mean(axis=0), centres)[1]
 
 
@@ -283,7 +283,7 @@ def test_more_components_than_dimensions():
     with pytest.raises(rc.DataError, match=r"n_components=4, but S1 has 3 dimensions.*n_components <= 3"):
         ComponentGaussianMixture(4).fit_component(component)
     with pytest.raises(rc.DataError, match="at most as many components as dimensions"):
-        fit_mixture(Target.of(component), 4, np.random.default_rng(0))
+        fit_mixture(MixtureCumulants.of(component), 4, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

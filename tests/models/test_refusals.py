@@ -10,7 +10,7 @@ import pytest
 import richcomponents as rc
 from richcomponents.components import Component
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.sgd import sgd
+from richcomponents.learning.solvers import sgd
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 

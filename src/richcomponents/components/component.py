@@ -8,7 +8,7 @@ blocks of samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import comb
 
 import numpy as np
@@ -76,6 +76,11 @@ class Component(Storable):
         mean, covariance = np.array(state.mean), np.cov(values.T, bias=True).reshape(values.shape[1], -1)
         every = np.eye(values.shape[1])
         return cls(name, names, mean, covariance, CumulantSource(state), Terms(((Term(1.0, (), every),),), every))
+
+    def centred(self) -> Component:
+        """The same with mean zero."""
+        known = {key: value for key, value in self._known.items() if key != ("cumulant", 1)}
+        return replace(self, mean=np.zeros_like(self.mean), _known=known)
 
     def cumulant(self, order: int) -> Array:
         """The cumulant tensor, shape (d,) * order, symmetric. Order 1 is the mean, order 2 the covariance."""

@@ -24,11 +24,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.parallel import available_cores, run_all
 from richcomponents.algebra.spectral import Logistic
+from richcomponents.learning.solvers import minimise
 
 PRIOR_CENTRE = -1.0
 PRIOR_SD_LEVEL = 1.5
@@ -157,10 +157,7 @@ class SharedEnergy:
             value, gradient = self.value_and_gradient(theta, gram)
             return float(0.5 * precision @ theta**2 - value), scale * (precision * theta - gradient)
 
-        found = minimize(
-            objective, np.zeros(self.size), jac=True, method="L-BFGS-B", options={"maxiter": steps, "ftol": 1e-6}
-        )
-        return np.asarray(origin + scale * found.x)
+        return np.asarray(origin + scale * minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6))
 
     def modes_nearby(self, grams: Array, tau: float, start: Array, inverse: Array, steps: int = 5) -> Array:
         """Modes (m, size) for several G (m, 2r, 2r) close to the one whose mode is ``start`` (size,).

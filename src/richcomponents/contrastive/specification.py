@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import Logistic, logit
@@ -20,6 +20,7 @@ from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.pair import Pair, energy_and_score, near_pair, units
 from richcomponents.contrastive.rank import leftover_statistic, remaining_p_value
+from richcomponents.learning.solvers import minimise
 from richcomponents.moments.dependence import RowUnits
 from richcomponents.storage import storable
 
@@ -89,7 +90,7 @@ def relaxed(ev: BlockEvidence, tau: float = 3.0) -> BlockEvidence:
         value, slope = energy_and_score(basis, gram, link)
         return 0.5 * float((x - x0) @ pull) - float(value), pull - slope
 
-    x = optimize.minimize(loss, x0, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+    x = minimise(loss, x0, maxiter=200)
     return replace(ev, t=Logistic.at(np.tensordot(x, e, 1)).value)
 
 

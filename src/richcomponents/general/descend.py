@@ -12,12 +12,12 @@ from functools import cached_property
 from math import factorial
 
 import numpy as np
-from scipy.optimize import minimize
 
 from richcomponents.algebra import Array, multilinear, pack, unpack
 from richcomponents.components.sets import Subset
 from richcomponents.general.evidence import SetEvidence
 from richcomponents.general.model import JointModel, Parameters
+from richcomponents.learning.solvers import minimise
 
 __all__ = ["DenseObjective", "fit_large"]
 
@@ -151,7 +151,6 @@ def fit_large(
     weights = {t: evidence.n / (factorial(t) * evidence.inflation[t]) for t in model.orders}
     objective = DenseObjective(model, data, weights)
     start = objective.join(loadings, objective.best_tensors(loadings) if tensors is None else tensors)
-    options = {"maxiter": _ITERATIONS, "maxcor": 20, "ftol": _GAIN, "maxfun": 10 * _ITERATIONS}
-    minimum = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    final, dense = objective.split(np.asarray(minimum.x))
+    found = minimise(objective, start, maxiter=_ITERATIONS, maxcor=20, ftol=_GAIN, maxfun=10 * _ITERATIONS)
+    final, dense = objective.split(found)
     return Parameters(final, {key: pack(tensor) for key, tensor in dense.items()})

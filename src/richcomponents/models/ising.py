@@ -17,7 +17,6 @@ from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
     Elimination,
-    Gibbs,
     Neighbourhoods,
     SpinMoments,
     as_edges,
@@ -26,18 +25,17 @@ from richcomponents.learning.ising import (
     fit_composite,
     fit_joint,
     fit_pair_moments,
-    fit_taylor,
     joint_change,
     moment_model,
     pair_change,
     whitened_moments,
     with_ghost,
 )
-from richcomponents.learning.ising.stochastic import sgd_from_predictions, sgd_from_spins
 from richcomponents.learning.likelihood import LikelihoodFit
-from richcomponents.learning.sgd import SGDResult, Trajectory
+from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.paper.ising import fit_taylor, sgd_from_predictions, sgd_from_spins
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 
@@ -61,7 +59,7 @@ class ComponentIsing(ComponentLearner):
         adjacency matrix (symmetric, its non-zero entries are edges). See :func:`richcomponents.grid_edges`.
     method : {"auto", "likelihood", "composite", "taylor"}
         "likelihood": maximises m'J - log Z(J), m the extracted pair moments; log Z by summing out one node at a time where
-        the graph allows, by enumeration up to 20 nodes, else by Gibbs chains.
+        the graph allows or it has up to 20 nodes, else by Gibbs chains.
         "composite": exact composite (pseudo-) likelihood; from extracted moments if no node has more than four neighbours.
         "taylor": composite likelihood with its gradient expanded as in Ge and Zou, by :func:`richcomponents.fit_likelihood`
         (`likelihood_fit_` holds its curvatures and error bound); biased for couplings above about 0.3 at any sample size.
@@ -295,8 +293,8 @@ class ComponentIsing(ComponentLearner):
             return fit_pair_moments(model, moments, ridge), "likelihood", None
         if start is None:
             start = fit_pair_moments(model, moments, max(3 * ridge, 0.03))
-        if isinstance(model, Elimination) and model.width > _JOINT_WIDTH:
-            model = Gibbs(model.n_nodes, model.edges, seed=self.random_state)
+        if isinstance(model, Elimination):
+            model = moment_model(model.n_nodes, model.edges, seed=self.random_state, max_width=_JOINT_WIDTH)
         mean = view[0] @ component.mean if self.fields else None
         rng = np.random.default_rng(self.random_state)
         return fit_joint(model, *view, start, ridge, mean=mean, rng=rng), "joint", None

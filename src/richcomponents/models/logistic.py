@@ -22,15 +22,16 @@ from richcomponents.learning.logistic import (
     ATTENUATION,
     LogisticFit,
     attenuation,
+    from_cumulants,
+    match_fourth,
     newton_replicates,
     ridge_logistic,
 )
-from richcomponents.learning.logistic_moments import LogisticLikelihood, fit_polynomial, from_cumulants, refine
-from richcomponents.learning.logistic_sgd import exact_sgd, polynomial_sgd
-from richcomponents.learning.sgd import SGDResult, Trajectory
+from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.classes import Contrast, positive_class
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
 from richcomponents.text import in_line, page
 
 __all__ = ["ComponentLogisticRegression"]
@@ -330,7 +331,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         theta, intercept = factor * again.coef, factor * again.intercept
         if found.by is not None and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
             cross = plain.T @ (y - y.mean()) / found.free
-            a, refined = refine(
+            a, refined = match_fourth(
                 self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
             if _rows_agree(features, y, again, unsaid(refined), a, refined):

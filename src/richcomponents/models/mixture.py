@@ -15,14 +15,14 @@ from richcomponents.cumulants.jackknife import jackknife_error
 from richcomponents.errors import DataError
 from richcomponents.learning.mixture import (
     Mixture,
-    Target,
-    alternating_minimisation,
+    MixtureCumulants,
     choose_components,
     fit_mixture,
     log_posterior,
     replicates,
 )
 from richcomponents.models.base import ComponentLearner
+from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 
@@ -145,7 +145,7 @@ class ComponentGaussianMixture(ComponentLearner):
             )
         else:
             k = int(self.n_components)
-        target = Target.of(component)
+        target = MixtureCumulants.of(component)
         if self.method == "alternating":
             found: Mixture = alternating_minimisation(
                 target, component.mean, k, rng, equal_weights=self.equal_weights, n_init=self.n_init

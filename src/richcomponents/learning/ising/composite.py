@@ -3,34 +3,30 @@
 h_i = b_i + sum_j J_ij s_j over the neighbours j of i, with the field b_i = 0 unless fields are asked for. Parameters
 theta = (J, b): couplings (m,) in the order of the edges, then one field per node (d,), or the couplings alone.
 
-Three ways to its gradient: from samples of the spins; from moments of up to four spins, exactly (:class:`Neighbourhoods`);
-and from pair moments alone by the paper's Taylor expansion (:class:`CompositeLikelihood`).
+Two ways to its gradient: from samples of the spins, and from moments of up to four spins, exactly (:class:`Neighbourhoods`).
+The third, the paper's Taylor expansion, is :mod:`richcomponents.paper.ising`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.learning.ising.fits import MAX_COUPLING, bounded_minimum
+from richcomponents.learning.ising.fits import bounded_minimum
 from richcomponents.learning.ising.graph import coupling_matrix, neighbours
 from richcomponents.learning.ising.moments import SpinMoments
 from richcomponents.learning.ising.sums import all_states
-from richcomponents.learning.likelihood import LikelihoodFit, Ridge, fit_likelihood
 
 __all__ = [
-    "CompositeLikelihood",
     "Neighbourhoods",
     "composite_from_component",
     "composite_likelihood",
     "fit_composite",
-    "fit_taylor",
 ]
 
 MAX_NEIGHBOURS = 4
@@ -174,80 +170,3 @@ def composite_from_component(component: Component, edges: IntArray, ridge: float
     laws = near.laws(moments)
     loss = _penalised(lambda theta: near.loss(theta, moments, laws), ridge)
     return bounded_minimum(loss, np.zeros(near.n_parameters))
-
-
-# ---- the paper's expansion
-
-
-def _minus_tanh(field: float, z: Array) -> Array:
-    return -np.tanh(z + field)
-
-
-class CompositeLikelihood:
-    """The composite likelihood for :func:`richcomponents.fit_likelihood`: one ridge function -tanh(h_i) per node.
-
-    The gradient by J_ij is E[s_i s_j - s_j tanh(h_i)] + E[s_i s_j - s_i tanh(h_j)], by b_i it is E[s_i - tanh(h_i)]: what does
-    not depend on theta is known, the rest is a ridge function of s times s or 1.
-
-    pairs : E[s_i s_j] on the edges, (m,); means : E[s], (d,), with fields; empty without.
-    """
-
-    def __init__(self, n_nodes: int, edges: IntArray, pairs: Array, means: Array) -> None:
-        self.n_nodes, self.edges = n_nodes, edges
-        self._known = np.concatenate([2 * pairs, means])
-        self._fields = bool(len(means))
-        # the parameters that s_j times the ridge function of node i belongs to
-        self._vectors = np.zeros((n_nodes, len(self._known), n_nodes))
-        for e, (i, j) in enumerate(edges.tolist()):
-            self._vectors[i, e, j] = self._vectors[j, e, i] = 1.0
-        self._scalars = np.eye(n_nodes, len(self._known), len(edges)) if self._fields else None
-
-    def _inside(self, theta: Array) -> tuple[Array, Array]:
-        m = len(self.edges)
-        fields = theta[m:] if self._fields else np.zeros(self.n_nodes)
-        return coupling_matrix(self.n_nodes, self.edges, theta[:m]), fields
-
-    def ridges(self, theta: Array) -> list[Ridge]:
-        """-s_j tanh(b_i + w_i's), w_i the couplings of node i."""
-        J, b = self._inside(theta)
-        return [
-            Ridge(
-                J[i], partial(_minus_tanh, b[i]), self._vectors[i], None if self._scalars is None else self._scalars[i]
-            )
-            for i in range(self.n_nodes)
-        ]
-
-    def log_likelihood(self, theta: Array, s: Array) -> Array:
-        """-sum_i log(2 cosh h_i), for samples s (n, d): the part that depends on theta beyond the known moments."""
-        J, b = self._inside(theta)
-        h = s @ J + b
-        return np.asarray(-np.logaddexp(h, -h).sum(1))
-
-    def known(self, theta: Array) -> Array:
-        return self._known
-
-
-def fit_taylor(component: Component, edges: IntArray, ridge: float, *, fields: bool = False) -> LikelihoodFit:
-    """The paper's gradient of the composite likelihood, by gradient steps.
-
-    tanh(h) = h leaves 2 E[s_i s_j] - sum_k J_ik E[s_i^2 s_j s_k] - sum_k J_jk E[s_j^2 s_i s_k] for J_ij: a polynomial of order
-    four in s. With s_i^2 = 1 its moments of order four are pair moments, which are far less noisy than extracted fourth
-    cumulants (the paper's), and are used here. The expansion fails for strong couplings: a bias that no sample size removes.
-    """
-    known = SpinMoments.of(component, fields)
-    means = known.mean if fields else np.zeros(0)
-    covariance = known.second - np.outer(known.mean, known.mean)
-    spins = Component(component.name, component.feature_names, known.mean.copy(), covariance)
-    likelihood = CompositeLikelihood(len(known.mean), edges, known.second[edges[:, 0], edges[:, 1]], means)
-    return fit_likelihood(
-        spins,
-        likelihood,
-        start=np.zeros(len(edges) + len(means)),
-        degree=1,
-        approximation="taylor",
-        interval=(-1.0, 1.0),
-        ridge=ridge,
-        confine=lambda theta: np.clip(theta, -MAX_COUPLING, MAX_COUPLING),
-        max_iter=500,
-        tol=1e-5,
-    )

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.learning.ising.sums import BATCH_BYTES, Exact, Gibbs
+from richcomponents.learning.ising.sums import BATCH_BYTES, Elimination, Gibbs
+from richcomponents.learning.solvers import minimise
 
 __all__ = [
     "MAX_COUPLING",
@@ -32,7 +32,7 @@ NEWTON_EDGES = 1500
 """Edges up to which matrices (m, m) of couplings are formed."""
 
 
-def fit_pair_moments(model: Exact | Gibbs, moments: Array, ridge: float) -> Array:
+def fit_pair_moments(model: Elimination | Gibbs, moments: Array, ridge: float) -> Array:
     """Maximum likelihood: argmax_J  moments'J - log Z(J) - ridge |J|^2 / 2, (m,); moments (m,): E[s_i s_j] on the edges.
 
     Concave; gradient moments - E_J[s_i s_j] - ridge J. Couplings are bounded, since extracted moments need not belong to
@@ -62,7 +62,7 @@ def fit_pair_moments(model: Exact | Gibbs, moments: Array, ridge: float) -> Arra
 
 
 def fit_joint(
-    model: Exact | Gibbs,
+    model: Elimination | Gibbs,
     x_from_u: Array,
     target: Array,
     weights: Array,
@@ -179,7 +179,7 @@ class _SecondMoments:
 
 
 def joint_change(
-    model: Exact | Gibbs,
+    model: Elimination | Gibbs,
     x_from_u: Array,
     weights: Array,
     theta: Array,
@@ -205,7 +205,9 @@ def joint_change(
     return np.asarray(np.linalg.solve(B.T @ B + ridge * np.eye(len(theta)), B.T @ moved.T).T)
 
 
-def pair_change(model: Exact | Gibbs, theta: Array, ridge: float, moments: Array, *, rng: np.random.Generator) -> Array:
+def pair_change(
+    model: Elimination | Gibbs, theta: Array, ridge: float, moments: Array, *, rng: np.random.Generator
+) -> Array:
     """How the solution of :func:`fit_pair_moments` moves with the pair moments, whose changes are (n, m): (n, m)."""
     if isinstance(model, Gibbs):
         state = model.sample(theta, 20_000, rng)
@@ -239,12 +241,5 @@ def bounded_minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) 
     """The couplings, within +-MAX_COUPLING, of least loss (value, gradient), by L-BFGS."""
     if not len(start):
         return start
-    found = minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-MAX_COUPLING, MAX_COUPLING)] * len(start),
-        options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-7},
-    )
-    return np.asarray(found.x)
+    bounds = [(-MAX_COUPLING, MAX_COUPLING)] * len(start)
+    return minimise(loss, start, bounds=bounds, maxiter=500, ftol=1e-13, gtol=1e-7)

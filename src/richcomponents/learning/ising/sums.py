@@ -1,7 +1,7 @@
 """Sums over all states of an Ising model, P(s) = exp(sum_ij J_ij s_i s_j) / Z(J), s in {-1, 1}^d: log Z, moments, samples.
 
-`Elimination` adds one node at a time (the transfer matrix of a narrow grid; any graph with a small frontier),
-`Enumeration` runs through all states (up to 20 nodes), `Gibbs` keeps parallel Markov chains (the rest).
+`Elimination` adds one node at a time (the transfer matrix of a narrow grid; any graph with a small frontier or of few nodes),
+`Gibbs` keeps parallel Markov chains (the rest).
 Without fields every odd moment is zero; fields come in by :func:`richcomponents.learning.ising.graph.with_ghost`.
 """
 
@@ -15,12 +15,14 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.learning.ising.graph import coupling_matrix, neighbours
 
-__all__ = ["BATCH_BYTES", "Elimination", "Enumeration", "Exact", "Gibbs", "all_states", "moment_model"]
+__all__ = ["BATCH_BYTES", "Elimination", "Gibbs", "all_states", "moment_model"]
 
 MAX_WIDTH = 14
 """Nodes in the frontier up to which `moment_model` sums exactly."""
 
-MAX_ENUMERATED = 20
+MAX_NODES = 20
+"""Nodes up to which it sums exactly, whatever the graph: 2^20 states."""
+
 BATCH_BYTES = 150_000_000
 """Memory for intermediate arrays."""
 
@@ -70,9 +72,16 @@ class Elimination:
         return float(log_z[0]), pairs[0]
 
     def correlations(self, couplings: Array) -> Array:
-        """E[s s'] (d, d). Row a is E[s | s_a = 1], since states come in pairs s, -s of equal probability."""
+        """E[s s'] (d, d). Row a is E[s | s_a = 1], since states come in pairs s, -s of equal probability: d sums. On a dense
+        graph one sum is cheaper in which all pairs are edges, those that are missing with coupling zero."""
         d = self.n_nodes
         out = np.empty((d, d))
+        if self.width > MAX_WIDTH and d - self.width < np.log2(d):
+            i, j = np.triu_indices(d, 1)
+            every = Elimination(d, np.column_stack([i, j]))
+            np.fill_diagonal(out, 1.0)
+            out[i, j] = out[j, i] = every.log_partition(coupling_matrix(d, self.edges, couplings)[i, j])[1]
+            return out
         batch = max(1, int(BATCH_BYTES / (8.0 * 2 ** max(self.width, 1) * max(d, 1))))
         for start in range(0, d, batch):
             chosen = np.arange(start, min(d, start + batch))
@@ -195,47 +204,6 @@ def _plan(order: list[int], near: list[dict[int, int]]) -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-class Enumeration:
-    """Exact sums over all 2^d states (half of them, by symmetry), up to 20 nodes.
-
-    >>> log_z, pairs = Enumeration(2, np.array([[0, 1]])).log_partition(np.array([0.5]))
-    >>> bool(np.isclose(pairs[0], np.tanh(0.5)))
-    True
-    """
-
-    exact = True
-
-    def __init__(self, n_nodes: int, edges: IntArray) -> None:
-        if not 1 <= n_nodes <= MAX_ENUMERATED:
-            raise ValueError(f"enumeration takes 1 to {MAX_ENUMERATED} nodes, got {n_nodes}: use Elimination or Gibbs")
-        self.n_nodes, self.edges = n_nodes, edges
-        self._all = np.hstack([np.ones((2 ** (n_nodes - 1), 1)), all_states(n_nodes - 1)])
-
-    def _weights(self, couplings: Array) -> tuple[float, Array]:
-        matrix = coupling_matrix(self.n_nodes, self.edges, couplings)
-        energy = np.einsum("si,si->s", self._all @ matrix, self._all) / 2
-        largest = float(energy.max())
-        weights = np.exp(energy - largest)
-        total = float(weights.sum())
-        return float(np.log(2 * total) + largest), weights / total
-
-    def log_partition(self, couplings: Array) -> tuple[float, Array]:
-        """log Z(J) and the pair moments on the edges (m,)."""
-        log_z, weights = self._weights(couplings)
-        C = (self._all * weights[:, None]).T @ self._all
-        return log_z, np.asarray(C[self.edges[:, 0], self.edges[:, 1]])
-
-    def correlations(self, couplings: Array) -> Array:
-        """E[s s'] (d, d)."""
-        _, weights = self._weights(couplings)
-        return np.asarray((self._all * weights[:, None]).T @ self._all)
-
-    def sample(self, couplings: Array, n: int, rng: np.random.Generator) -> Array:
-        """Independent samples (n, d)."""
-        chosen = rng.choice(len(self._all), size=n, p=self._weights(couplings)[1])
-        return np.asarray(self._all[chosen] * rng.choice([-1.0, 1.0], size=(n, 1)))
-
-
 class Gibbs:
     """Parallel Gibbs chains that keep their states between calls; nodes of one colour are updated together.
 
@@ -273,17 +241,12 @@ class Gibbs:
         return fresh.state
 
 
-Exact = Elimination | Enumeration
-
-
-def moment_model(n_nodes: int, edges: IntArray, *, seed: int = 0, max_width: int = MAX_WIDTH) -> Exact | Gibbs:
-    """The best way to sum over the states of this graph: Elimination, Enumeration or Gibbs.
+def moment_model(n_nodes: int, edges: IntArray, *, seed: int = 0, max_width: int = MAX_WIDTH) -> Elimination | Gibbs:
+    """The best way to sum over the states of this graph: exactly for a small frontier or few nodes, else by Gibbs chains.
 
     >>> from richcomponents.learning.ising import grid_edges
     >>> type(moment_model(25, grid_edges(5, 5))).__name__, type(moment_model(100, grid_edges(10, 10))).__name__
     ('Elimination', 'Gibbs')
     """
     found = Elimination(n_nodes, edges)
-    if found.width <= max_width:
-        return found
-    return Enumeration(n_nodes, edges) if n_nodes <= MAX_ENUMERATED else Gibbs(n_nodes, edges, seed=seed)
+    return found if n_nodes <= MAX_NODES or found.width <= max_width else Gibbs(n_nodes, edges, seed=seed)

@@ -1,21 +1,39 @@
-"""Stochastic gradient steps over mini-batches of rows, and the path they take (paper, Sections 4 and 5).
+"""The two ways to a minimum: L-BFGS, and stochastic gradient steps over mini-batches of rows with the path they take.
 
-The loop knows nothing of components or models: it is given the gradient of a mean over a batch of rows. On true samples
-that is the exact gradient; for a hidden component it is the polynomial gradient whose projected cumulants are those of the
-batch. Both leave the same kind of trajectory, which is what the paper's learning curves compare.
+The loops know nothing of components or models. :func:`sgd` is given the gradient of a mean over a batch of rows (paper,
+Sections 4 and 5): on true samples the exact gradient, for a hidden component the polynomial gradient whose projected
+cumulants are those of the batch. Both leave the same kind of trajectory, which is what the paper's learning curves compare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.storage import storable
 
-__all__ = ["SGDResult", "Trajectory", "ball", "robbins_monro", "sgd"]
+__all__ = ["SGDResult", "Trajectory", "ball", "minimise", "robbins_monro", "sgd"]
+
+
+def minimise(
+    objective: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    *,
+    bounds: Sequence[tuple[float | None, float | None]] | None = None,
+    **options: float,
+) -> Array:
+    """The point near `start` (p,) where an objective, x -> (value, gradient), is least, by L-BFGS-B.
+
+    options : those of scipy (maxiter, maxcor, ftol, gtol).
+
+    >>> minimise(lambda x: (float((x - 2) @ (x - 2)), 2 * (x - 2)), np.zeros(2)).round(6).tolist()
+    [2.0, 2.0]
+    """
+    return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from richcomponents.learning.sgd import ball, robbins_monro, sgd
+from richcomponents.learning.solvers import ball, robbins_monro, sgd
 
 
 def quadratic(x):

@@ -1,0 +1,480 @@
+"""Spherical Gaussian mixtures from cumulants alone.
+
+S = c_j + sqrt(sigma2) N(0, I) with probability w_j, j = 1..k, has the mean m = sum_j w_j c_j and, with c_j - m for c_j,
+
+    Cov = B + sigma2 I,    B = sum_j w_j c_j c_j',
+    k3  = sum_j w_j c_j (x) c_j (x) c_j,
+    k4  = sum_j w_j c_j^(x4) - (the three pairings of B (x) B).
+
+The noise enters the covariance only. Cumulants do not know m; everything here is about the centred means, and the mean
+is added at the end. A start comes from Cov and k3 by lifting: the k centred means are dependent (they span k - 1
+directions), but the lifted vectors (c_j, 1) are not. With W' B W = I the vectors z_j = sqrt(w_j) (W'c_j, 1) are orthonormal in
+R^k, and
+
+    T = sum_j w_j^(-1/2) z_j (x) z_j (x) z_j    has    T_abc = k3(W, W, W)_abc,  T_ab0 = delta_ab,  T_a00 = 0,  T_000 = 1:
+
+known, decomposed by the power method, exact for d centres in d dimensions and without m. It divides by small eigenvalues of B,
+so cumulants of orders two to four are matched from there (:class:`MomentMatching`), which is far less noisy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import log_softmax, logsumexp, softmax
+
+from richcomponents.algebra import Array, multilinear
+from richcomponents.components import Component, CumulantSource
+from richcomponents.components.terms import expand
+from richcomponents.cumulants import Cumulants
+from richcomponents.errors import CapacityError, DataError
+from richcomponents.learning.solvers import minimise
+from richcomponents.moments import Moments
+
+__all__ = [
+    "Mixture",
+    "MixtureCumulants",
+    "MomentMatching",
+    "choose_components",
+    "fit_mixture",
+    "lifted_tensor",
+    "log_posterior",
+    "match_centres",
+    "match_cumulants",
+    "matched",
+    "mixture_cumulants",
+    "noise_variance",
+    "orthogonal_decomposition",
+    "replicates",
+    "tensor_start",
+]
+
+_FLOOR = 0.003  # eigenvalues of B below this share of the largest of Cov are noise: whitening would blow them up
+_KEPT = 3  # decompositions of T that are refined; the best objective wins
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """means : (k, d), centred, that is weights @ means = 0; weights : (k,), decreasing; sigma2; objective : what is left of
+    the moment-matching objective."""
+
+    means: Array
+    weights: Array
+    sigma2: float
+    objective: float = float("nan")
+
+    @property
+    def k(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True)
+class MixtureCumulants:
+    """The cumulants to match.
+
+    covariance : (d, d), positive semi-definite; third : (d, d, d); fourth : (d, d, d, d) or None (not used);
+    scale : (d, d), the covariance in whose units residuals count: that of the samples the cumulants were read from;
+    n : number of those samples, inf for exact cumulants.
+    """
+
+    covariance: Array
+    third: Array
+    fourth: Array | None
+    scale: Array
+    n: float = float("inf")
+
+    @classmethod
+    def of(cls, component: Component) -> MixtureCumulants:
+        """From a component; the fourth order is left out where it does not fit in memory or was not kept."""
+        fourth: Array | None
+        try:
+            fourth = component.cumulant(4)
+        except (CapacityError, DataError):
+            fourth = None
+        except ValueError:
+            source = component.source
+            if source is not None and source.max_order >= 4:
+                raise
+            fourth = None
+        return cls(
+            positive_part(component.covariance),
+            component.cumulant(3),
+            fourth,
+            _scale(component),
+            float("inf") if component.source is None else float(component.source.n),
+        )
+
+    @classmethod
+    def of_samples(cls, samples: Array) -> MixtureCumulants:
+        """From samples (n, d) of the mixture itself: the same learner on clean, raw or residualised data."""
+        n, d = samples.shape
+        found = Cumulants(Moments.of(samples, 4, n_blocks=1))
+        columns = np.arange(d)
+        covariance = found.tensor(columns, columns)
+        return cls(covariance, found.tensor(*[columns] * 3), found.tensor(*[columns] * 4), covariance, float(n))
+
+    @property
+    def d(self) -> int:
+        return len(self.covariance)
+
+
+def positive_part(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _scale(component: Component) -> Array:
+    """Covariance of the least noisy variable that the component's cumulants are read from: the residual of U on V for S1.
+
+    It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
+    directions are estimated well; the component's own covariance would take its noise for signal.
+    """
+    own = positive_part(component.covariance)
+    if component.source is None:
+        return own
+    _, slots = expand(component.terms.alternatives[0], 3)[0]
+    slot = slots[-1]
+    p = component.source.moments.layout.n_columns
+    seen = component.source.moments.covariance(unbiased=False)[:p, :p]
+    covariance = slot.T @ seen @ slot
+    return np.asarray((covariance + covariance.T) / 2) if np.trace(covariance) > 0 else own
+
+
+def mixture_cumulants(means: Array, weights: Array, sigma2: float) -> tuple[Array, Array, Array, Array]:
+    """The exact cumulants of orders one to four of a spherical mixture; means : (k, d), not necessarily centred.
+
+    >>> _, cov, third, _ = mixture_cumulants(np.array([[1.0], [-1.0]]), np.array([0.5, 0.5]), 0.25)
+    >>> cov.tolist(), third.tolist()
+    ([[1.25]], [[[0.0]]])
+    """
+    d = means.shape[1]
+    m = weights @ means
+    c = means - m
+    between = (weights * c.T) @ c
+    return (
+        np.asarray(m),
+        between + sigma2 * np.eye(d),
+        np.asarray(np.einsum("j,ja,jb,jc->abc", weights, c, c, c)),
+        np.asarray(np.einsum("j,ja,jb,jc,je->abce", weights, c, c, c, c, optimize=True)) - pairings(between),
+    )
+
+
+def pairings(B: Array) -> Array:
+    """B_ab B_cd + B_ac B_bd + B_ad B_bc, shape (d, d, d, d)."""
+    outer = np.multiply.outer(B, B)
+    return np.asarray(outer + outer.transpose(0, 2, 1, 3) + outer.transpose(0, 3, 2, 1))
+
+
+def log_posterior(points: Array, means: Array, weights: Array, within: Array) -> tuple[Array, Array]:
+    """log P(j | x) (n, k) and log density (n,) for points (n, d), components N(means_j, within), within : (d, d)."""
+    values, vectors = np.linalg.eigh((within + within.T) / 2)
+    root = np.sqrt(np.maximum(values, 1e-9 * max(float(values[-1]), np.finfo(float).tiny)))
+    white = vectors / root
+    x, c = points @ white, means @ white
+    squared = np.sum(x**2, axis=1)[:, None] - 2 * x @ c.T + np.sum(c**2, axis=1)
+    joint = np.log(weights) - squared / 2 - np.log(root).sum() - len(root) * np.log(2 * np.pi) / 2
+    density = logsumexp(joint, axis=1)
+    return np.asarray(joint - density[:, None]), np.asarray(density)
+
+
+def match_centres(found: Array, truth: Array) -> tuple[Array, float]:
+    """The order of `found` (k, d) that comes nearest to `truth` (k, d), and the mean squared error in it.
+
+    >>> order, error = match_centres(np.array([[2.0], [0.0]]), np.array([[0.0], [2.0]]))
+    >>> order.tolist(), error
+    ([1, 0], 0.0)
+    """
+    cost = np.mean((truth[:, None] - found[None]) ** 2, axis=2)
+    rows, columns = linear_sum_assignment(cost)
+    return np.asarray(columns), float(cost[rows, columns].mean())
+
+
+# ---- a start: lifting
+
+
+def noise_variance(covariance: Array, k: int) -> float:
+    """sigma2: k centred means span k - 1 directions; in the other d - k + 1 there is noise only, and it is their mean."""
+    lowest = np.linalg.eigvalsh(covariance)[: len(covariance) - k + 1]
+    return float(max(lowest.mean(), 0.0))
+
+
+def lifted_tensor(covariance: Array, third: Array, k: int) -> tuple[Array, Array]:
+    """T (k, k, k), the last coordinate being the lifted one, and the map (k - 1, d) from W'c back to c."""
+    values, vectors = np.linalg.eigh(covariance)
+    sigma2, d = noise_variance(covariance, k), len(covariance)
+    top = np.maximum(values[d - k + 1 :] - sigma2, _FLOOR * values[-1])
+    basis = vectors[:, d - k + 1 :]
+    W = basis / np.sqrt(top)
+    T = np.zeros((k, k, k))
+    T[: k - 1, : k - 1, : k - 1] = multilinear(third, W, W, W)
+    i = np.arange(k - 1)
+    T[i, i, k - 1] = T[i, k - 1, i] = T[k - 1, i, i] = 1.0
+    T[k - 1, k - 1, k - 1] = 1.0
+    return T, np.asarray((basis * np.sqrt(top)).T)
+
+
+def orthogonal_decomposition(
+    T: Array, rng: np.random.Generator, n_init: int = 10, iterations: int = 100
+) -> list[Array]:
+    """Orthogonal Z (k, k), rows z_j, with large sum_j T(z_j, z_j, z_j), best first.
+
+    The power method v <- T(v, v, .) / |.| from n_init random vectors, deflated one vector at a time, then all vectors at
+    once: Z <- the orthogonal matrix nearest to (T(z_j, z_j, .))_j. The same iteration from n_init random orthogonal
+    matrices. For an orthogonally decomposable T the first is exact.
+    """
+    k = len(T)
+    flat = T.reshape(k, k * k)
+
+    def power(V: Array, flat: Array) -> Array:
+        """T(v, v, .) for all rows v of V, (n, k)."""
+        return np.asarray((V[:, :, None] * V[:, None, :]).reshape(len(V), k * k) @ flat.T)
+
+    rest, found = T.copy(), np.zeros((k, k))
+    for j in range(k):
+        v = rng.normal(size=(max(n_init, k), k))
+        v /= np.linalg.norm(v, axis=1, keepdims=True)
+        for _ in range(iterations):
+            v = power(v, rest.reshape(k, k * k))
+            v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
+        value = np.sum(power(v, rest.reshape(k, k * k)) * v, axis=1)
+        found[j] = v[value.argmax()]
+        rest = rest - value.max() * np.einsum("a,b,c->abc", found[j], found[j], found[j])
+    starts = [found, *(np.linalg.qr(rng.normal(size=(k, k)))[0] for _ in range(n_init))]
+    Z = np.stack(starts)
+    for _ in range(iterations):
+        left, _, right = np.linalg.svd(power(Z.reshape(-1, k), flat).reshape(Z.shape))
+        Z = left @ right
+    value = np.sum(power(Z.reshape(-1, k), flat).reshape(Z.shape) * Z, axis=(1, 2))
+    kept: list[Array] = []
+    levels: list[float] = []
+    for i in np.argsort(-value, kind="stable"):
+        if all(abs(value[i] - level) > 1e-6 * abs(level) for level in levels):
+            kept.append(Z[i])
+            levels.append(float(value[i]))
+    return kept
+
+
+def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_init: int = 10) -> list[Mixture]:
+    """Mixtures read off the decompositions of the lifted tensor: w_j = z_j0^2, c_j = W^-1 z_j / z_j0."""
+    sigma2 = noise_variance(target.covariance, k)
+    if k == 1:
+        return [Mixture(np.zeros((1, target.d)), np.ones(1), sigma2)]
+    T, back = lifted_tensor(target.covariance, target.third, k)
+    out = []
+    for Z in orthogonal_decomposition(T, rng, n_init):
+        Z = Z * np.where(Z[:, -1:] < 0, -1.0, 1.0)
+        root = np.maximum(Z[:, -1], np.sqrt(0.1 / k))  # a lighter component than that is left to the refinement
+        weights = root**2 / np.sum(root**2)
+        means = (Z[:, :-1] / root[:, None]) @ back
+        out.append(Mixture(means - weights @ means, weights, sigma2))
+    return out
+
+
+# ---- matching cumulants
+
+
+class MomentMatching:
+    """The objective of the refinement and its gradient.
+
+    In coordinates x = W s with W scale W' = I, D_t the difference of the cumulants of order t of the mixture and of the target,
+
+        F = |D_2|^2 / 2 + |D_3|^2 / 6 + |D_4|^2 / 24 - (1/n) sum_j log(k w_j).
+
+    1/t! makes the terms the log-likelihood of nearly Gaussian cumulants up to a factor n; the last term is one
+    pseudo-sample per component and keeps weights away from zero (none for exact cumulants, or with equal weights).
+
+    Parameters of length k d + k + 1 (k d + 1 with equal weights): means in x, log-weights up to a constant, log sigma2.
+    """
+
+    def __init__(self, target: MixtureCumulants, k: int, *, equal_weights: bool = False, order: int = 4) -> None:
+        self.k, self.equal = k, equal_weights
+        values, vectors = np.linalg.eigh(target.scale)
+        root = np.sqrt(np.maximum(values, 1e-10 * max(float(values[-1]), np.finfo(float).tiny)))
+        self.whiten = np.asarray((vectors / root) @ vectors.T)  # W, symmetric
+        self.colour = np.asarray((vectors * root) @ vectors.T)  # its inverse
+        W = self.whiten
+        self.metric = np.asarray(W @ W)  # covariance of the unit noise in x
+        self.second = np.asarray(W @ target.covariance @ W)
+        self.third = multilinear(target.third, W, W, W)
+        use = order >= 4 and target.fourth is not None
+        self.fourth = multilinear(target.fourth, W, W, W, W) if use and target.fourth is not None else None
+        self.pseudo = 0.0 if equal_weights else 1.0 / target.n
+        self.d = target.d
+
+    def pack(self, mixture: Mixture) -> Array:
+        logs = np.zeros(0) if self.equal else np.log(mixture.weights)
+        tiny = 1e-6 * np.trace(self.second) / np.trace(self.metric)
+        return np.concatenate([(mixture.means @ self.whiten).ravel(), logs, [np.log(max(mixture.sigma2, tiny))]])
+
+    def unpack(self, parameters: Array) -> tuple[Array, Array, float]:
+        """means (k, d) in x, centred; weights (k,); sigma2."""
+        k, d = self.k, self.d
+        means = parameters[: k * d].reshape(k, d)
+        weights = np.full(k, 1 / k) if self.equal else softmax(parameters[k * d : -1])
+        return means - weights @ means, weights, float(np.exp(np.clip(parameters[-1], -50.0, 50.0)))
+
+    def mixture(self, parameters: Array) -> Mixture:
+        means, weights, sigma2 = self.unpack(parameters)
+        order = np.argsort(-weights, kind="stable")
+        return Mixture((means @ self.colour)[order], weights[order], sigma2, self(parameters)[0])
+
+    def __call__(self, parameters: Array) -> tuple[float, Array]:
+        """F and its gradient.
+
+        With P = D_2 - D_4(B) / 2, D_4(B)_ab = sum_ce D_4_abce B_ce: dF/dc_j = w_j [2 P c_j + D_3(c_j, c_j) +
+        D_4(c_j, c_j, c_j) / 3], dF/dw_j = c_j'P c_j + D_3(c_j^3) / 3 + D_4(c_j^4) / 12, then the chain through the
+        centring of the means and the softmax.
+        """
+        c, w, sigma2 = self.unpack(parameters)
+        k, d = self.k, self.d
+        squares = (c[:, :, None] * c[:, None, :]).reshape(k, d * d)
+        B = (w * c.T) @ c
+        D2 = B + sigma2 * self.metric - self.second
+        D3 = ((w * squares.T) @ c).reshape(d, d, d) - self.third
+        value = np.sum(D2**2) / 2 + np.sum(D3**2) / 6
+        by_third = squares @ D3.reshape(d * d, d)  # D3(c_j, c_j, .)
+        P = D2
+        by_mean = by_third
+        by_weight = np.sum(by_third * c, axis=1) / 3
+        if self.fourth is not None:
+            D4 = ((w * squares.T) @ squares).reshape(d, d, d, d) - pairings(B) - self.fourth
+            value += np.sum(D4**2) / 24
+            flat = D4.reshape(d * d, d * d)
+            cubes = np.einsum("ja,jab->jb", c, (squares @ flat).reshape(k, d, d))  # D4(c_j, c_j, c_j, .)
+            P = P - (flat @ B.ravel()).reshape(d, d) / 2
+            by_mean = by_mean + cubes / 3
+            by_weight = by_weight + np.sum(cubes * c, axis=1) / 12
+        through = c @ P
+        by_mean = w[:, None] * (2 * through + by_mean)
+        by_weight = by_weight + np.sum(through * c, axis=1)
+        total = by_mean.sum(axis=0)  # c_j = m_j - sum_i w_i m_i
+        gradient = np.zeros(len(parameters))
+        gradient[: k * d] = (by_mean - w[:, None] * total).ravel()
+        if not self.equal:
+            by_weight = by_weight - c @ total
+            gradient[k * d : -1] = w * (by_weight - w @ by_weight) + self.pseudo * (k * w - 1)
+            value -= self.pseudo * float(np.sum(log_softmax(parameters[k * d : -1]) + np.log(k)))
+        gradient[-1] = sigma2 * np.sum(D2 * self.metric)
+        return float(value), gradient
+
+
+def match_cumulants(
+    target: MixtureCumulants, start: Mixture, *, equal_weights: bool = False, order: int = 4, max_iter: int = 500
+) -> Mixture:
+    """Moment matching from a start, by L-BFGS."""
+    objective = MomentMatching(target, start.k, equal_weights=equal_weights, order=order)
+    found = minimise(objective, objective.pack(start), maxiter=max_iter, maxcor=20, ftol=1e-12, gtol=1e-9)
+    return objective.mixture(found)
+
+
+def fit_mixture(
+    target: MixtureCumulants, k: int, rng: np.random.Generator, *, equal_weights: bool = False, n_init: int = 10
+) -> Mixture:
+    """The start whose refinement leaves the smallest objective; k <= d.
+
+    Free weights are also tried from the solution with equal weights: at small n a light component of the start may run
+    into a local minimum, two components merged.
+    """
+    if not 1 <= k <= target.d:
+        raise DataError(
+            f"{k} components in {target.d} dimensions: third-order cumulants determine at most as many components as "
+            f"dimensions. Ask for n_components <= {target.d}, or add columns to the view"
+        )
+    starts = tensor_start(target, k, rng, n_init)[:_KEPT]
+    refined = [match_cumulants(target, start, equal_weights=equal_weights) for start in starts]
+    if not equal_weights and k > 1:
+        even = [match_cumulants(target, start, equal_weights=True) for start in starts]
+        refined.append(match_cumulants(target, min(even, key=lambda mixture: mixture.objective)))
+    return min(refined, key=lambda mixture: mixture.objective)
+
+
+# ---- what blocks of samples say
+
+
+def choose_components(
+    component: Component,
+    rng: np.random.Generator,
+    *,
+    candidates: Sequence[int] | None = None,
+    equal_weights: bool = False,
+    n_init: int = 5,
+    n_folds: int = 5,
+) -> tuple[int, dict[int, float]]:
+    """k by cross-validation over blocks of samples, and the criterion of each candidate.
+
+    A mixture with k components is fitted to the cumulants of all folds but one (all maps held fixed), and
+    its distance F (:class:`MomentMatching`) to the cumulants of that fold is taken. k is the smallest whose mean distance
+    is within one standard error, of the difference over folds, of the best. Folds of fewer than ten samples say nothing
+    about cumulants of order three: k = 1. Where there are no blocks (exact cumulants): the smallest k with F below one
+    thousandth of that of one component, else the best.
+    """
+    sizes = list(range(1, len(component.mean) + 1)) if candidates is None else list(candidates)
+    whole = MixtureCumulants.of(component)
+    source = component.source
+    if len(sizes) == 1 or whole.n < 10 * n_folds:
+        return sizes[0], {sizes[0]: float("nan")}
+    if source is None or len(source.blocks) < 2 * n_folds:
+        fits = {k: fit_mixture(whole, k, rng, equal_weights=equal_weights, n_init=n_init).objective for k in sizes}
+        enough = [k for k in sizes if fits[k] <= 1e-3 * fits[sizes[0]]]
+        return (enough[0] if enough else min(sizes, key=lambda k: fits[k])), fits
+    blocks = source.blocks
+    distance = np.zeros((n_folds, len(sizes)))
+    for fold in range(n_folds):
+        held = blocks[fold::n_folds]
+        train = _restricted(component, source, held, whole)
+        test = _restricted(component, source, [b for b in blocks if b not in held], whole)
+        for i, k in enumerate(sizes):
+            mixture = fit_mixture(train, k, rng, equal_weights=equal_weights, n_init=n_init)
+            objective = MomentMatching(replace(test, n=float("inf")), k)
+            distance[fold, i] = objective(objective.pack(mixture))[0]
+    mean = distance.mean(axis=0)
+    best = int(mean.argmin())
+    excess = distance - distance[:, [best]]
+    error = excess.std(axis=0, ddof=1) / np.sqrt(n_folds)
+    chosen = int(np.flatnonzero(excess.mean(axis=0) <= error)[0])
+    return sizes[chosen], {k: float(mean[i]) for i, k in enumerate(sizes)}
+
+
+def _restricted(
+    component: Component, source: CumulantSource, gone: Sequence[int], whole: MixtureCumulants
+) -> MixtureCumulants:
+    """The target without some blocks: same maps, same weights of the alternatives, in the units of the whole.
+
+    The covariance moves as :meth:`Component.measured_on` says.
+    """
+    part = CumulantSource(source.moments.without(gone), unbiased=source.unbiased)
+    less = component.measured_on(part, 3 if whole.fourth is None else 4)
+    return MixtureCumulants(
+        positive_part(less.covariance),
+        less.cumulant(3),
+        None if whole.fourth is None else less.cumulant(4),
+        whole.scale,
+        float(part.n),
+    )
+
+
+def matched(found: Mixture, like: Mixture) -> Mixture:
+    """The components of `found` in the order that comes nearest to those of `like`."""
+    order, _ = match_centres(found.means, like.means)
+    return replace(found, means=found.means[order], weights=found.weights[order])
+
+
+def replicates(component: Component, mixture: Mixture, *, equal_weights: bool = False) -> list[Mixture]:
+    """The mixture without each block of samples, labels matched: moment matching from the full fit; empty without blocks.
+
+    The maps from the views to the component are those of the full sample.
+    """
+    source = component.source
+    if source is None or len(source.blocks) < 2:
+        return []
+    whole = MixtureCumulants.of(component)
+    return [
+        matched(
+            match_cumulants(_restricted(component, source, [block], whole), mixture, equal_weights=equal_weights),
+            mixture,
+        )
+        for block in source.blocks
+    ]

@@ -1,0 +1,141 @@
+"""Appendix B: how many samples the paper's formulas ask for, from the condition of the problem.
+
+The lemmas bound errors by products of powers of a few quantities and leave constant factors open: O(.) and Omega(.). All
+figures here take every such constant to be one. They are orders of magnitude, and pessimistic: use them to compare problems
+(which one is worse conditioned, and where), not to plan a study.
+
+Two slips of the text are read as follows. The bound of Bulinskii on a cumulant of order t of variables of norm at most R is
+(t R)^t (the text has (t R)^R), and the second term of the error of k_t(S1) is eps_t / sigma_A (the lemma has sigma, its proof
+sigma_A).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log10
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray, unfold
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.cumulants import Cumulants
+from richcomponents.paper.general import Columns, Gauge, Linear, compute_cumulant
+
+__all__ = ["SampleComplexity", "cumulant_bound", "longest_chain", "set_complexity", "two_view_complexity"]
+
+
+@dataclass(frozen=True)
+class SampleComplexity:
+    """The quantities of Appendix B and the samples they ask for.
+
+    sigma : smallest singular value of the unfolded cumulants that are inverted: sigma_4, of k4(V, U, U, U), for two views;
+    sigma_kappa, of k_(L+1)(S_Q) over all members, for a set system.
+    sigma_A, norm_A : smallest singular value and spectral norm over all (nonzero) transformations; norm_A is at least one, as
+    the lemmas assume. radius : R, a bound on |S| for every component.
+    order : t, of the cumulants that are wanted; accuracy : eta, their error in Frobenius norm.
+    L, members, chain : the set system is L-distinguishable, has p members, and its longest chain of subsets q members.
+    of_mixing : error of the transformations, per unit of error (Frobenius) of the cumulants they come from.
+    of_cumulants : the same for cumulants of order t; inf beyond floating point.
+    log10_samples : decimal logarithm of the number of samples for this accuracy.
+    """
+
+    sigma: float
+    sigma_A: float
+    norm_A: float
+    radius: float
+    order: int
+    accuracy: float
+    L: int
+    members: int
+    chain: int
+    of_mixing: float
+    of_cumulants: float
+    log10_samples: float
+
+    @property
+    def samples(self) -> float:
+        """N; inf beyond floating point."""
+        return 10.0**self.log10_samples if self.log10_samples < 308 else inf
+
+
+def cumulant_bound(order: int, radius: float) -> float:
+    """(t R)^t, which bounds the Frobenius norm of any cross-cumulant of order t of variables of norm at most R."""
+    return float((order * radius) ** order)
+
+
+def two_view_complexity(
+    cumulants: Cumulants, u: IntArray, v: IntArray, A: Array, *, radius: float, order: int = 4, accuracy: float = 0.1
+) -> SampleComplexity:
+    """Of equations (2) and (3), Appendix B.1: exponents as in the lemma, its constants taken as one.
+
+        |A^ - A| <= eps |A|^2 R^4 / sigma_4^2,                       eps <= R^4 |A|^2 / sqrt(N),
+        |k_t^ - k_t| <= eps |A|^3 R^4 (t R)^t / (sigma_4^2 sigma_A^2) + eps_t / sigma_A,    eps_t <= (t R)^t |A| / sqrt(N),
+        N = (t R)^(2t) |A|^10 R^16 / (sigma_4^4 sigma_A^4 eta^2).
+
+    u, v : columns of the views; A : (d_v, d_u). of_cumulants counts eps_t = eps.
+    """
+    sigma = _smallest(unfold(cumulants.tensor(v, u, u, u)))
+    sigma_A, norm = _smallest(A), max(1.0, _largest(A))
+    of_mixing = norm**2 * radius**4 / sigma**2
+    of_cumulants = of_mixing * norm * cumulant_bound(order, radius) / sigma_A**2 + 1 / sigma_A
+    samples = 2 * log10(cumulant_bound(order, radius) * norm**5 * radius**8 / (sigma**2 * sigma_A**2 * accuracy))
+    return SampleComplexity(sigma, sigma_A, norm, radius, order, accuracy, 2, 3, 2, of_mixing, of_cumulants, samples)
+
+
+def set_complexity(
+    cumulants: Cumulants,
+    columns: Columns,
+    system: SetSystem,
+    linear: Linear,
+    gauge: Gauge,
+    *,
+    radius: float,
+    order: int | None = None,
+    accuracy: float = 0.1,
+) -> SampleComplexity:
+    """Of FindLinear and ComputeCumulant, Appendix B.2; order : t >= L, L + 1 by default.
+
+    of_mixing follows the proof's induction over the depth of a chain, whose exponents it gives: with eps = 1,
+
+        eps_A(1) = |A|^(L+1) (L R)^(L+1) / (sigma_A^(2L) sigma_kappa^2),    eps_k(q) = L eps_A(q) |A|^L (L R)^(L+1) / sigma_A^2,
+        eps_A(q + 1) = eps_k(q) p |A|^(2L+2) (L R)^(L+1) / (sigma_A^(2L) sigma_kappa^2).
+
+    For cumulants of order t the lemma gives the exponent itself as O(q L + q t) only; it is taken as q (L + t), of the base
+    p L R |A| / (sigma_A sigma_kappa), and N = base^(q (L + t)) / eta^2: the last two figures are the least certain.
+    """
+    for gone in linear.absent:
+        system = system.without(gone)
+    L, members, q = system.L, len(system), longest_chain(system)
+    t = L + 1 if order is None else order
+    sources = [compute_cumulant(cumulants, columns, system, linear, gauge, member, L + 1) for member in system]
+    sigma = min(_smallest(unfold(tensor)) for tensor in sources)
+    sigma_A = min(map(_smallest, linear.transforms.values()))
+    norm = max(1.0, *map(_largest, linear.transforms.values()))
+    size, inverted = (L * radius) ** (L + 1), sigma_A ** (2 * L) * sigma**2
+    of_mixing = norm ** (L + 1) * size / inverted
+    for _ in range(q - 1):
+        of_mixing = L * of_mixing * norm**L * size / sigma_A**2 * members * norm ** (2 * L + 2) * size / inverted
+    exponent = q * (L + t) * log10(members * L * radius * norm / (sigma_A * sigma))
+    of_cumulants = 10.0**exponent if exponent < 308 else inf
+    samples = exponent - 2 * log10(accuracy)
+    return SampleComplexity(sigma, sigma_A, norm, radius, t, accuracy, L, members, q, of_mixing, of_cumulants, samples)
+
+
+def longest_chain(system: SetSystem) -> int:
+    """q, the members of the longest chain Q_1 in Q_2 in ... (strictly).
+
+    >>> longest_chain(SetSystem.all("abc"))
+    3
+    """
+    depth: dict[Subset, int] = {}
+    for member in system.order:  # larger sets come first
+        depth[member] = 1 + max((depth[above] for above in system.supersets(member)), default=0)
+    return max(depth.values())
+
+
+def _smallest(matrix: Array) -> float:
+    return float(np.linalg.svd(matrix, compute_uv=False)[-1])
+
+
+def _largest(matrix: Array) -> float:
+    return float(np.linalg.svd(matrix, compute_uv=False)[0])

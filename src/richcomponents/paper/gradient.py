@@ -1,0 +1,221 @@
+"""Section 4.2: the gradient of a log-likelihood, approximated by polynomials in S1; logistic regression as the example.
+
+The meta-algorithm itself, for any likelihood, is :mod:`richcomponents.learning.likelihood`. Here the sigmoid is replaced by a
+polynomial, so that beside moments of the component only Cov(s, y) and E[y] are needed; the log-likelihood is climbed by
+deterministic steps of 1 / (2 H) (Lemma 4.1) or by stochastic gradients over mini-batches of rows, as in Section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components import Component, RowSource
+from richcomponents.learning.likelihood import LikelihoodFit, Ridge, expected_gradient, fit_likelihood
+from richcomponents.learning.logistic import whitener
+from richcomponents.learning.solvers import SGDResult, ball, robbins_monro, sgd
+
+__all__ = [
+    "CHEBYSHEV",
+    "INTERVAL",
+    "MAX_VARIANCE",
+    "LogisticLikelihood",
+    "chebyshev_gradient",
+    "exact_sgd",
+    "fit_polynomial",
+    "polynomial_sgd",
+]
+
+CHEBYSHEV = (0.5, 0.245, 0.0, -0.014)
+"""The paper's approximation of the sigmoid by Chebyshev polynomials of degree three: 0.5 + 0.245 z - 0.014 z^3."""
+
+INTERVAL = 1.85
+"""Polynomials approximate the sigmoid on [-INTERVAL, INTERVAL], where degree three gives CHEBYSHEV, rounded."""
+
+MAX_VARIANCE = 1.5
+"""The polynomial likelihoods are unbounded: theta'Cov theta stays below this."""
+
+
+def chebyshev_gradient(component: Component, with_y: Array, theta: Array) -> Array:
+    """E[Y X] - 0.5 E[X] - 0.245 E[X (theta'X)] + 0.014 E[X (theta'X)^3], (d,), as it stands in Section 4.2.
+
+    with_y : E[Y X], (d,), y of 0 and 1; moments of X = S1 from its projected cumulants.
+    """
+    moments = component.projected_moments(theta, len(CHEBYSHEV))
+    return np.asarray(with_y - np.asarray(CHEBYSHEV) @ moments)
+
+
+@dataclass(frozen=True)
+class LogisticLikelihood:
+    """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)] as a :class:`Likelihood`, for :func:`fit_likelihood`.
+
+    Its parameters are (a, q), or q alone without intercept, with theta = root q and root = (Cov + 4 alpha I)^(-1/2), (d, k):
+    there the curvature at zero is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5.
+
+    component : the moments that are used; with an intercept, those of the centred component.
+    both : (1 + k,) or (k,), E[y (1, root's)]. alpha : l2 penalty on theta, part of the gradient.
+    """
+
+    component: Component
+    root: Array
+    both: Array
+    alpha: float
+    intercept: bool
+
+    @classmethod
+    def of(
+        cls, component: Component, cross: Array, mean: float, *, alpha: float = 0.0, fit_intercept: bool = True
+    ) -> LogisticLikelihood:
+        """cross : Cov(s, y), (d,); mean : E[y]. Without intercept the component's mean enters, by its stated rule."""
+        used = component.centred() if fit_intercept else component
+        empty = cls(used, whitener(component.covariance, 4 * alpha), np.zeros(0), alpha, fit_intercept)
+        return empty.observed(cross, mean)
+
+    def observed(self, cross: Array, mean: float) -> LogisticLikelihood:
+        """The same model with other Cov(s, y) and E[y], such as those of a mini-batch."""
+        along = self.root.T @ (cross + mean * self.component.mean)
+        return replace(self, both=np.concatenate([[mean], along]) if self.intercept else along)
+
+    def split(self, parameters: Array) -> tuple[float, Array]:
+        """(a, q)."""
+        return (float(parameters[0]), parameters[1:]) if self.intercept else (0.0, parameters)
+
+    def coefficients(self, parameters: Array) -> tuple[Array, Array]:
+        """Intercepts (...,) at the mean of `component` and theta (..., d)."""
+        a = parameters[..., 0] if self.intercept else np.zeros(parameters.shape[:-1])
+        return np.asarray(a), np.asarray(parameters[..., int(self.intercept) :] @ self.root.T)
+
+    def confine(self, parameters: Array) -> Array:
+        """The nearest (a, q) with |a| <= INTERVAL and |q|^2 <= MAX_VARIANCE: beyond, the polynomials mean nothing."""
+        a, q = self.split(parameters)
+        q = ball(float(np.sqrt(MAX_VARIANCE)))(q)
+        return np.concatenate([[min(max(a, -INTERVAL), INTERVAL)], q]) if self.intercept else q
+
+    @cached_property
+    def _vector(self) -> Array:
+        return np.vstack([np.zeros((1, len(self.root))), self.root.T]) if self.intercept else self.root.T
+
+    # ---- what fit_likelihood asks for
+
+    def known(self, theta: Array) -> Array:
+        _, q = self.split(theta)
+        penalty = self.alpha * (self.root.T @ (self.root @ q))
+        return self.both - (np.concatenate([[0.0], penalty]) if self.intercept else penalty)
+
+    def ridges(self, theta: Array) -> list[Ridge]:
+        """One: -sigmoid(a + w's) on the interval of w's where a + w's lies in [-INTERVAL, INTERVAL]."""
+        a, q = self.split(theta)
+        scalar = np.eye(len(theta))[0] if self.intercept else None
+        around = (-INTERVAL - a, INTERVAL - a)
+        return [Ridge(self.root @ q, lambda z: -expit(a + z), self._vector, scalar, around)]
+
+    def log_likelihood(self, theta: Array, s: Array) -> Array:
+        a, q = self.split(theta)
+        return np.asarray(-np.logaddexp(0.0, a + s @ (self.root @ q)))
+
+
+def fit_polynomial(likelihood: LogisticLikelihood, *, approximation: str, degree: int) -> LikelihoodFit:
+    """Maximise the likelihood with a polynomial for the sigmoid ("chebyshev" or "taylor"), by deterministic steps.
+
+    With "chebyshev" and degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so
+    the parameters are confined.
+    """
+    start = np.zeros(len(likelihood.both))
+    return fit_likelihood(
+        likelihood.component,
+        likelihood,
+        start=start,
+        degree=degree,
+        approximation=approximation,
+        step_size=2.0,  # the lemma's 1 / (2 H), H = 1/4
+        confine=likelihood.confine,
+        check=False,  # tested once and for all
+    )
+
+
+def polynomial_sgd(
+    likelihood: LogisticLikelihood,
+    residual: Array,
+    y: Array,
+    *,
+    approximation: str,
+    degree: int,
+    batch_size: int,
+    n_steps: int,
+    random_state: int | np.random.Generator | None,
+) -> SGDResult:
+    """The paper's stochastic gradient: the polynomial gradient with everything but A measured on a mini-batch.
+
+    residual : (n, d), stands in for s in Cov(s, y); y : (n,) of 0 and 1; the component of the likelihood reads its cumulants
+    off the same n rows (ContrastiveRCA.component_on_rows). The products of cumulants of one batch in E[s w^3] = k4 + 3 k2 k2
+    have a bias of order 1 / batch_size.
+    """
+    source = likelihood.component.source
+    if not isinstance(source, RowSource):
+        raise TypeError("mini-batches need a component that reads rows: ContrastiveRCA.component_on_rows(X)")
+
+    def gradient(theta: Array, rows: IntArray) -> Array:
+        component = likelihood.component.measured_on(source.take(rows), degree + 1)
+        level = float(y[rows].mean())
+        cross = residual[rows].T @ (y[rows] - level) / max(len(rows) - 1, 1)
+        batch = likelihood.observed(cross, level)
+        return -expected_gradient(component, batch, theta, degree=degree, approximation=approximation)
+
+    return _steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
+
+
+def exact_sgd(
+    samples: Array,
+    y: Array,
+    alpha: float,
+    *,
+    fit_intercept: bool = True,
+    batch_size: int = 100,
+    n_steps: int = 1000,
+    random_state: int | np.random.Generator | None = None,
+) -> tuple[SGDResult, LogisticLikelihood]:
+    """Mini-batch logistic regression on true samples (n, d), centred if there is an intercept: the sigmoid itself.
+
+    The same coordinates and steps as :func:`polynomial_sgd`, so that the two trajectories can be laid over each other.
+    """
+    n, d = samples.shape
+    second = samples.T @ samples / n
+    empty = Component("samples", tuple(map(str, range(d))), np.zeros(d), second)
+    frame = LogisticLikelihood.of(empty, np.zeros(d), 0.0, alpha=alpha, fit_intercept=fit_intercept)
+    design = samples @ frame.root
+
+    def gradient(theta: Array, rows: IntArray) -> Array:
+        a, q = frame.split(theta)
+        gap = expit(a + design[rows] @ q) - y[rows]
+        by_q = design[rows].T @ gap / len(rows) + alpha * (frame.root.T @ (frame.root @ q))
+        return np.concatenate([[gap.mean()], by_q]) if fit_intercept else by_q
+
+    return _steps(gradient, frame, n, batch_size, n_steps, random_state, None), frame
+
+
+def _steps(
+    gradient: Callable[[Array, IntArray], Array],
+    frame: LogisticLikelihood,
+    n: int,
+    batch_size: int,
+    n_steps: int,
+    random_state: int | np.random.Generator | None,
+    projection: Callable[[Array], Array] | None,
+) -> SGDResult:
+    """In the coordinates (a, q) the largest curvature is 1/4, at zero; where the signal is strong it falls, here by 4."""
+    p = int(frame.intercept) + frame.root.shape[1]
+    return sgd(
+        gradient,
+        np.zeros(p),
+        n,
+        batch_size=batch_size,
+        n_steps=n_steps,
+        step_size=robbins_monro(1 / 16, 1 / 4, excess=p / min(batch_size, n)),
+        projection=projection,
+        random_state=random_state,
+    )

@@ -1,0 +1,83 @@
+"""Appendix B: the quantities are those of the population, and its bounds hold there with constants one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from richcomponents.algebra import unfold
+from richcomponents.components.sets import SetSystem
+from richcomponents.cumulants import Cumulants
+from richcomponents.paper.complexity import cumulant_bound, longest_chain, set_complexity, two_view_complexity
+from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.paper.general import find_linear
+from tests.components.general.population import Population
+from tests.paper.population import S1, S2, S3, A, exact, state
+
+VIEWS = np.arange(2), np.arange(2, 5)
+
+
+@pytest.fixture(scope="module")
+def cumulants():
+    return Cumulants(state(4), unbiased=False)
+
+
+def radius():
+    return max(float(np.linalg.norm(s - s.mean(axis=0), axis=1).max()) for s in (S1, S2, S3))
+
+
+def test_two_views(cumulants):
+    u, v = VIEWS
+    found = two_view_complexity(cumulants, u, v, A, radius=radius(), accuracy=0.1)
+    k4 = np.einsum("ijkl,ai->ajkl", exact(S2, 4), A)  # k4(A S2, S2, S2, S2)
+    assert found.sigma == pytest.approx(np.linalg.svd(unfold(k4), compute_uv=False)[-1])
+    values = np.linalg.svd(A, compute_uv=False)
+    assert (found.norm_A, found.sigma_A) == pytest.approx((values[0], values[-1]))
+    R, t = found.radius, 4
+    N = (t * R) ** (2 * t) * found.norm_A**10 * R**16 / (found.sigma**4 * found.sigma_A**4 * 0.1**2)
+    assert found.samples == pytest.approx(N)
+    finer = two_view_complexity(cumulants, u, v, A, radius=radius(), accuracy=0.05)
+    assert finer.samples / found.samples == pytest.approx(4)
+
+
+def test_the_bound_on_the_mixing_matrix_holds(cumulants, rng):
+    u, v = VIEWS
+    found = two_view_complexity(cumulants, u, v, A, radius=radius())
+    M, N = unfold(cumulants.tensor(v, u, u, u)), unfold(cumulants.tensor(v, u, u, v))
+    for _ in range(20):
+        noise = [rng.normal(size=X.shape) for X in (M, N)]
+        eps = 1e-6
+        M_, N_ = (X + eps * E / np.linalg.norm(E) for X, E in zip((M, N), noise, strict=True))
+        assert np.linalg.norm((truncated_pinv(M_) @ N_).T - A) <= found.of_mixing * eps
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("points", [S1, S2, S3])
+def test_cumulants_are_bounded_by_the_radius(points, order):
+    assert np.linalg.norm(exact(points, order)) <= cumulant_bound(order, radius())
+
+
+def test_a_set_system():
+    system = SetSystem.of([("a", "b"), ("a",), ("b",)], ("a", "b"))
+    population = Population(system, {"a": 2, "b": 2}, order=4)
+    R = max(float(np.linalg.norm(p - p.mean(axis=0), axis=1).max()) for p in population.points.values())
+    linear = find_linear(population.cumulants, population.columns, system, order=3, gauge=population.gauge)
+    found = set_complexity(population.cumulants, population.columns, system, linear, population.gauge, radius=R)
+    assert (found.L, found.members, found.chain, found.order) == (2, 3, 2, 3)
+    third = [np.linalg.svd(unfold(population.exact(q, 3)), compute_uv=False)[-1] for q in system]
+    assert found.sigma == pytest.approx(min(third))
+    scales = [np.linalg.svd(M, compute_uv=False) for M in population.A.values()]
+    assert found.sigma_A == pytest.approx(min(s[-1] for s in scales))
+    assert found.norm_A == pytest.approx(max(1.0, *(s[0] for s in scales)))
+    base = 3 * 2 * R * found.norm_A / (found.sigma_A * found.sigma)
+    assert found.log10_samples == pytest.approx(2 * (2 + 3) * np.log10(base) + 2)
+    higher = set_complexity(
+        population.cumulants, population.columns, system, linear, population.gauge, radius=R, order=4
+    )
+    assert higher.log10_samples > found.log10_samples
+
+
+def test_chains():
+    assert longest_chain(SetSystem.of(["a", "b", ("a", "b")], "ab")) == 2
+    assert longest_chain(SetSystem.of(["a", "b", "c"], "abc")) == 1
+    assert longest_chain(SetSystem.all("abcd")) == 4

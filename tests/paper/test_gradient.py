@@ -1,0 +1,45 @@
+"""Section 4.2 on an exact population: the gradient from cumulants of the views is that of samples of S1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.polynomial import polynomial
+from scipy.special import expit
+
+from richcomponents.components import Component, CumulantSource
+from richcomponents.learning.likelihood import approximate, expected_gradient
+from richcomponents.paper.contrastive import cross_terms
+from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL, LogisticLikelihood, chebyshev_gradient
+from tests.paper.population import S1, A, U, V, exact, state
+
+THETA = np.array([0.2, -0.1])
+PROBABILITY = expit(S1 @ np.array([0.4, -0.3]))
+
+
+@pytest.fixture(scope="module")
+def component():
+    terms = cross_terms(U, V, A, np.linalg.pinv(A))["S1"]
+    source = CumulantSource(state(4), unbiased=False)
+    return Component("S1", ("a", "b"), S1.mean(axis=0), exact(S1, 2), source, terms)
+
+
+def test_the_paper_s_coefficients_are_those_of_the_series():
+    np.testing.assert_allclose(approximate(expit, 3, interval=(-INTERVAL, INTERVAL)), CHEBYSHEV, atol=5e-4)
+
+
+def test_the_chebyshev_gradient_equals_the_mean_over_samples(component):
+    gap = PROBABILITY - polynomial.polyval(S1 @ THETA, CHEBYSHEV)
+    found = chebyshev_gradient(component, S1.T @ PROBABILITY / len(S1), THETA)
+    np.testing.assert_allclose(found, S1.T @ gap / len(S1), atol=1e-9)
+
+
+def test_the_meta_algorithm_climbs_the_same_gradient(component):
+    """In the likelihood's own coordinates theta = root q, with the series not rounded."""
+    mean = float(PROBABILITY.mean())
+    cross = S1.T @ PROBABILITY / len(S1) - mean * S1.mean(axis=0)
+    likelihood = LogisticLikelihood.of(component, cross, mean, fit_intercept=False)
+    q = np.linalg.solve(likelihood.root, THETA)
+    gap = PROBABILITY - polynomial.polyval(S1 @ THETA, approximate(expit, 3, interval=(-INTERVAL, INTERVAL)))
+    found = expected_gradient(likelihood.component, likelihood, q)
+    np.testing.assert_allclose(found, likelihood.root.T @ (S1.T @ gap / len(S1)), atol=1e-9)
