@@ -13,7 +13,7 @@ import richcomponents as rc
 from richcomponents import ComponentLogisticRegression, baselines
 from richcomponents.cli import main
 from richcomponents.datasets import make_contrastive
-from richcomponents.report import gather, render
+from richcomponents.report import Findings, render
 
 D = 3
 
@@ -188,25 +188,27 @@ def test_a_saved_model_still_knows(tmp_path, data, fitted):
 def test_set_params_after_fit_changes_nothing(data, ill):
     y = np.where(ill, "case", "control")
     model = logistic().fit(data.X, y)
-    before, found = model.predict_proba(data.X), gather(model, data.X, y).outcome
+    before, found = model.predict_proba(data.X), Findings.of(model, data.X, y).outcome
     model.set_params(positive="control")
     np.testing.assert_array_equal(model.predict_proba(data.X), before)
     assert "log-odds of case" in model.summary()
-    np.testing.assert_array_equal(gather(model, data.X, y).outcome.naive, found.naive)
+    np.testing.assert_array_equal(
+        Findings.of(model, data.X, y).outcome.estimate.others["naive"], found.estimate.others["naive"]
+    )
 
 
 def test_the_report_names_the_class_on_headings_and_axes(data, ill, fitted):
     y = np.where(ill, "case", "control")
-    found = gather(fitted, data.X, y, outcome="disease")
+    found = Findings.of(fitted, data.X, y, outcome="disease")
     naive = baselines.naive(logistic(), data.X, ill.astype(int)).coef_[0]
-    np.testing.assert_allclose(found.outcome.naive, naive, rtol=1e-8)
+    np.testing.assert_allclose(found.outcome.estimate.others["naive"], naive, rtol=1e-8)
     page = render(found, "t")
     assert "<h2>What goes with disease = case</h2>" in page
     assert ">change of the log-odds of disease = case per unit</text>" in page
     assert f"case ({ill.sum()} rows) against control ({(~ill).sum()} rows)" in page
     assert "odds ratio" in page
     hostile = logistic().fit(data.X, np.where(ill, "<b>case</b>", "control"))
-    assert "<b>case" not in render(gather(hostile, data.X, np.where(ill, "<b>case</b>", "control")), "t")
+    assert "<b>case" not in render(Findings.of(hostile, data.X, np.where(ill, "<b>case</b>", "control")), "t")
 
 
 # ---- the command line
