@@ -146,9 +146,11 @@ def test_views_of_different_widths():
     model = rc.RCA(views=data.views, sets=SETS).fit(data.X)
     for key, A in data.transforms.items():
         assert relative(model.transforms_[key], A) < 0.2
-    flipped = make_views(500, {"a": 3, "b": 2, "c": 3}, sets=SETS)
+    flipped = make_views(20_000, {"a": 3, "b": 2, "c": 3}, sets=SETS, kinds="exponential", random_state=2)
+    smallest = rc.RCA(views=flipped.views, sets=SETS).fit(flipped.X)
+    assert smallest.transforms_["b", ("a", "b")].tolist() == np.eye(2).tolist()  # b could not show all of a
     with pytest.raises(rc.DataError, match=r"gauge=\{\('a', 'b', 'c'\): 'b'\}|gauge=\{\('a', 'b'\): 'b'\}"):
-        rc.RCA(views=flipped.views, sets=SETS).fit(flipped.X)
+        rc.RCA(views=flipped.views, sets=SETS, gauge={("a", "b"): "a"}).fit(flipped.X)
 
 
 def test_dependent_columns_within_a_view_are_no_obstacle(data, model):

@@ -109,7 +109,6 @@ def settle(
     for q, view in homes.items():
         if view not in q:
             raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
-    homes = {q: homes.get(q, q[0]) for q in [*sets, *((view,) for view in sets.views)]}
     data, second = space.data, space.data.moments(2)
     blocks = int(np.sum(second.block_sizes > 0))
     if second.n < _MIN_ROWS or blocks < _MIN_BLOCKS:
@@ -125,6 +124,7 @@ def settle(
         describe if space.rows is None else lambda column: _of_view(column, inner),
         whiten=method == "efficient",
     )
+    homes = {q: homes.get(q) or _gauge(q, sets, white) for q in [*sets, *((view,) for view in sets.views)]}
     map = AffineMap(second.mean, white.into)
     evidence = SetEvidence(white.columns, data.moments(min(order, _BLOCKED), map), min(order, _BLOCKED))
     system, verdicts = sets, None
@@ -140,6 +140,13 @@ def settle(
             )
     ranks = {q: int(given.get(q, full[q])) for q in system}
     return SetProblem(space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state)
+
+
+def _gauge(q: Subset, sets: SetSystem, white: WhiteViews) -> str:
+    """The first view, or the smallest one where a view that tells the component from others could not show all of the first."""
+    width = {view: len(white.columns[view]) for view in q}
+    told = sets.distinguishing(q) if q in sets else q
+    return q[0] if all(width[view] >= width[q[0]] for view in told) else min(q, key=lambda view: width[view])
 
 
 def _inner_places(space: SearchSpace) -> dict[str, slice]:

@@ -7,13 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
+from richcomponents.components.frame import Frame
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.intervals import Target
+from richcomponents.contrastive.rank import choose_rank
 from richcomponents.contrastive.solution import PairOptions, PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import Views
@@ -22,7 +26,7 @@ from richcomponents.general.discover import SetTest
 from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
 from richcomponents.models import general_report
 from richcomponents.models.rca import ComponentAnalysis, check_level
-from richcomponents.moments.data import Data
+from richcomponents.moments.data import AffineMap, Data, RowData
 
 __all__ = ["RCA"]
 
@@ -50,8 +54,8 @@ class RCA(ComponentAnalysis):
     alpha : float
         Chance that any absent component is kept by `discover` (multiplicity over subsets and orders is accounted for).
     gauge : {subset: view}, optional
-        A component is written in the columns of its first view, where its transformation is the identity; name another one
-        here, for example one with fewer columns.
+        A component is written in the columns of one of its views, where its transformation is the identity: by default the
+        first, or the one with the fewest columns where the first has too many. Name another one here.
     rank : {subset: int}, optional
         Dimension of components that have fewer than the columns of their gauge view.
     order : int
@@ -139,7 +143,7 @@ class RCA(ComponentAnalysis):
         if not self.discover and is_contrastive(wanted, self.method, self.gauge):
             return self._solve_pair(data, ranks)
         places = self._places
-        space = SearchSpace.whole(data, places) if self.method == "paper" else self._space(data)
+        space = SearchSpace.whole(data, places) if self.method == "paper" else _shared_space(self._space(data))
         problem = settle(
             space,
             places,
@@ -246,3 +250,28 @@ class RCA(ComponentAnalysis):
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
         check_is_fitted(self)
         return general_report.plot(self, figure)
+
+
+def _shared_space(space: SearchSpace) -> SearchSpace:
+    """Of views that were reduced: the directions that they share with the others, canonical ones beyond chance, at least one.
+
+    A joint fit of all principal components of few rows would be mostly noise; what is not shared is the view's own.
+    """
+    if space.rows is None or not isinstance(space.data, RowData):
+        return space
+    second = space.data.moments(2)
+    C, ends = second.covariance(unbiased=False), np.cumsum([0, *(len(frame.inner) for frame in space.frames.values())])
+    frames, inner = {}, []
+    for i, (view, frame) in enumerate(space.frames.items()):
+        own = np.arange(ends[i], ends[i + 1])
+        shared = Frame.identity(len(own))
+        if len(frame.inner) < len(frame.outer):
+            rest = np.setdiff1d(np.arange(len(C)), own)
+            blocks = C[np.ix_(own, own)], C[np.ix_(own, rest)], C[np.ix_(rest, rest)]
+            pair = canonical(*blocks, second.n - space.data.lost)
+            r = max(choose_rank(pair), 1)
+            shared = Frame(pair.x_from_u[:r], pair.u_from_x[:, :r])
+        inner.append(shared.inner.T)
+        frames[view] = Frame(shared.inner @ frame.inner, frame.outer @ shared.outer)
+    into = AffineMap(second.mean, linalg.block_diag(*inner))
+    return replace(space, data=replace(space.data, rows=space.data.rows.mapped(into)), frames=frames)
