@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array
-from richcomponents.components.frame import Frame
+from richcomponents.components.linear_map import LinearMap
 from richcomponents.moments.data import AffineMap, Data, RowData
 
 __all__ = ["SearchSpace", "needs_reduction", "reduce_view", "search_space"]
@@ -32,7 +32,7 @@ class SearchSpace:
     """
 
     data: Data
-    frames: Mapping[str, Frame]
+    frames: Mapping[str, LinearMap]
     rows: Array | None = None
     mean: Array | None = None
     units: int | None = None
@@ -41,7 +41,7 @@ class SearchSpace:
     @classmethod
     def whole(cls, data: Data, place: Mapping[str, slice]) -> SearchSpace:
         """All columns as they are."""
-        return cls(data, {view: Frame.identity(part.stop - part.start) for view, part in place.items()})
+        return cls(data, {view: LinearMap.identity(part.stop - part.start) for view, part in place.items()})
 
 
 def search_space(
@@ -78,9 +78,9 @@ def search_space(
         for view, part in place.items()
     }
     found = replace(whole, units=units, grouped=groups is not None)
-    if all(len(frame.inner) == len(frame.outer) for frame in frames.values()):
+    if all(len(frame.to) == len(frame.back) for frame in frames.values()):
         return found
-    into = AffineMap(mean, linalg.block_diag(*(frame.inner.T for frame in frames.values())))
+    into = AffineMap(mean, linalg.block_diag(*(frame.to.T for frame in frames.values())))
     return replace(found, data=replace(data, rows=data.rows.mapped(into)), frames=frames, rows=centred, mean=mean)
 
 
@@ -89,7 +89,7 @@ def needs_reduction(n: int, d: int) -> bool:
     return d > max(n // _ROWS_PER_COLUMN, 2)
 
 
-def reduce_view(view: Array, units: int, at_least: int = 1) -> Frame:
+def reduce_view(view: Array, units: int, at_least: int = 1) -> LinearMap:
     """Leading principal components of a centred view (n, d) of so many independent samples, columns scaled to unit variance.
 
     How many: singular values above the optimal hard threshold for unknown noise (Gavish and Donoho 2014,
@@ -105,4 +105,4 @@ def reduce_view(view: Array, units: int, at_least: int = 1) -> Frame:
     threshold = (0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43) * noise
     k = int(np.clip(np.sum(values > threshold), 1, max(units // _ROWS_PER_COLUMN, 1)))
     k = min(max(k, at_least), len(values))
-    return Frame(inner=right[:k] / scale, outer=(right[:k] * scale).T)
+    return LinearMap(to=right[:k] / scale, back=(right[:k] * scale).T)

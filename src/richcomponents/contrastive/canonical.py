@@ -23,7 +23,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import whitening
-from richcomponents.components.frame import Frame
+from richcomponents.components.linear_map import LinearMap
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data
@@ -75,14 +75,14 @@ class Canonical:
         """The same coordinates of as many rows that depend on each other."""
         return replace(self, n=self.n / float(dependence.effect[0]), dependence=dependence)
 
-    def composed(self, u: Frame, v: Frame) -> Canonical:
+    def composed(self, u: LinearMap, v: LinearMap) -> Canonical:
         """The maps of reduced or transformed columns, composed with the way to the user's columns."""
         return replace(
             self,
-            x_from_u=self.x_from_u @ u.inner,
-            u_from_x=u.outer @ self.u_from_x,
-            y_from_v=self.y_from_v @ v.inner,
-            v_from_y=v.outer @ self.v_from_y,
+            x_from_u=self.x_from_u @ u.to,
+            u_from_x=u.back @ self.u_from_x,
+            y_from_v=self.y_from_v @ v.to,
+            v_from_y=v.back @ self.v_from_y,
         )
 
     def truncated(self, rank: int) -> Canonical:

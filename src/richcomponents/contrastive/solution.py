@@ -12,7 +12,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.components.covariance import Factored, Spread, added, triangular
-from richcomponents.components.frame import Frame
+from richcomponents.components.linear_map import LinearMap
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.terms import CumulantSource
 from richcomponents.contrastive.bounds import bounds_with_noise, ends_below
@@ -192,9 +192,9 @@ class PairSolution(PairOutcomes):
         """Refitted without one block, from the state alone; what was decided (rank, orders, dependence) stays."""
         state, found, k = self.state.without([block]), self.canonical, self.rank
         k_u, k_v = (k, k) if self.truncated else (found.rank_u, found.rank_v)
-        u = Frame(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
-        v = Frame(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
-        moved = np.concatenate([u.outer @ state.mean[:k_u], v.outer @ state.mean[k_u:]])
+        u = LinearMap(found.x_from_u[:k_u], found.u_from_x[:, :k_u])
+        v = LinearMap(found.y_from_v[:k_v], found.v_from_y[:, :k_v])
+        moved = np.concatenate([u.back @ state.mean[:k_u], v.back @ state.mean[k_u:]])
         return _solve(
             SearchSpace(
                 StateData(state, self.lost), dict(zip(self.views, (u, v), strict=True)), mean=self.mean + moved
@@ -237,24 +237,24 @@ def _every_column(
     out = []
     for i, frame in enumerate(space.frames.values()):
         _, back, other = maps[i]
-        if rows is not None and len(frame.inner) < len(frame.outer):
+        if rows is not None and len(frame.to) < len(frame.back):
             out.append(_EveryColumn.of_rows(rows[i], rows[1 - i] @ maps[1 - i][0][:r].T, d))
             continue
         lift, covariance = back[:, :r], inside[i]
         if whole is None:
-            out.append(_EveryColumn(frame.outer @ covariance @ frame.outer.T, lift))
+            out.append(_EveryColumn(frame.back @ covariance @ frame.back.T, lift))
             continue
         total, loading = (whole.cov_u, whole.lift_u) if i == 0 else (whole.cov_v, whole.lift_v)
         if isinstance(total, Factored):
             before = whole.posterior.correlations
             beyond = (
-                loading - frame.outer[:, : len(before)]
+                loading - frame.back[:, : len(before)]
             ) * before  # covariance there with the other view's variates
-            spread: Spread = total.plus(frame.outer.T, -np.eye(frame.outer.shape[1])).plus(frame.outer.T, covariance)
+            spread: Spread = total.plus(frame.back.T, -np.eye(frame.back.shape[1])).plus(frame.back.T, covariance)
             out.append(_EveryColumn(spread, lift + beyond @ other[:r, :r].T / d))
         else:
-            rest = total - frame.outer @ frame.outer.T
-            out.append(_EveryColumn(frame.outer @ covariance @ frame.outer.T + rest, lift))
+            rest = total - frame.back @ frame.back.T
+            out.append(_EveryColumn(frame.back @ covariance @ frame.back.T + rest, lift))
     return out
 
 
@@ -278,14 +278,14 @@ def _solve(
     """
     data, (u, v), (first, second_view) = space.data, space.frames.values(), space.frames
     second = data.moments(2)
-    A = options.checked_A(len(u.outer), len(v.outer))
-    inner_A = None if A is None else v.inner @ A @ u.outer
+    A = options.checked_A(len(u.back), len(v.back))
+    inner_A = None if A is None else v.to @ A @ u.back
     inner, everything = canonical_coordinates(
-        data, second, len(u.inner), None if decided is None else decided.canonical.dependence
+        data, second, len(u.to), None if decided is None else decided.canonical.dependence
     )
     r = resolve_rank(options.rank, inner)
     D, n_blocks = inner.correlations[:r], int(np.sum(second.block_sizes > 0))
-    truncated = not _fits(len(u.inner) + len(v.inner), data.n_blocks)
+    truncated = not _fits(len(u.to) + len(v.to), data.n_blocks)
     lead = AffineMap(second.mean, inner.leading(r).T)
     if truncated and r == 0:
         lead = AffineMap(second.mean, everything.matrix[:, :1])  # a state needs a column; nothing is read from it
@@ -307,7 +307,7 @@ def _solve(
     every_u, every_v = _every_column(space, second, inner, found, r, decided)
     test = None  # replicates keep what the full fit decided; of reduced views A is not the whole story
     if inner_A is not None and decided is None and space.rows is None:
-        test = check_known_mixing(second, len(u.inner), options.rank, inner_A)
+        test = check_known_mixing(second, len(u.to), options.rank, inner_A)
     high = None
     if options.order > 4 and not truncated and decided is None:
         high = data.moments(options.order, everything)

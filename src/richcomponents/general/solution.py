@@ -151,7 +151,7 @@ def _gauge(q: Subset, sets: SetSystem, white: WhiteViews) -> str:
 
 def _inner_places(space: SearchSpace) -> dict[str, slice]:
     """{view: its columns among those that are looked at}."""
-    ends = np.cumsum([0, *(len(frame.inner) for frame in space.frames.values())])
+    ends = np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
     return {view: slice(int(ends[i]), int(ends[i + 1])) for i, view in enumerate(space.frames)}
 
 
@@ -222,9 +222,9 @@ class SetProblem:
         C, inner = self.space.data.moments(2).covariance(unbiased=False), _inner_places(self.space)
         beyond = {}
         for view, frame in self.space.frames.items():
-            if len(frame.inner) < len(frame.outer):
+            if len(frame.to) < len(frame.back):
                 whole = Factored.of(triangular(rows[:, self.place[view]]))
-                beyond[view] = whole.plus(frame.outer.T, -C[inner[view], inner[view]])
+                beyond[view] = whole.plus(frame.back.T, -C[inner[view], inner[view]])
         return self.white.composed(self.space.frames, self.place, totals), beyond
 
     def _sample(self, step: int) -> Array | None:
@@ -366,13 +366,13 @@ class SetSolution:
         """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
         home = self.white.frames[self.gauge[key]]
         if view == self.gauge[key]:
-            return np.eye(len(home.outer))
-        return np.asarray(self.white.frames[view].outer @ self.white_transforms[view, key] @ home.inner)
+            return np.eye(len(home.back))
+        return np.asarray(self.white.frames[view].back @ self.white_transforms[view, key] @ home.to)
 
     def transforms(self) -> dict[tuple[str, Subset], Array]:
         """{(view, Q): A}."""
         for view, q in self.white_transforms:
-            sizes = (len(self.white.frames[name].outer) for name in (view, self.gauge[q]))
+            sizes = (len(self.white.frames[name].back) for name in (view, self.gauge[q]))
             check_entries(f"the transformation of {q} in view {view!r}", (next(sizes), next(sizes)))
         return {key: self.transform(*key) for key in self.white_transforms}
 
@@ -388,7 +388,7 @@ class SetSolution:
     def _lifted(self, key: Subset, core: Array) -> Spread:
         """A covariance of white columns of the gauge view in the user's; as factors for a wide view."""
         view = self.gauge[key]
-        outer = self.white.frames[view].outer
+        outer = self.white.frames[view].back
         if view in self.beyond:
             return Factored(np.zeros((0, len(outer))), outer.T, symmetric(core))
         return np.asarray(outer @ core @ outer.T)
@@ -397,7 +397,7 @@ class SetSolution:
         """{(view, Q): variance of A S_Q over the variance of the view, summed over its columns}."""
         out = {}
         for (view, q), A in self.white_transforms.items():
-            part = self.white.frames[view].outer @ A
+            part = self.white.frames[view].back @ A
             own = float(self.beyond[view].trace()) if q == (view,) and view in self.beyond else 0.0
             out[view, q] = (own + float(np.sum(part * (part @ self.covariances[q])))) / self.white.totals[view]
         return out
@@ -405,7 +405,7 @@ class SetSolution:
     @cached_property
     def _terms(self) -> dict[Subset, Terms]:
         """How the cumulants of every component are read off the white columns."""
-        lifts = {q: self.white.frames[self.gauge[q]].outer.T for q in self.keys}
+        lifts = {q: self.white.frames[self.gauge[q]].back.T for q in self.keys}
         if self.parameters is not None:
             loadings = {q: self._loading(q) for q in self.system.order}
             return pattern_terms(
@@ -437,7 +437,7 @@ class SetSolution:
             solution = np.linalg.lstsq(stack, (means @ self.white.into)[rows], rcond=None)[0]
             ends = np.cumsum([len(white[q]) for q in shared])
             white = dict(zip(shared, np.split(solution, ends[:-1]), strict=True))
-        out = {q: self.white.frames[self.gauge[q]].outer @ mean for q, mean in white.items()}
+        out = {q: self.white.frames[self.gauge[q]].back @ mean for q, mean in white.items()}
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = means[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
@@ -458,10 +458,10 @@ class SetSolution:
         outside of the columns that were looked at is its own, and known."""
         frame, K, loads = self.white.frames[self.gauge[key]], self.covariances[key], self._loading(key)
         weights = self._inverse @ loads @ K
-        predicted = rows @ self.white.into @ weights @ frame.outer.T
+        predicted = rows @ self.white.into @ weights @ frame.back.T
         (view, *more), part = key, rows[:, self.white.place[self.gauge[key]]]
         if not more and view in self.beyond:
-            predicted = predicted + part - part @ frame.inner.T @ frame.outer.T
+            predicted = predicted + part - part @ frame.to.T @ frame.back.T
         return np.asarray(predicted), self._lifted(key, K - K @ loads.T @ weights)
 
     def on_rows(self, key: Subset, rows: Array) -> tuple[Array, Terms]:
@@ -482,7 +482,7 @@ class SetSolution:
             np.linalg.pinv(C[np.ix_(others, others)], hermitian=True, rcond=1e-10)
             @ C[others][:, self.white.columns[gauge]]
         )
-        predicted = rows @ self.white.into[:, others] @ slope @ self.white.frames[gauge].outer.T
+        predicted = rows @ self.white.into[:, others] @ slope @ self.white.frames[gauge].back.T
         return np.asarray(rows[:, self.white.place[gauge]] - predicted)
 
     def score(self, rows: Array, n_blocks: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.frame import Frame
+from richcomponents.components.linear_map import LinearMap
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 
@@ -19,14 +19,14 @@ _DEPENDENT = 1e-10  # eigenvalues of a correlation matrix below this are linear 
 _SINGULAR = 1e-8  # the same between views, which nothing can separate
 
 
-def white_frame(covariance: Array) -> Frame:
+def white_frame(covariance: Array) -> LinearMap:
     """Maps to and from white coordinates of one view; linearly dependent columns share them."""
     scale = np.sqrt(np.diag(covariance))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     kept = values > _DEPENDENT
     root = np.sqrt(values[kept])
-    return Frame((vectors[:, kept] / root).T / scale, scale[:, None] * vectors[:, kept] * root)
+    return LinearMap((vectors[:, kept] / root).T / scale, scale[:, None] * vectors[:, kept] * root)
 
 
 @storable
@@ -39,7 +39,7 @@ class WhiteViews:
     """
 
     place: Mapping[str, slice]
-    frames: Mapping[str, Frame]
+    frames: Mapping[str, LinearMap]
     columns: Mapping[str, IntArray]
     totals: Mapping[str, float]
 
@@ -52,8 +52,8 @@ class WhiteViews:
         whiten=False : columns stay as they are (the paper's method).
         """
         own = {view: covariance[part, part] for view, part in place.items()}
-        frames = {view: white_frame(C) if whiten else Frame.identity(len(C)) for view, C in own.items()}
-        ends = np.cumsum([0, *(len(frame.inner) for frame in frames.values())])
+        frames = {view: white_frame(C) if whiten else LinearMap.identity(len(C)) for view, C in own.items()}
+        ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
         columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
         views = cls(place, frames, columns, {view: float(np.trace(C)) for view, C in own.items()})
         for view, total in views.totals.items():
@@ -64,12 +64,12 @@ class WhiteViews:
         return views
 
     def composed(
-        self, frames: Mapping[str, Frame], place: Mapping[str, slice], totals: Mapping[str, float]
+        self, frames: Mapping[str, LinearMap], place: Mapping[str, slice], totals: Mapping[str, float]
     ) -> WhiteViews:
         """The same white columns from the columns that the table's were made of: frames to and from them, their place, and the
         variance of the views there."""
         both = {
-            view: Frame(frame.inner @ frames[view].inner, frames[view].outer @ frame.outer)
+            view: LinearMap(frame.to @ frames[view].to, frames[view].back @ frame.back)
             for view, frame in self.frames.items()
         }
         return WhiteViews(place, both, self.columns, totals)
@@ -77,12 +77,12 @@ class WhiteViews:
     @property
     def into(self) -> Array:
         """(columns of the table, white columns)."""
-        return np.asarray(linalg.block_diag(*(frame.inner.T for frame in self.frames.values())))
+        return np.asarray(linalg.block_diag(*(frame.to.T for frame in self.frames.values())))
 
     @property
     def back(self) -> Array:
         """(white columns, columns of the table)."""
-        return np.asarray(linalg.block_diag(*(frame.outer.T for frame in self.frames.values())))
+        return np.asarray(linalg.block_diag(*(frame.back.T for frame in self.frames.values())))
 
     def _check_independent(self, covariance: Array, describe: Callable[[int], str]) -> None:
         into = self.into

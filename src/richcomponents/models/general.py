@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
-from richcomponents.components.frame import Frame
+from richcomponents.components.linear_map import LinearMap
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.contrastive.canonical import canonical
@@ -260,18 +260,18 @@ def _shared_space(space: SearchSpace) -> SearchSpace:
     if space.rows is None or not isinstance(space.data, RowData):
         return space
     second = space.data.moments(2)
-    C, ends = second.covariance(unbiased=False), np.cumsum([0, *(len(frame.inner) for frame in space.frames.values())])
+    C, ends = second.covariance(unbiased=False), np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
     frames, inner = {}, []
     for i, (view, frame) in enumerate(space.frames.items()):
         own = np.arange(ends[i], ends[i + 1])
-        shared = Frame.identity(len(own))
-        if len(frame.inner) < len(frame.outer):
+        shared = LinearMap.identity(len(own))
+        if len(frame.to) < len(frame.back):
             rest = np.setdiff1d(np.arange(len(C)), own)
             blocks = C[np.ix_(own, own)], C[np.ix_(own, rest)], C[np.ix_(rest, rest)]
             pair = canonical(*blocks, second.n - space.data.lost)
             r = max(choose_rank(pair), 1)
-            shared = Frame(pair.x_from_u[:r], pair.u_from_x[:, :r])
-        inner.append(shared.inner.T)
-        frames[view] = Frame(shared.inner @ frame.inner, frame.outer @ shared.outer)
+            shared = LinearMap(pair.x_from_u[:r], pair.u_from_x[:, :r])
+        inner.append(shared.to.T)
+        frames[view] = LinearMap(shared.to @ frame.to, frame.back @ shared.back)
     into = AffineMap(second.mean, linalg.block_diag(*inner))
     return replace(space, data=replace(space.data, rows=space.data.rows.mapped(into)), frames=frames)

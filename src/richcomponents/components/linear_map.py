@@ -9,7 +9,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.storage import storable
 
-__all__ = ["Frame"]
+__all__ = ["LinearMap"]
 
 
 @storable
@@ -17,11 +17,11 @@ __all__ = ["Frame"]
 class Frame:
     """Linear maps between the user's columns and the columns of a state (both centred).
 
-    inner : (k, d), state columns from the user's; outer : (d, k), the way back.
+    to : (k, d), state columns from the user's; back : (d, k), the way back.
     """
 
-    inner: Array
-    outer: Array
+    to: Array
+    back: Array
 
     @classmethod
     def identity(cls, d: int) -> Frame:
