@@ -14,7 +14,7 @@ __all__ = ["LinearMap"]
 
 @storable
 @dataclass(frozen=True)
-class Frame:
+class LinearMap:
     """Linear maps between the user's columns and the columns of a state (both centred).
 
     to : (k, d), state columns from the user's; back : (d, k), the way back.
@@ -24,5 +24,5 @@ class Frame:
     back: Array
 
     @classmethod
-    def identity(cls, d: int) -> Frame:
+    def identity(cls, d: int) -> LinearMap:
         return cls(np.eye(d), np.eye(d))
