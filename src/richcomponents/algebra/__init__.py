@@ -1,4 +1,5 @@
-"""Pure mathematics, no data: set partitions, tensors, symmetric packing, moments and cumulants."""
+"""In: numbers and arrays. Out: pure mathematics, no data: set partitions, tensors, symmetric packing, functions of symmetric
+matrices, moments and cumulants of each other."""
 
 from richcomponents.algebra.arrays import Array, IntArray
 from richcomponents.algebra.cumulants import cumulants_to_moments, moments_to_cumulants

@@ -1,4 +1,5 @@
-"""Moments -> unbiased cumulants: tensors, cross blocks, projections, Gram forms, block jackknife."""
+"""In: Moments. Out: unbiased cumulants (tensors, cross blocks, projections, Gram forms), and Estimates: numbers with their
+block-jackknife errors."""
 
 from richcomponents.cumulants.blocks import linearised_block_cumulants
 from richcomponents.cumulants.estimate import Estimate

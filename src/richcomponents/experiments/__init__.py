@@ -1,1 +1,1 @@
-"""The experiments of the paper: settings x methods x seeds -> rows; rows -> figures, claims, a page."""
+"""In: settings x methods x seeds. Out: measured rows, resumable; of them figures, claims and the page of the paper's experiments."""

@@ -1,4 +1,5 @@
-"""The scikit-learn estimators: __init__ stores, fit orchestrates, functions compute."""
+"""In: tables, files, streams, states. Out: fitted scikit-learn estimators: __init__ stores, fit orchestrates, functions of the
+other rooms compute."""
 
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
