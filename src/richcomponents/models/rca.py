@@ -267,13 +267,21 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
         return resolve_views(self.views, width, names) if views is None else views
 
+    def columns_of(self, width: int, names: Sequence[str] | None = None) -> tuple[Views, IntArray]:
+        """Which columns of a table are views, and which covariates, as a fit would take them; nothing is fitted."""
+        reader = copy(self)
+        reader._check_parameters()
+        views = reader._resolve(width, names)
+        reader._check_views(views)
+        return views, reader._covariate_columns
+
     def read_views(self, X: object) -> tuple[dict[str, Array], Array]:
         """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them; nothing is fitted."""
         reader = copy(self)
         values = reader._values(X, reset=True)
-        views = reader._resolve(values.shape[1], column_names(X), rows=Rows(values, names=column_names(X)))
+        views, known = reader.columns_of(values.shape[1], column_names(X))
         check_finite(values, views)
-        return {name: values[:, views[name]] for name in views}, values[:, reader._covariate_columns]
+        return {name: values[:, views[name]] for name in views}, values[:, known]
 
     def _check_blocks(self) -> None:
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
