@@ -21,7 +21,7 @@ def panel_rows(name: str, case: str, error) -> list[Row]:
     """error(x, method) in every panel row, two repeats around it."""
     panel = SETTINGS.panels[name]
     return [
-        Row(name, case, x, method, repeat, 0, error(x, method) * (0.9, 1.1)[repeat])
+        {"panel": name, "case": case, "x": x, "method": method, "value": error(x, method) * (0.9, 1.1)[repeat]}
         for x in panel.values
         for method in panel.methods
         for repeat in (0, 1)
@@ -102,10 +102,10 @@ def test_a_rising_error_does_not_converge(diverging):
 def test_the_gain_of_naive_is_judged_from_a_thousand_samples_on():
     """It falls until N = 1000 and stays there; N = 1000 is not the middle one of the sizes that were measured."""
     rows = panel_rows("a", "good", lambda x, m: max(1.0, 1000 / x))
-    sizes = sorted({r.x for r in rows})
+    sizes = sorted({r["x"] for r in rows})
     for kept in (sizes, sizes[1:], sizes[2:]):
-        assert claims([r for r in rows if r.x in kept])["This was not the case for the "] == "agrees"
-    assert claims([r for r in rows if r.x <= 1000])["This was not the case for the "] == "not measured"
+        assert claims([r for r in rows if r["x"] in kept])["This was not the case for the "] == "agrees"
+    assert claims([r for r in rows if r["x"] <= 1000])["This was not the case for the "] == "not measured"
     falling = panel_rows("a", "good", lambda x, m: 1000 / x)
     assert claims(falling)["This was not the case for the "] == "does not agree"
 

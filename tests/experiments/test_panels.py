@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from richcomponents.experiments.page import write_page
 from richcomponents.experiments.panels import curves, panel_figure, save_figure
-from richcomponents.experiments.rows import Row
+from richcomponents.experiments.rows import Row, settings_of
 from richcomponents.experiments.settings import load_settings
 
 SETTINGS = load_settings()
@@ -14,7 +14,8 @@ SETTINGS = load_settings()
 
 def rows_of(name: str, case: str) -> list[Row]:
     panel = SETTINGS.panels["biomarkers"]
-    return [Row(name, case, x, method, 0, 0, 1.0) for x in panel.values for method in panel.methods]
+    settings = {"panel": name, "case": case, "x": panel.values, "method": panel.methods}
+    return [{**row, "value": 1.0} for row in settings_of(settings)]
 
 
 def test_names_of_files_are_not_mathematics(tmp_path):

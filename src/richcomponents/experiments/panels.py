@@ -67,7 +67,7 @@ def curves(rows: Iterable[Row]) -> dict[tuple[str, str, str], Curve]:
     """(panel, case, method) -> what was measured."""
     grouped: dict[tuple[str, str, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        grouped[row.panel, row.case, row.method][row.x].append(row.value)
+        grouped[row["panel"], row["case"], row["method"]][row["x"]].append(row["value"])
     out = {}
     for key, by_x in grouped.items():
         xs = sorted(by_x)

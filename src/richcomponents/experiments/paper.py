@@ -17,8 +17,8 @@ from richcomponents.experiments import biomarkers, simulations
 from richcomponents.experiments.claims import check_claims
 from richcomponents.experiments.page import write_page
 from richcomponents.experiments.panels import curves, joined_figure, panel_figure, save_figure
-from richcomponents.experiments.rows import Row, run_jobs
-from richcomponents.experiments.settings import Job, Settings, load_settings
+from richcomponents.experiments.rows import Job, Row, run_jobs
+from richcomponents.experiments.settings import Settings, load_settings
 from richcomponents.outputs import check_outputs, write_text
 from richcomponents.text import plain
 
@@ -33,7 +33,7 @@ class _Work:
     markers: biomarkers.Markers | None
 
     def __call__(self, job: Job) -> list[Row]:
-        if job.panel == "biomarkers":
+        if job["panel"] == "biomarkers":
             assert self.markers is not None
             return biomarkers.measure(self.settings, self.markers, job)
         return simulations.measure(self.settings, job)
@@ -140,9 +140,7 @@ def _run(jobs: Sequence[Job], work: _Work, path: Path, processes: int, console: 
         def advance(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        rows = run_jobs(jobs, work, path, processes=processes, advance=advance)
-        progress.update(task, completed=len(jobs))
-    return rows
+        return run_jobs(jobs, work, path, processes=processes, advance=advance)
 
 
 def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Console) -> Path:
@@ -155,8 +153,8 @@ def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Consol
     if any(len(name) == 1 for name in measured):
         save_figure(joined_figure(settings, found), figures, "figure-1")
     notes = []
-    for case in sorted({row.case for row in rows if row.panel == "biomarkers"}):
-        ranks = np.array([row.value for row in rows if (row.case, row.method) == (case, "rank")])
+    for case in sorted({row["case"] for row in rows if row["panel"] == "biomarkers"}):
+        ranks = np.array([row["value"] for row in rows if (row["case"], row["method"]) == (case, "rank")])
         text = biomarkers.shared_beyond_labs(ranks, int(settings.panels["biomarkers"].options["n_labs"]))
         if text is not None:
             notes.append(f"{case}: {text}.")
