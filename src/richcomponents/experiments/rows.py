@@ -129,13 +129,14 @@ def _line(row: Row, columns: Sequence[str]) -> str:
 
 
 def _cell(value: Any) -> str:
+    """JSON, but text as it is where it comes back so; "true" is the name of a method, and a truth is 1."""
     plain = isinstance(value, str) and value and _value(value) == value
-    return value if plain else json.dumps(value)
+    return value if plain else json.dumps(int(value) if isinstance(value, bool) else value)
 
 
 def _value(cell: str) -> Any:
     try:
-        return json.loads(cell)
+        return cell if cell in ("true", "false") else json.loads(cell)
     except ValueError:
         return cell
 
