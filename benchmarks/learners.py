@@ -25,7 +25,7 @@ def medians(path: Path) -> tuple[Medians, dict[tuple[str, str, float], int]]:
     """(panel, kind of A, n, method) -> median error, and the number of draws behind it."""
     grouped: dict[tuple[str, str, float, str], list[float]] = {}
     for row in read_rows(path):
-        grouped.setdefault((row.panel, row.case, row.x, row.method), []).append(row.value)
+        grouped.setdefault((row["panel"], row["case"], row["x"], row["method"]), []).append(row["value"])
     draws = {key[:3]: len(values) for key, values in grouped.items()}
     return {key: median(values) for key, values in grouped.items()}, draws
 

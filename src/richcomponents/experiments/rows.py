@@ -89,8 +89,10 @@ def run_jobs(
 
 def by_case(rows: Sequence[Row], cases: Iterable[Job]) -> Iterator[tuple[Job, list[Row]]]:
     """Each case (settings of a job without its seed) with its rows, if there are any; rows of other settings are left out."""
+    cases = list(cases)
+    names = {name for case in cases for name in case}
     for case in cases:
-        held = [row for row in rows if all(row.get(name) == value for name, value in case.items())]
+        held = [row for row in rows if all(row.get(name) == case.get(name) for name in names)]
         if held:
             yield case, held
 

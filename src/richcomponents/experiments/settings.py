@@ -99,7 +99,7 @@ def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel
         name,
         given["title"],
         given["x"],
-        tuple(given["values"]),
+        tuple(int(x) if x == int(x) else x for x in given["values"]),
         cases,
         tuple(given.get("methods", raw["methods"])),
         given.get("repeats", raw["repeats"]),
