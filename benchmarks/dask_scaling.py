@@ -9,7 +9,6 @@ everything; the ratio is of the two clusters in the same run.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import tempfile
@@ -26,6 +25,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from richcomponents.moments import Moments
+from sections import tell
 
 
 def rows_of(path: str, low: int, high: int) -> np.ndarray:
@@ -93,11 +93,7 @@ def main() -> None:
             result["the worker was killed"] = victim not in after
         one, two = best(1, table, shift), best(2, table, shift)
     result |= {"rows per second, one process": rows / one, "rows per second, two": rows / two, "scaling": one / two}
-    for name, value in result.items():
-        print(f"{name:>40}: {value:,.2f}" if isinstance(value, float) else f"{name:>40}: {value}")
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    tell(result, options.json)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ run continues where it stopped.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Container, Iterable, Sequence
+import json
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,15 @@ def medians(rows: Sequence[Row], names: Iterable[str]) -> dict[str, float]:
     ordered = {name: sorted(row[name] for row in rows) for name in names}
     half, other = len(rows) // 2, (len(rows) - 1) // 2
     return {name: float(values[half] + values[other]) / 2 for name, values in ordered.items()}
+
+
+def tell(result: Mapping[str, object], file: Path | None = None) -> None:
+    """Figures of one measurement, a line each; as JSON in a file too."""
+    for name, value in result.items():
+        print(f"{name:>40}: {value:,.3f}" if isinstance(value, float) else f"{name:>40}: {value}")
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def main(

@@ -132,10 +132,9 @@ def private_reads(trees: dict[Path, ast.Module]) -> list[str]:
 
 def parameters() -> dict[str, list[str]]:
     """Of every public class."""
-    public = ((name, getattr(rc, name)) for name in rc.__all__)
-    return {
-        name: list(inspect.signature(what.__init__).parameters)[1:] for name, what in public if inspect.isclass(what)
-    }
+    public = ((name, getattr(rc, name)) for name in dir(rc) if name[0] != "_")
+    classes = {name: what for name, what in public if inspect.isclass(what) and not issubclass(what, Exception)}
+    return {name: list(inspect.signature(what.__init__).parameters)[1:] for name, what in classes.items()}
 
 
 def duplicates() -> str:

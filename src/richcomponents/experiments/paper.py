@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -39,33 +40,13 @@ class _Work:
         return simulations.measure(self.settings, job)
 
 
-def run_paper(
-    out: Path,
-    panels: Sequence[str] = ("all",),
-    *,
-    full: bool = False,
-    data: Path | None = None,
-    pheno: Path | None = None,
-    settings_file: Path | None = None,
-    processes: int | None = None,
-    console: Console | None = None,
-) -> Path:
+def run_paper(out: Path, panels: Sequence[str] = ("all",), *, console: Console | None = None, **options: Any) -> Path:
     """Measure what is missing in `out`, draw everything that is there, and return the page.
 
-    panels : letters of the paper's figure, "biomarkers", or "all". data, pheno : files for the biomarkers; the embedded table
-    without them. `out` gets rows.csv, the figures, index.html and a copy of the settings.
+    options : of :func:`measure_panels`. `out` gets rows.csv, the figures, index.html and a copy of the settings.
     """
     console = Console() if console is None else console
-    settings, rows = measure_panels(
-        out,
-        panels,
-        full=full,
-        data=data,
-        pheno=pheno,
-        settings_file=settings_file,
-        processes=processes,
-        console=console,
-    )
+    settings, rows = measure_panels(out, panels, console=console, **options)
     console.print("drawing the figures")
     return _present(settings, rows, out, console)
 
@@ -81,7 +62,11 @@ def measure_panels(
     processes: int | None = None,
     console: Console | None = None,
 ) -> tuple[Settings, list[Row]]:
-    """The settings, and all rows in `out` once those of these panels are there."""
+    """The settings, and all rows in `out` once those of these panels are there.
+
+    panels : letters of the paper's figure, "biomarkers", or "all". data, pheno : files for the biomarkers; the embedded table
+    without them.
+    """
     settings = load_settings(settings_file)
     console = Console() if console is None else console
     wanted = _names(settings, panels)
