@@ -46,8 +46,8 @@ def lazy(path: Path, rows: int, columns: int, chunk: int) -> Any:
 def cluster(workers: int) -> Iterator[Any]:
     """A client of workers of one thread each, in processes of their own."""
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as found,
-        Client(found) as client,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as client,
     ):
         client.wait_for_workers(workers)
         yield client

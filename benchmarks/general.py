@@ -115,8 +115,8 @@ def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
     return {"A covered": float(np.mean(inside[:cut])), "Cov covered": float(np.mean(inside[cut:]))}
 
 
-def relative(found: np.ndarray, truth: np.ndarray) -> float:
-    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+def relative(estimate: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
 
 
 def errors(model: rc.RCA, data: MultiView) -> dict[str, float]:

@@ -56,8 +56,8 @@ def draw(edges: IntArray, d: int, n: int, seed: int, *, fields: bool = False) ->
     return J, S1, S1 + S2, S2 @ A.T + rng.uniform(-1, 1, (n, d))
 
 
-def error(found: Array, truth: Array) -> float:
-    return float(np.mean((found - truth) ** 2))
+def error(estimate: Array, truth: Array) -> float:
+    return float(np.mean((estimate - truth) ** 2))
 
 
 def accuracy(n: int, seed: int) -> Row:

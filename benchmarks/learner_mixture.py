@@ -42,8 +42,8 @@ def measure(job: Job) -> Row:
     assert data.weights is not None
     equal, truth, chances = section == "equal", data.centres - data.weights @ data.centres, data.weights
 
-    def error(means: Array, found: Array) -> float:
-        return match_centres(means - found @ means, truth)[1]
+    def error(means: Array, weights: Array) -> float:
+        return match_centres(means - weights @ means, truth)[1]
 
     row: Row = {}
     clean: Mixture | None = None

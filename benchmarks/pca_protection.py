@@ -31,9 +31,9 @@ TABLE: Job = {"A": MIXING, "n": SIZES, "S2": SHARED, "d": WIDTHS, "k": COMPONENT
 SECTION = "pca_protection"
 
 
-def error(found: Array, truth: Array) -> float:
+def error(estimate: Array, truth: Array) -> float:
     """Squared distance of the projectors on the row spaces of two (k, d) matrices, over two."""
-    one, two = (np.linalg.qr(m.T)[0] for m in (found, truth))
+    one, two = (np.linalg.qr(m.T)[0] for m in (estimate, truth))
     return float(np.sum((one @ one.T - two @ two.T) ** 2) / 2)
 
 

@@ -90,7 +90,21 @@ def test_an_error_names_the_draw(tmp_path, processes):
 
 
 def test_any_name_of_a_file_comes_back(tmp_path):
-    names = ["plain", '"a" b', 'a "b"', "a, b", "two\nlines", "a\u2028b", "Ünï", "7", "null", '"7"', "NaN", "[1]", "true"]
+    names = [
+        "plain",
+        '"a" b',
+        'a "b"',
+        "a, b",
+        "two\nlines",
+        "a\u2028b",
+        "Ünï",
+        "7",
+        "null",
+        '"7"',
+        "NaN",
+        "[1]",
+        "true",
+    ]
     jobs = [{**job(0), "case": name} for name in names]
     rows = run_jobs(jobs, measure, tmp_path / "rows.csv")
     assert {row["case"] for row in rows} == set(names)

@@ -67,14 +67,14 @@ def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
     if key is None:
         _check_order(shared, data.name, pheno.name, len(table[names[0]]), len(y))
     else:
-        people, known = shared[key]
-        place = {person: i for i, person in enumerate(known)}
+        people, listed = shared[key]
+        place = {person: i for i, person in enumerate(listed)}
         y = y[[place[person] for person in people]]
     markers = {name: _marker(data.name, name, table[name]) for name in names if name not in (key, ill)}
-    found = {name: column for name, column in markers.items() if column is not None}
-    if not found:
+    numeric = {name: column for name, column in markers.items() if column is not None}
+    if not numeric:
         raise DataError(f"{data.name} has no marker: no column{f' besides {key}' if key else ''} holds numbers")
-    holes = {name: int(np.sum(~np.isfinite(column))) for name, column in found.items()}
+    holes = {name: int(np.sum(~np.isfinite(column))) for name, column in numeric.items()}
     incomplete = [name for name, count in holes.items() if count]
     if incomplete:
         others = f", and so do {len(incomplete) - 1} other markers" if len(incomplete) > 1 else ""
@@ -82,7 +82,7 @@ def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
             f"{data.name}: marker {incomplete[0]!r} holds {holes[incomplete[0]]} missing or infinite values{others}: drop or "
             "impute them"
         )
-    values = np.column_stack(list(found.values()))
+    values = np.column_stack(list(numeric.values()))
     spread = values.std(axis=0)
     standard = (values - values.mean(axis=0))[:, spread > 0] / spread[spread > 0]
     digest = hashlib.sha256(values.tobytes() + y.tobytes()).hexdigest()[:8]
@@ -231,11 +231,11 @@ def _keys(cells: list[str]) -> list[object]:
 def _key(shared: Shared, data: str, pheno: str) -> str | None:
     """The column that names the people in both files, None if there is none; errors name who is missing or there twice."""
     distinct = {name: both for name, both in shared.items() if all(len(set(cells)) == len(cells) for cells in both)}
-    for name, (people, known) in distinct.items():
-        if set(people) <= set(known):
+    for name, (people, listed) in distinct.items():
+        if set(people) <= set(listed):
             return name
-    for name, (people, known) in distinct.items():
-        there = set(known)
+    for name, (people, listed) in distinct.items():
+        there = set(listed)
         missing = [person for person in people if person not in there]
         raise DataError(f"{len(missing)} rows of {data} are not in {pheno}, the first: {name} = {_written(missing[0])}")
     for name, both in shared.items():

@@ -17,7 +17,7 @@ from richcomponents.errors import DataError
 from richcomponents.experiments import biomarkers, simulations
 from richcomponents.experiments.claims import check_claims
 from richcomponents.experiments.page import write_page
-from richcomponents.experiments.panels import curves, joined_figure, panel_figure, save_figure
+from richcomponents.experiments.panels import curves_of, joined_figure, panel_figure, save_figure
 from richcomponents.experiments.rows import Job, Row, run_jobs
 from richcomponents.experiments.settings import Settings, load_settings
 from richcomponents.outputs import check_outputs, write_text
@@ -130,13 +130,13 @@ def _run(jobs: Sequence[Job], work: _Work, path: Path, processes: int, console: 
 
 def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Console) -> Path:
     """Figures, warnings and the page, from rows alone."""
-    found = curves(rows)
+    curves = curves_of(rows)
     figures = out / "figures"
-    measured = [name for name in settings.panels if any(key[0] == name for key in found)]
+    measured = [name for name in settings.panels if any(key[0] == name for key in curves)]
     for name in measured:
-        save_figure(panel_figure(settings, found, name), figures, f"panel-{name}")
+        save_figure(panel_figure(settings, curves, name), figures, f"panel-{name}")
     if any(len(name) == 1 for name in measured):
-        save_figure(joined_figure(settings, found), figures, "figure-1")
+        save_figure(joined_figure(settings, curves), figures, "figure-1")
     notes = []
     for case in sorted({row["case"] for row in rows if row["panel"] == "biomarkers"}):
         ranks = np.array([row["value"] for row in rows if (row["case"], row["method"]) == (case, "rank")])
@@ -144,7 +144,7 @@ def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Consol
         if text is not None:
             notes.append(f"{case}: {text}.")
             console.print(plain(f"warning: {notes[-1]}"), style="yellow", highlight=False, markup=False)
-    claims = check_claims(settings, found)
+    claims = check_claims(settings, curves)
     for claim in (claim for claim in claims if claim.evidence):
         console.print(f"{claim.verdict} ({claim.where}): {claim.quote}", highlight=False, markup=False)
     return write_page(out / "index.html", settings, rows, claims, figures, notes)

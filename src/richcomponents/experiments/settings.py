@@ -91,7 +91,7 @@ def _settings(raw: Mapping[str, Any], text: str) -> Settings:
 
 
 def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel:
-    known = ("title", "x", "values", "methods", "mixings", "repeats")
+    fields = ("title", "x", "values", "methods", "mixings", "repeats")
     cases = tuple(given.get("mixings", raw["mixings"]))
     if "dimensions" in given:
         cases = tuple(f"d={d}" for d in given["dimensions"])
@@ -103,5 +103,5 @@ def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel
         cases,
         tuple(given.get("methods", raw["methods"])),
         given.get("repeats", raw["repeats"]),
-        {key: value for key, value in given.items() if key not in known},
+        {key: value for key, value in given.items() if key not in fields},
     )
