@@ -22,14 +22,11 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/kernel.py --json benchmarks/results/kernel.json
 	$(BIN)/python benchmarks/general.py run speed --out benchmarks/results/general-speed
-	$(BIN)/python benchmarks/general.py show --out benchmarks/results/general-speed
 
 # Every figure ContrastiveRCA and RCA are held to: about half an hour on two cores; a killed run continues.
 accuracy: $(STAMP)
 	$(BIN)/python benchmarks/contrastive.py run
-	$(BIN)/python benchmarks/contrastive.py show
 	$(BIN)/python benchmarks/general.py run
-	$(BIN)/python benchmarks/general.py show
 
 # The paper's figure and its biomarkers: under ten minutes on two cores; `rca paper --full --out paper` for all repeats.
 paper: $(STAMP)

@@ -1,34 +1,24 @@
 """Every figure that ContrastiveRCA is held to, on simulated data with known truth.
 
-    python benchmarks/contrastive.py run SECTION ... [--draws 20] [--seed 90000] [--out DIR]    # append rows
-    python benchmarks/contrastive.py show [--out DIR]                                           # print the tables
+    python benchmarks/contrastive.py run [SECTION ...] [--draws 20] [--seed 90000] [--out DIR]    # measure what is missing
+    python benchmarks/contrastive.py show [--out DIR]                                             # print the tables
 
-Sections: accuracy, protection, rank, coverage, tests. Rows are appended as they finish, one JSON object per line, and a
-killed run continues where it stopped. Ratios are of medians over draws.
+Sections: accuracy, protection, rank, coverage, tests. Ratios are of medians over draws.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import multiprocessing
-import os
-import warnings
-from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
+from operator import itemgetter
 from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")  # one process per core instead
+import numpy as np
 
-import numpy as np  # noqa: E402
+import richcomponents as rc
+from richcomponents.datasets import Contrastive, make_contrastive
+from richcomponents.experiments.rows import Job, Row, by_case
+from sections import RESULTS, Measured, Options, drawn, main, medians
 
-import richcomponents as rc  # noqa: E402
-from richcomponents.datasets import Contrastive, make_contrastive  # noqa: E402
-
-Job = tuple[str, dict[str, Any], int]
-
+SECTIONS = ("accuracy", "protection", "rank", "coverage", "tests")
 ACCURACY: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("pca", {"S1": "pca", "S2": "paper"}, (1000, 3000, 10_000)),
     ("regression", {"S1": "regression", "S2": "paper"}, (100, 300, 1000, 3000, 10_000)),
@@ -51,20 +41,30 @@ HARD: list[tuple[str, dict[str, Any]]] = [
     ("labs(2), quiet V", {"S2": "labs(2)", "scale_S3": 0.1}),
 ]
 HARD_SIZES = (100, 300, 1000, 10_000)
+ERRORS = (
+    "A",
+    "A paper",
+    "beta",
+    "covariates",
+    "naive",
+    "cca",
+    "true",
+    *(f"top{of}" for of in ("", " known A", " naive", " residualised")),
+)
 
 
-def jobs(section: str, draws: int, seed: int) -> Iterator[Job]:
-    """(section, settings of make_contrastive and a label, seed)."""
+def cases(section: str) -> list[Job]:
+    """Label, n, settings of make_contrastive; extra: S1 and S3 share something that is not in the model."""
     if section == "accuracy":
-        cases = [(label, kw, n) for label, kw, sizes in ACCURACY for n in sizes]
+        settings = [(label, kw, n) for label, kw, sizes in ACCURACY for n in sizes]
     elif section == "protection":
-        cases = [(label, kw, n) for label, kw in HARD for n in HARD_SIZES]
+        settings = [(label, kw, n) for label, kw in HARD for n in HARD_SIZES]
     elif section == "rank":
-        cases = [(f"labs({k})", {"S2": f"labs({k})"}, n) for k in (2, 3) for n in (700, 3000)]
+        settings = [(f"labs({k})", {"S2": f"labs({k})"}, n) for k in (2, 3) for n in (700, 3000)]
     elif section == "coverage":
-        cases = [(label, kw, 10_000) for label, kw, _ in ACCURACY[:3]] + [("labs(3)", {"S2": "labs(3)"}, 10_000)]
-    elif section == "tests":
-        cases = [
+        settings = [(label, kw, 10_000) for label, kw, _ in ACCURACY[:3]] + [("labs(3)", {"S2": "labs(3)"}, 10_000)]
+    else:
+        settings = [
             (f"{label}{', shared' if shared else ''}", {**kw, "extra": shared}, n)
             for label, kw in (
                 ("regression", {"S2": "paper"}),
@@ -76,16 +76,16 @@ def jobs(section: str, draws: int, seed: int) -> Iterator[Job]:
             for shared in (False, True)
             for n in (1000, 3000, 10_000)
         ]
-    else:
-        raise SystemExit(f"no section {section!r}")
-    for draw in range(draws):
-        for label, kw, n in cases:
-            yield section, {**kw, "label": label, "n": n}, seed + draw
+    return sorted(({"label": label, "n": n, **kw} for label, kw, n in settings), key=itemgetter("label", "n"))
 
 
-def simulate(settings: dict[str, Any], seed: int) -> Contrastive:
-    kw = {k: v for k, v in settings.items() if k not in ("label", "n", "extra")}
-    return make_contrastive(settings["n"], random_state=seed, **kw)
+def jobs(section: str, options: Options) -> list[Job]:
+    return drawn(cases(section), options.draws, options.seed)
+
+
+def simulate(job: Job) -> Contrastive:
+    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", "extra", "seed")}
+    return make_contrastive(job["n"], random_state=job["seed"], **kw)
 
 
 def mse(estimate: np.ndarray, truth: np.ndarray) -> float:
@@ -112,22 +112,20 @@ def cca_projection(U: np.ndarray, V: np.ndarray) -> np.ndarray:
     return np.asarray(U - np.outer(U @ first, first))
 
 
-def measure(job: Job) -> dict[str, Any]:
-    section, settings, seed = job
-    warnings.simplefilter("ignore")
-    data = simulate(settings, seed)
+def measure(job: Job) -> Row:
+    section = job["section"]
+    data = simulate(job)
     d = data.S1.shape[1]
-    row: dict[str, Any] = {"section": section, "label": settings["label"], "n": settings["n"], "seed": seed}
     X, y = data.X, data.y
-    if settings.get("extra"):
-        rng = np.random.default_rng(seed + 10**6)
+    if job.get("extra"):
+        rng = np.random.default_rng(job["seed"] + 10**6)
         common = rng.uniform(-1, 1, data.S1.shape) * 0.5 * data.S2.std() / np.sqrt(1 / 3)
         s1 = data.S1 + common @ rng.normal(size=(d, d)) / np.sqrt(d)
         s3 = data.S3 + common @ rng.normal(size=(d, d)) / np.sqrt(d)
         X = np.hstack([s1 + data.S2, data.S2 @ data.A.T + s3])
         y = None if data.beta is None else s1 @ data.beta + rng.normal(size=len(s1))
     model = rc.ContrastiveRCA(views=d).fit(X)
-    row.update(rank=model.rank_, verdict=model.verdict_)
+    row: Row = {"rank": int(model.rank_), "verdict": model.verdict_}
     if section in ("accuracy", "protection") and y is not None and data.beta is not None:
         fit = model.calibrate(X, y)
         row["beta"] = mse(fit.coef, data.beta)
@@ -167,105 +165,63 @@ def _range_projector(data: Contrastive, model: rc.ContrastiveRCA) -> np.ndarray:
     return np.asarray(basis @ np.linalg.solve(basis.T @ inverse @ basis, basis.T @ inverse))
 
 
-def run(sections: list[str], draws: int, seed: int, out: Path, processes: int) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for section in sections:
-        path = out / f"{section}.jsonl"
-        done = {(r["label"], r["n"], r["seed"]) for r in read(path)}
-        todo = [j for j in jobs(section, draws, seed) if (j[1]["label"], j[1]["n"], j[2]) not in done]
-        print(f"{section}: {len(todo)} rows to do, {len(done)} done", flush=True)
-        with multiprocessing.Pool(processes) as pool, path.open("a") as file:
-            for row in pool.imap_unordered(measure, todo):
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def groups(rows: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    out: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        out[row["label"], row["n"]].append(row)
-    return dict(sorted(out.items()))
-
-
-def median(rows: list[dict[str, Any]], key: str) -> float:
-    return float(np.median([row[key] for row in rows]))
-
-
 def rejected(p_values: list[float]) -> str:
     return f"{np.mean(np.array(p_values) < 0.05):.3f}" if p_values else "  -  "
 
 
-def show(out: Path) -> None:
-    accuracy = groups(read(out / "accuracy.jsonl"))
+def show(rows: Measured, options: Options) -> None:
+    accuracy = list(by_case(rows("accuracy"), cases("accuracy")))
     if accuracy:
         print("\nACCURACY: ratios of medians")
         print(
             f"{'design':>14} {'n':>6} {'draws':>5} {'A/paper':>8} {'beta/best':>9} {'beta/true':>9} {'top/known A':>11}"
             f" {'top':>7}"
         )
-        for (label, n), rows in accuracy.items():
-            cells = [f"{median(rows, 'A') / median(rows, 'A paper'):8.3f}"]
-            if "beta" in rows[0]:
-                best = min(median(rows, k) for k in ("naive", "cca", "covariates"))
-                cells += [f"{median(rows, 'beta') / best:9.2f}", f"{median(rows, 'beta') / median(rows, 'true'):9.2f}"]
+        for case, held in accuracy:
+            middle = medians(held, [name for name in ERRORS if name in held[0]])
+            cells = [f"{middle['A'] / middle['A paper']:8.3f}"]
+            if "beta" in middle:
+                best = min(middle[k] for k in ("naive", "cca", "covariates"))
+                cells += [f"{middle['beta'] / best:9.2f}", f"{middle['beta'] / middle['true']:9.2f}"]
             else:
                 cells += [" " * 9, " " * 9]
-            if "top" in rows[0]:
+            if "top" in middle:
                 cells += [
-                    f"{median(rows, 'top') / median(rows, 'top known A'):11.2f}",
-                    f"{median(rows, 'top'):7.4f}",
-                    f"(residualised {median(rows, 'top residualised'):.4f}, naive {median(rows, 'top naive'):.3f})",
+                    f"{middle['top'] / middle['top known A']:11.2f}",
+                    f"{middle['top']:7.4f}",
+                    f"(residualised {middle['top residualised']:.4f}, naive {middle['top naive']:.3f})",
                 ]
-            print(f"{label:>14} {n:>6} {len(rows):>5} " + " ".join(cells))
-    hard = groups(read(out / "protection.jsonl"))
+            print(f"{case['label']:>14} {case['n']:>6} {len(held):>5} " + " ".join(cells))
+    hard = list(by_case(rows("protection"), cases("protection")))
     if hard:
         print("\nPROTECTION: beta over residualising")
         print(f"{'design':>22} {'n':>6} {'draws':>5} {'median':>7} {'ratio of medians':>16} {'worst draw':>10}")
-        for (label, n), rows in hard.items():
-            ratio = np.array([r["beta"] / r["covariates"] for r in rows])
-            medians = np.median([r["beta"] for r in rows]) / np.median([r["covariates"] for r in rows])
-            print(f"{label:>22} {n:>6} {len(rows):>5} {np.median(ratio):7.2f} {medians:16.2f} {ratio.max():10.2f}")
-        everything = [r for rows in hard.values() for r in rows] + [
-            r for rows in accuracy.values() for r in rows if "beta" in r
-        ]
+        for case, held in hard:
+            ratio = np.array([r["beta"] / r["covariates"] for r in held])
+            middle = medians(held, ("beta", "covariates"))
+            print(
+                f"{case['label']:>22} {case['n']:>6} {len(held):>5} {np.median(ratio):7.2f}"
+                f" {middle['beta'] / middle['covariates']:16.2f} {ratio.max():10.2f}"
+            )
+        everything = [r for _, held in hard + accuracy for r in held if "beta" in r]
         strong = [r for r in everything if r["verdict"] == "strong"]
         if strong:
             good = np.mean([r["beta"] <= 1.05 * r["covariates"] for r in strong])
             print(f"called strong: {len(strong)} fits, {good:.1%} beat residualising or tie (within 5%)")
         gaussian = [r for r in everything if r["label"].startswith("gaussian")]
-        called = np.mean([r["verdict"] == "strong" for r in gaussian])
-        print(f"Gaussian shared part: {len(gaussian)} fits, {called:.1%} called strong")
-    for (label, n), rows in groups(read(out / "rank.jsonl")).items():
-        right = np.mean([r["rank"] == int(label[5]) - 1 for r in rows])
-        print(f"RANK {label} n={n}: right in {right:.1%} of {len(rows)}")
-    for (label, n), rows in groups(read(out / "coverage.jsonl")).items():
-        a, c = (np.mean([r[f"{w} covered"] for r in rows]) for w in ("A", "covariance"))
-        print(f"COVERAGE {label} n={n}: A {a:.3f}, Cov(S1) {c:.3f} ({len(rows)} draws)")
-    for (label, n), rows in groups(read(out / "tests.jsonl")).items():
-        j = [r["J"] for r in rows if r["J"] is not None]
-        o = [r["outcome"] for r in rows if r["outcome"] is not None]
-        print(f"TESTS {label:>20} n={n:>5}: rejected at 5%: J {rejected(j)}, outcome {rejected(o)} ({len(rows)} draws)")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
-    parser.add_argument("sections", nargs="*")
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=90_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "contrastive")
-    options = parser.parse_args()
-    if options.what == "run":
-        wanted = options.sections or ["accuracy", "protection", "rank", "coverage", "tests"]
-        run(wanted, options.draws, options.seed, options.out, options.processes)
-    else:
-        show(options.out)
+        if gaussian:
+            called = np.mean([r["verdict"] == "strong" for r in gaussian])
+            print(f"Gaussian shared part: {len(gaussian)} fits, {called:.1%} called strong")
+    for case, held in by_case(rows("rank"), cases("rank")):
+        right = np.mean([r["rank"] == int(case["label"][5]) - 1 for r in held])
+        print(f"RANK {case['label']} n={case['n']}: right in {right:.1%} of {len(held)}")
+    for case, held in by_case(rows("coverage"), cases("coverage")):
+        a, c = (np.mean([r[f"{w} covered"] for r in held]) for w in ("A", "covariance"))
+        print(f"COVERAGE {case['label']} n={case['n']}: A {a:.3f}, Cov(S1) {c:.3f} ({len(held)} draws)")
+    for case, held in by_case(rows("tests"), cases("tests")):
+        j, o = (rejected([r[name] for r in held if r[name] is not None]) for name in ("J", "outcome"))
+        print(f"TESTS {case['label']:>20} n={case['n']:>5}: rejected at 5%: J {j}, outcome {o} ({len(held)} draws)")
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, SECTIONS, jobs, measure, show, draws=20, seed=90_000, out=RESULTS / "contrastive", processes=2)

@@ -9,7 +9,6 @@ everything; the ratio is of the two clusters in the same run.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import tempfile
@@ -26,6 +25,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from richcomponents.moments import Moments
+from sections import tell
 
 
 def rows_of(path: str, low: int, high: int) -> np.ndarray:
@@ -46,8 +46,8 @@ def lazy(path: Path, rows: int, columns: int, chunk: int) -> Any:
 def cluster(workers: int) -> Iterator[Any]:
     """A client of workers of one thread each, in processes of their own."""
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as found,
-        Client(found) as client,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as client,
     ):
         client.wait_for_workers(workers)
         yield client
@@ -93,11 +93,7 @@ def main() -> None:
             result["the worker was killed"] = victim not in after
         one, two = best(1, table, shift), best(2, table, shift)
     result |= {"rows per second, one process": rows / one, "rows per second, two": rows / two, "scaling": one / two}
-    for name, value in result.items():
-        print(f"{name:>40}: {value:,.2f}" if isinstance(value, float) else f"{name:>40}: {value}")
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    tell(result, options.json)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,33 @@
 """Every figure that RCA (any number of views, any set system) is held to, on data with known truth.
 
-    python benchmarks/general.py run SECTION ... [--draws 10] [--seed 700000] [--out DIR]    # append rows
+    python benchmarks/general.py run SECTION ... [--draws 10] [--seed 700000] [--out DIR]    # measure what is missing
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), discovery, coverage, speed (k = 5 views of d = 10, 8 components, N = 10^5). Rows are appended as they finish, one JSON
-object per line, and a killed run continues where it stopped. Errors are relative (Frobenius), medians over draws.
+slow), discovery, coverage, speed (k = 5 views of d = 10, 8 components, N = 10^5: measured by every run). Errors are relative
+(Frobenius), medians over draws.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import resource
 import time
-import warnings
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import richcomponents as rc  # noqa: E402
-from richcomponents.components.reduce import SearchSpace  # noqa: E402
-from richcomponents.components.sets import SetSystem, Subset  # noqa: E402
-from richcomponents.cumulants import Cumulants  # noqa: E402
-from richcomponents.data.rows import Rows  # noqa: E402
-from richcomponents.general.solution import settle  # noqa: E402
-from richcomponents.moments import Moments  # noqa: E402
-from richcomponents.moments.data import RowData  # noqa: E402
-from richcomponents.paper.general import compute_cumulant, find_linear  # noqa: E402
-from richcomponents.simulated_views import MultiView, make_views  # noqa: E402
+import richcomponents as rc
+from richcomponents.components.reduce import SearchSpace
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.cumulants import Cumulants
+from richcomponents.data.rows import Rows
+from richcomponents.experiments.rows import Job, Row, by_case
+from richcomponents.general.solution import settle
+from richcomponents.moments import Moments
+from richcomponents.moments.data import RowData
+from richcomponents.paper.general import compute_cumulant, find_linear
+from richcomponents.simulated_views import MultiView, make_views
+from sections import RESULTS, Measured, Options, drawn, main
 
 SYSTEMS = {
     "all 7": "abc ab ac bc a b c",
@@ -53,15 +45,16 @@ EXACT = {
     "k=4, random": "abd bcd ac a b c d",
 }
 FIVE = "abcde ab cd a b c d e"
-Case = tuple[str, int]
+SECTIONS = ("exact", "common", "accuracy", "discovery", "coverage", "speed", "large")
 
 
 def sets(words: str) -> list[Subset]:
     return [tuple(word) for word in words.split()]
 
 
-def cases(section: str) -> list[Case]:
-    return {
+def cases(section: str) -> list[Job]:
+    """Label, its sets, and n (of exact distributions: d)."""
+    labels = {
         "exact": [(label, d) for label in EXACT for d in (1, 2, 3)],
         "accuracy": [("all 7", 100_000), ("all 7, symmetric common", 100_000), ("all 7", 10_000)],
         "common": [("common", 10_000)],
@@ -70,29 +63,28 @@ def cases(section: str) -> list[Case]:
         "speed": [("k=5, d=10", 100_000)],
         "coverage": [("common + pair", 20_000)],
     }[section]
+    words = {**SYSTEMS, **EXACT, "k=5, d=10": FIVE}
+    return [{"label": label, "sets": words[label], "n": n} for label, n in labels]
 
 
-def jobs(section: str, draws: int, seed: int) -> Iterator[tuple[str, Case, int]]:
-    for draw in range({"exact": 3, "speed": 1}.get(section, draws)):
-        for case in cases(section):
-            yield section, case, seed + draw
+def jobs(section: str, options: Options) -> list[Job]:
+    return drawn(cases(section), {"exact": 3, "speed": 1}.get(section, options.draws), options.seed)
 
 
-def measure(section: str, case: Case, seed: int) -> dict[str, Any]:
-    warnings.simplefilter("ignore")
-    label, n = case
-    row: dict[str, Any] = {"section": section, "label": label, "n": n, "seed": seed}
+def measure(job: Job) -> Row:
+    section, words, n, seed = job["section"], job["sets"], job["n"], job["seed"]
     if section == "exact":
-        return row | exact_errors(SetSystem.of(sets(EXACT[label]), sorted(set(EXACT[label]) - {" "})), n, seed)
+        return exact_errors(SetSystem.of(sets(words), sorted(set(words) - {" "})), n, seed)
+    row: Row = {}
     if section == "speed":
-        data = make_views(n, 5, 10, sets=sets(FIVE), kinds=("exponential", "discrete", "uniform"), random_state=seed)
+        data = make_views(n, 5, 10, sets=sets(words), kinds=("exponential", "discrete", "uniform"), random_state=seed)
         model = rc.RCA(views=data.views, sets=data.sets)
         start, used = time.perf_counter(), time.process_time()
         model.fit(data.X)
         row["seconds"], row["cpu"] = time.perf_counter() - start, time.process_time() - used
         row["gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         return row | {"efficient": errors(model, data)}
-    data = make_views(n, 3, 3, sets=sets(SYSTEMS[label]), random_state=seed)
+    data = make_views(n, 3, 3, sets=sets(words), random_state=seed)
     if section == "discovery":
         everything = SetSystem.all(tuple(data.views))
         space = SearchSpace.whole(RowData(Rows(data.X), 20), data.views)
@@ -101,7 +93,7 @@ def measure(section: str, case: Case, seed: int) -> dict[str, Any]:
         row.update(exact=kept == truth, false=len(kept - truth), missed=len(truth - kept))
         return row
     if section == "coverage":
-        return row | coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data)
+        return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data)
     for method in ("efficient", "paper"):
         model = rc.RCA(views=data.views, sets=data.sets, method=method).fit(data.X)
         row[method] = errors(model, data)
@@ -123,8 +115,8 @@ def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
     return {"A covered": float(np.mean(inside[:cut])), "Cov covered": float(np.mean(inside[cut:]))}
 
 
-def relative(found: np.ndarray, truth: np.ndarray) -> float:
-    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+def relative(estimate: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
 
 
 def errors(model: rc.RCA, data: MultiView) -> dict[str, float]:
@@ -168,73 +160,34 @@ def exact_errors(system: SetSystem, d: int, seed: int) -> dict[str, float]:
     return worst
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def run(sections: list[str], draws: int, seed: int, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for section in sections:
-        path = out / f"{section}.jsonl"
-        if section == "speed":  # of this machine, now
-            path.unlink(missing_ok=True)
-        done = {(r["label"], r["n"], r["seed"]) for r in read(path)}
-        todo = [job for job in jobs(section, draws, seed) if (*job[1], job[2]) not in done]
-        print(f"{section}: {len(todo)} rows to do, {len(done)} done", flush=True)
-        with path.open("a") as file:
-            for job in todo:
-                file.write(json.dumps(measure(*job)) + "\n")
-                file.flush()
-
-
-def grouped(out: Path, section: str) -> dict[Case, list[dict[str, Any]]]:
-    groups: dict[Case, list[dict[str, Any]]] = defaultdict(list)
-    for row in read(out / f"{section}.jsonl"):
-        groups[row["label"], row["n"]].append(row)
-    return dict(groups)
-
-
-def show(out: Path) -> None:
-    for (label, d), rows in grouped(out, "exact").items():
-        keys = [key for key in rows[0] if key == "A" or (key[0] == "k" and key[1:].isdigit())]
-        print(f"EXACT {label:>12} d={d}: " + "  ".join(f"{k} {max(r[k] for r in rows):.0e}" for k in keys))
-    for section in ("common", "accuracy", "large"):
-        for (label, n), rows in grouped(out, section).items():
-            for method in ("efficient", "paper"):
-                keys = [k for k in rows[0][method] if k != "Cov 1"]
-                cells = (f"{k} {np.median([r[method][k] for r in rows]):.4f}" for k in keys)
-                print(f"{label:>23} N={n:>7} {len(rows):>3} draws {method:>9}: " + "  ".join(cells))
-    for (label, n), rows in sorted(grouped(out, "discovery").items(), key=lambda item: item[0][1]):
-        right, wrong = np.mean([r["exact"] for r in rows]), np.mean([r["false"] > 0 for r in rows])
-        missed = np.mean([r["missed"] > 0 for r in rows])
+def show(rows: Measured, options: Options) -> None:
+    measured = {section: list(by_case(rows(section), cases(section))) for section in SECTIONS}
+    for case, held in measured["exact"]:
+        keys = sorted(key for key in held[0] if key == "A" or (key[0] == "k" and key[1:].isdigit()))
+        cells = "  ".join(f"{k} {max(r[k] for r in held):.0e}" for k in keys)
+        print(f"EXACT {case['label']:>12} d={case['n']}: {cells}")
+    for case, held in measured["common"] + measured["accuracy"] + measured["large"]:
+        for method in ("efficient", "paper"):
+            keys = [k for k in held[0][method] if k != "Cov 1"]
+            cells = "  ".join(f"{k} {np.median([r[method][k] for r in held]):.4f}" for k in keys)
+            print(f"{case['label']:>23} N={case['n']:>7} {len(held):>3} draws {method:>9}: {cells}")
+    for case, held in measured["discovery"]:
+        right, wrong = np.mean([r["exact"] for r in held]), np.mean([r["false"] > 0 for r in held])
+        missed = np.mean([r["missed"] > 0 for r in held])
         print(
-            f"DISCOVERY {label:>14} N={n:>6} {len(rows):>3} draws: exact {right:.3f}  false {wrong:.3f}  missed {missed:.3f}"
+            f"DISCOVERY {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: exact {right:.3f}  false {wrong:.3f}"
+            f"  missed {missed:.3f}"
         )
-    for (label, n), rows in grouped(out, "coverage").items():
-        a, c = (np.mean([r[f"{what} covered"] for r in rows]) for what in ("A", "Cov"))
-        print(f"COVERAGE of 95% intervals, {label} N={n}: A {a:.3f}  Cov {c:.3f} ({len(rows)} draws)")
-    for (label, n), rows in grouped(out, "speed").items():
-        for row in rows:
+    for case, held in measured["coverage"]:
+        a, c = (np.mean([r[f"{what} covered"] for r in held]) for what in ("A", "Cov"))
+        print(f"COVERAGE of 95% intervals, {case['label']} N={case['n']}: A {a:.3f}  Cov {c:.3f} ({len(held)} draws)")
+    for case, held in measured["speed"]:
+        for row in held:
             print(
-                f"SPEED {label} N={n}: {row['seconds']:.1f} s elapsed, {row['cpu']:.1f} s of processor, "
+                f"SPEED {case['label']} N={case['n']}: {row['seconds']:.1f} s elapsed, {row['cpu']:.1f} s of processor, "
                 f"{row['gigabytes']:.2f} GiB; errors " + "  ".join(f"{k} {v:.3f}" for k, v in row["efficient"].items())
             )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
-    parser.add_argument("sections", nargs="*")
-    parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=700_000)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "general")
-    options = parser.parse_args()
-    if options.what == "run":
-        wanted = options.sections or ["exact", "common", "accuracy", "discovery", "coverage", "speed", "large"]
-        run(wanted, options.draws, options.seed, options.out)
-    else:
-        show(options.out)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, SECTIONS, jobs, measure, show, draws=10, seed=700_000, out=RESULTS / "general", anew=("speed",))

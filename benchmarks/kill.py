@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from richcomponents.moments import Moments
+from sections import tell
 
 
 def run(table: Path, checkpoint: Path, out: Path) -> None:
@@ -88,8 +89,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         result = kill_and_resume(options.kills, options.rows, options.columns, options.seed, Path(place))
-    for name, value in result.items():
-        print(f"{name:>40}: {value:.3g}")
+    tell(result)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
     python benchmarks/learner_ising.py run [SECTION ...] [--draws 20] [--seed 700000] [--sizes 300 1000 3000] [--out DIR]
     python benchmarks/learner_ising.py show [--out DIR]
 
-Rows are appended as they finish, one JSON object per line; a killed run continues where it stopped.
-
 5 x 5 periodic grid, 50 couplings ~ Unif[-1, 1]; S2: 13 independent spins and 12 that are all equal to one random sign;
 S3 ~ Unif[-1, 1]; A with singular values in [0.5, 1.5]; A and the rank of S2 unknown. Medians over draws of the mean squared
 error of the couplings (J = 0 scores 1/3). All methods get the same ridge.
@@ -21,29 +19,23 @@ large : one fit each of a 10 x 10 grid and of a random graph with 60 nodes, 3000
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import time
-import warnings
-from collections import defaultdict
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-from richcomponents import ComponentIsing, ContrastiveRCA, baselines  # noqa: E402
-from richcomponents.algebra import Array, IntArray  # noqa: E402
-from richcomponents.components import Component  # noqa: E402
-from richcomponents.learning.ising import grid_edges, moment_model, with_ghost  # noqa: E402
+from richcomponents import ComponentIsing, ContrastiveRCA, baselines
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components import Component
+from richcomponents.experiments.rows import Job, Row, by_case
+from richcomponents.learning.ising import grid_edges, moment_model, with_ghost
+from sections import RESULTS, Measured, Options, drawn, main
 
 SECTIONS = ("accuracy", "paper", "fields", "large")
 GRID = grid_edges(5, 5)
 STEPS = (10, 100, 1000)
-Row = dict[str, Any]
+NOT_ERRORS = ("rank", "cover", "width", "seconds", "cover fields", "RCA fields")
 
 
 def draw(edges: IntArray, d: int, n: int, seed: int, *, fields: bool = False) -> tuple[Array, Array, Array, Array]:
@@ -64,8 +56,8 @@ def draw(edges: IntArray, d: int, n: int, seed: int, *, fields: bool = False) ->
     return J, S1, S1 + S2, S2 @ A.T + rng.uniform(-1, 1, (n, d))
 
 
-def error(found: Array, truth: Array) -> float:
-    return float(np.mean((found - truth) ** 2))
+def error(estimate: Array, truth: Array) -> float:
+    return float(np.mean((estimate - truth) ** 2))
 
 
 def accuracy(n: int, seed: int) -> Row:
@@ -139,61 +131,36 @@ def large(label: str, seed: int) -> Row:
     return row
 
 
-def run(options: argparse.Namespace) -> None:
-    warnings.simplefilter("ignore")
-    options.out.mkdir(parents=True, exist_ok=True)
-    for section in options.sections or SECTIONS:
-        path = options.out / f"ising_{section}.jsonl"
-        done = {(str(row["case"]), row["seed"]) for row in read(path)}
-        cases: list[Any] = ["10 x 10 grid", "random graph of 60 nodes"] if section == "large" else options.sizes
-        work: Any = {"accuracy": accuracy, "paper": paper, "fields": with_fields, "large": large}[section]
-        for draw_number in range(options.draws):
-            for case in cases:
-                seed = options.seed + draw_number
-                if (str(case), seed) in done:
-                    continue
-                row = {"case": case, "seed": seed, **work(case, seed)}
-                with path.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+MEASURES: dict[str, Callable[[Any, int], Row]] = {
+    "accuracy": accuracy,
+    "paper": paper,
+    "fields": with_fields,
+    "large": large,
+}
 
 
-def read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def measure(job: Job) -> Row:
+    return MEASURES[job["section"]](job["case"], job["seed"])
 
 
-def show(options: argparse.Namespace) -> None:
+def jobs(section: str, options: Options) -> list[Job]:
+    cases = ["10 x 10 grid", "random graph of 60 nodes"] if section == "large" else options.sizes
+    return drawn([{"case": case} for case in cases], options.draws, options.seed)
+
+
+def show(rows: Measured, options: Options) -> None:
     for section in SECTIONS:
-        groups: dict[Any, list[Row]] = defaultdict(list)
-        for row in read(options.out / f"ising_{section}.jsonl"):
-            groups[row["case"]].append(row)
-        for case, rows in groups.items():
-            print(f"\n{section}, {case if isinstance(case, str) else f'N = {case}'}, {len(rows)} draws")
-            for key in rows[0]:
-                if key in ("case", "seed"):
-                    continue
-                values = [row[key] for row in rows]
-                middle = np.mean(values) if key.startswith(("cover ", "width")) or key == "cover" else np.median(values)
-                ratio = f"   {middle / np.median([r['RCA'] for r in rows]):8.2f} x RCA" if "RCA" in rows[0] else ""
-                print(f"  {key:<24} {middle:9.5f}{'' if key in NOT_ERRORS or 'cover ' in key else ratio}")
-
-
-NOT_ERRORS = ("rank", "cover", "width", "seconds", "cover fields", "RCA fields")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "show"))
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=700_000)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[300, 1000, 3000])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    options = parser.parse_args()
-    unknown = set(options.sections) - set(SECTIONS)
-    if unknown:
-        parser.error(f"no section {', '.join(sorted(unknown))}: the sections are {', '.join(SECTIONS)}")
-    (run if options.action == "run" else show)(options)
+        cases = dict.fromkeys(row["case"] for row in rows(section))
+        for _, held in by_case(rows(section), [{"case": case} for case in cases]):
+            case = held[0]["case"]
+            print(f"\n{section}, {case if section == 'large' else f'N = {case}'}, {len(held)} draws")
+            for key in list(held[0])[3:]:  # section, case, seed
+                values = [row[key] for row in held]
+                middle = np.mean(values) if key.startswith(("cover", "width")) else np.median(values)
+                ratio = f"   {middle / np.median([r['RCA'] for r in held]):8.2f} x RCA" if "RCA" in held[0] else ""
+                print(f"  {key:<24} {middle:9.5f}{'' if key in NOT_ERRORS else ratio}")
 
 
 if __name__ == "__main__":
-    main()
+    sizes = (300, 1000, 3000)
+    main(__doc__, SECTIONS, jobs, measure, show, draws=20, seed=700_000, out=RESULTS, file="ising_{}.csv", sizes=sizes)

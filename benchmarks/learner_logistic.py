@@ -3,8 +3,6 @@
     python benchmarks/learner_logistic.py run [ratio safety coverage trajectory wide] [--rows FILE]
     python benchmarks/learner_logistic.py show [--rows FILE]
 
-Every draw is one line of the rows file; a killed run continues where it stopped.
-
 ratio       20 draws: mean squared error of the coefficients for true / RCA with A known / RCA / covariates / naive / CCA, the
             same small ridge everywhere; d = 10, |beta| = 1, A with singular values in [0.5, 1.5] ("good") or uniform entries
             ("unif"). RCA over covariates should be <= 1.15 at N = 300 and 1 000, <= 0.85 at 3 000, <= 0.5 at 10 000.
@@ -17,51 +15,40 @@ wide        d = 200, N = 5 000: seconds and peak memory of one gradient of the c
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import time
 import tracemalloc
-import warnings
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-from richcomponents import ComponentLogisticRegression, ContrastiveRCA, baselines  # noqa: E402
-from richcomponents.datasets import make_contrastive  # noqa: E402
-from richcomponents.learning.likelihood import expected_gradient  # noqa: E402
-from richcomponents.paper.gradient import LogisticLikelihood  # noqa: E402
+from richcomponents import ComponentLogisticRegression, ContrastiveRCA, baselines
+from richcomponents.datasets import make_contrastive
+from richcomponents.experiments.rows import Job, Row, by_case
+from richcomponents.learning.likelihood import expected_gradient
+from richcomponents.paper.gradient import LogisticLikelihood
+from sections import RESULTS, Measured, Options, drawn, main, medians
 
 SECTIONS = ("ratio", "safety", "coverage", "trajectory", "wide")
 METHODS = ("true", "A known", "RCA", "covariates", "naive", "cca")
 MIXINGS = ("good", "unif")
 SIZES = (300, 1000, 3000, 10_000)
+WIDTH = 200
 STEPS = (0, 10, 30, 100, 300, 1000)
 AIMS = {300: 1.15, 1000: 1.15, 3000: 0.85, 10_000: 0.5}
 
-Job = dict[str, Any]
-Row = dict[str, Any]
+
+def cases(section: str) -> list[Job]:
+    """Sizes and kinds of A; designs of the section safety are drawn with the data."""
+    if section in ("safety", "wide"):
+        return [{"A": None, "n": 5000 if section == "wide" else None}]
+    sizes = {"ratio": SIZES, "coverage": (10_000,), "trajectory": (1000,)}[section]
+    return [{"A": A, "n": n} for A in (MIXINGS if section != "trajectory" else ("good",)) for n in sizes]
 
 
-def jobs(section: str, seed: int, draws: int | None) -> Iterator[Job]:
-    """What there is to do; seeds of different sections do not overlap."""
-    many = draws or {"ratio": 20, "safety": 500, "coverage": 200, "trajectory": 20, "wide": 1}[section]
-    first = seed + 10_000 * SECTIONS.index(section)
-    for i in range(many):
-        if section == "safety":
-            yield {"section": section, "seed": first + i}
-        elif section == "wide":
-            yield {"section": section, "seed": first + i, "n": 5000, "d": 200}
-        else:
-            sizes = {"ratio": SIZES, "coverage": (10_000,), "trajectory": (1000,)}[section]
-            for mixing in MIXINGS if section != "trajectory" else ("good",):
-                for n in sizes:
-                    yield {"section": section, "seed": first + i, "A": mixing, "n": n}
+def jobs(section: str, options: Options) -> list[Job]:
+    """Seeds of different sections do not overlap."""
+    draws = options.draws or {"ratio": 20, "safety": 500, "coverage": 200, "trajectory": 20, "wide": 1}[section]
+    return drawn(cases(section), draws, options.seed + 10_000 * SECTIONS.index(section))
 
 
 def error(model: Any, beta: np.ndarray) -> float:
@@ -101,7 +88,7 @@ def safety(job: Job) -> Row:
     size = size if noise else 10.0
     beta = size * data.beta
     y = (data.S1 @ beta + noise * rng.logistic(size=n) > 0).astype(int)
-    out: Row = {"n": n, "size": size, "S2": shared, "A": mixing, "separable": noise == 0}
+    out: Row = {"size": size, "S2": shared, "separable": noise == 0}
     if y.min() == y.max():
         return {**out, "one class": True}
     learner = ComponentLogisticRegression(rca=ContrastiveRCA(views=10))
@@ -140,7 +127,7 @@ def trajectory(job: Job) -> Row:
 
 def wide(job: Job) -> Row:
     rng = np.random.default_rng(job["seed"])
-    n, d, r = job["n"], job["d"], 5
+    n, d, r = job["n"], WIDTH, 5
     s2 = (rng.exponential(size=(n, r)) - 1) @ rng.normal(size=(r, d))
     X = np.hstack([rng.uniform(-1, 1, size=(n, d)) + s2, s2 + rng.uniform(-1, 1, size=(n, d))])
     model = ContrastiveRCA(views=d, rank=r).fit(X)
@@ -158,90 +145,56 @@ def wide(job: Job) -> Row:
     return {"seconds": seconds, "peak MB": peak / 1e6, "table MB": X.nbytes / 1e6}
 
 
-def run(sections: list[str], path: Path, seed: int, draws: int | None) -> None:
-    warnings.simplefilter("ignore")
-    measure = {f.__name__: f for f in (ratio, safety, coverage, trajectory, wide)}
-    done = {json.dumps(row["job"], sort_keys=True) for row in read(path)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as out:
-        for section in sections:
-            for job in jobs(section, seed, draws):
-                if json.dumps(job, sort_keys=True) not in done:
-                    out.write(json.dumps({"job": job, **measure[section](job)}) + "\n")
-                    out.flush()
+MEASURES = {f.__name__: f for f in (ratio, safety, coverage, trajectory, wide)}
 
 
-def read(path: Path) -> list[Row]:
-    """Whole lines only: a killed run may have left half a line."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+def measure(job: Job) -> Row:
+    return MEASURES[job["section"]](job)
 
 
-def show(path: Path) -> None:
-    rows = read(path)
-
-    def of(section: str, **fixed: Any) -> list[Row]:
-        return [r for r in rows if r["job"]["section"] == section and all(r["job"][k] == v for k, v in fixed.items())]
-
+def show(rows: Measured, options: Options) -> None:
     print(f"{'A':>5} {'N':>6} " + " ".join(f"{m:>10}" for m in METHODS) + "   ratio   aim  draws")
-    for mixing in MIXINGS:
-        for n in SIZES:
-            if found := of("ratio", A=mixing, n=n):
-                median = {m: float(np.median([row[m] for row in found])) for m in METHODS}
-                numbers = " ".join(f"{median[m]:10.5f}" for m in METHODS)
-                share = median["RCA"] / median["covariates"]
-                print(f"{mixing:>5} {n:>6} {numbers}  {share:6.3f}  {AIMS[n]:.2f}  {len(found)}")
-    if found := [row for row in of("safety") if "RCA" in row]:
-        for low, high in ((0.0, 1.0), (1.0, 3.0), (3.0, 10.0)):
-            chosen = [row for row in found if low < row["size"] <= high]
-            worst = np.array(
-                [[row[m] / max(row["naive"], row["covariates"]) for m in ("RCA", "chebyshev")] for row in chosen]
-            )
-            plain = np.array([row["RCA"] / row["covariates"] for row in chosen])
-            if len(chosen):
-                separable = sum(row["separable"] for row in chosen)
-                print(f"|beta| in ({low:g}, {high:g}]: {len(chosen)} fits, {separable} separable")
-                for name, over in zip(("RCA", "chebyshev"), worst.T, strict=True):
-                    above = int(np.sum(over > 2))
-                    print(
-                        f"  {name}: over the worse of naive and covariates at most {over.max():.3f}, above 2: {above}"
-                    )
-                print(f"  RCA over covariates: median {np.median(plain):.3f}, at most {plain.max():.3f}")
-    for mixing in MIXINGS:
-        if found := of("coverage", A=mixing):
-            inside = np.array([row["covered"] for row in found])
-            print(f"coverage, A {mixing}, N = 10 000: {inside.mean():.3f} over {len(found)} draws (aim 0.91-0.98)")
-    if found := of("trajectory"):
-        print(
-            f"{'step':>14} " + " ".join(f"{t:>8}" for t in STEPS) + f"   mean of the second half ({len(found)} draws)"
-        )
+    for case, held in by_case(rows("ratio"), cases("ratio")):
+        median = medians(held, METHODS)
+        numbers = " ".join(f"{median[m]:10.5f}" for m in METHODS)
+        share = median["RCA"] / median["covariates"]
+        print(f"{case['A']:>5} {case['n']:>6} {numbers}  {share:6.3f}  {AIMS[case['n']]:.2f}  {len(held)}")
+    fits = [row for row in rows("safety") if "RCA" in row]
+    for low, high in ((0.0, 1.0), (1.0, 3.0), (3.0, 10.0)):
+        if held := [row for row in fits if low < row["size"] <= high]:
+            print(f"|beta| in ({low:g}, {high:g}]: {len(held)} fits, {sum(row['separable'] for row in held)} separable")
+            for name in ("RCA", "chebyshev"):
+                over = np.array([row[name] / max(row["naive"], row["covariates"]) for row in held])
+                above = int(np.sum(over > 2))
+                print(f"  {name}: over the worse of naive and covariates at most {over.max():.3f}, above 2: {above}")
+            plain = np.array([row["RCA"] / row["covariates"] for row in held])
+            print(f"  RCA over covariates: median {np.median(plain):.3f}, at most {plain.max():.3f}")
+    for case, held in by_case(rows("coverage"), cases("coverage")):
+        inside = np.mean([row["covered"] for row in held])
+        print(f"coverage, A {case['A']}, N = 10 000: {inside:.3f} over {len(held)} draws (aim 0.91-0.98)")
+    if held := rows("trajectory"):
+        print(f"{'step':>14} " + " ".join(f"{t:>8}" for t in STEPS) + f"   mean of the second half ({len(held)} draws)")
         for label in ("true", "A known", "RCA"):
-            path_error = np.median([row[label] for row in found], axis=0)
-            last = np.median([row[label + " mean"] for row in found])
+            path_error = np.median([row[label] for row in held], axis=0)
+            last = np.median([row[label + " mean"] for row in held])
             print(f"{label:>14} " + " ".join(f"{e:8.5f}" for e in path_error) + f"   {last:.5f}")
-    for row in of("wide"):
+    for row in rows("wide"):
         print(
-            f"d = {row['job']['d']}, N = {row['job']['n']}: one gradient {1000 * row['seconds']:.0f} ms, peak "
+            f"d = {WIDTH}, N = {row['n']}: one gradient {1000 * row['seconds']:.0f} ms, peak "
             f"{row['peak MB']:.1f} MB beyond the rows ({row['table MB']:.0f} MB)"
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
-    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; all by default")
-    parser.add_argument("--draws", type=int, help="per setting; by default what the aims ask for")
-    parser.add_argument("--seed", type=int, default=820_000)
-    parser.add_argument("--rows", type=Path, default=Path(__file__).parent / "results" / "logistic.jsonl")
-    options = parser.parse_args()
-    unknown = set(options.sections) - set(SECTIONS)
-    if unknown:
-        parser.error(f"unknown sections: {', '.join(sorted(unknown))}")
-    if options.what == "run":
-        run(options.sections or list(SECTIONS), options.rows, options.seed, options.draws)
-    show(options.rows)
-
-
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        SECTIONS,
+        jobs,
+        measure,
+        show,
+        draws=None,
+        seed=820_000,
+        out=RESULTS / "logistic.csv",
+        file="",
+        place="--rows",
+    )

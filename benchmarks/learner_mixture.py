@@ -3,8 +3,6 @@
     python benchmarks/learner_mixture.py run [SECTION ...] [--draws 20] [--seed 70000] [--sizes 1000 ...] [--out DIR]
     python benchmarks/learner_mixture.py show [--out DIR]
 
-Rows are appended as they finish, one JSON object per line; a killed run continues where it stopped.
-
 d = 10; S1 and S2 are mixtures of 10 Gaussians, centres ~ N(0, I), sigma 0.5; S3 is uniform; A has singular values in
 [0.5, 1.5]. Mean squared error per coordinate of the centred centres, best matching; medians over draws.
 
@@ -17,28 +15,18 @@ mean square error of the RCA's weights (and of the clean samples'); cover : how 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import warnings
-from collections import defaultdict
-from pathlib import Path
-from typing import Any
+import numpy as np
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
-
-import numpy as np  # noqa: E402
-
-from richcomponents import ComponentGaussianMixture, ContrastiveRCA  # noqa: E402
-from richcomponents.algebra import Array  # noqa: E402
-from richcomponents.datasets import make_contrastive  # noqa: E402
-from richcomponents.learning.mixture import Mixture, MixtureCumulants, fit_mixture, match_centres  # noqa: E402
+from richcomponents import ComponentGaussianMixture, ContrastiveRCA
+from richcomponents.algebra import Array
+from richcomponents.datasets import make_contrastive
+from richcomponents.experiments.rows import Job, Row, by_case
+from richcomponents.learning.mixture import Mixture, MixtureCumulants, fit_mixture, match_centres
+from sections import RESULTS, Measured, Options, drawn, main, medians
 
 K = D = 10
 SECTIONS = ("equal", "free", "unequal")
 METHODS = ("true", "known A", "RCA", "paper", "residualised", "naive")
-Row = dict[str, Any]
 
 
 def residuals(U: Array, V: Array) -> Array:
@@ -46,16 +34,16 @@ def residuals(U: Array, V: Array) -> Array:
     return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
 
 
-def measure(section: str, n: int, seed: int) -> Row:
-    rng = np.random.default_rng(seed)
+def measure(job: Job) -> Row:
+    section, n, rng = job["section"], job["n"], np.random.default_rng(job["seed"])
     weights = rng.dirichlet(np.full(K, 10.0)) if section == "unequal" else None
     data = make_contrastive(n, D, S1="mixture", S2="mixture", A="good", weights=weights, random_state=rng)
     assert data.centres is not None
     assert data.weights is not None
     equal, truth, chances = section == "equal", data.centres - data.weights @ data.centres, data.weights
 
-    def error(means: Array, found: Array) -> float:
-        return match_centres(means - found @ means, truth)[1]
+    def error(means: Array, weights: Array) -> float:
+        return match_centres(means - weights @ means, truth)[1]
 
     row: Row = {}
     clean: Mixture | None = None
@@ -86,60 +74,28 @@ def measure(section: str, n: int, seed: int) -> Row:
     return row
 
 
-def run(options: argparse.Namespace) -> None:
-    warnings.simplefilter("ignore")
-    options.out.mkdir(parents=True, exist_ok=True)
-    for section in options.sections or SECTIONS:
-        path = options.out / f"mixture_{section}.jsonl"
-        done = {(row["n"], row["seed"]) for row in read(path)}
-        for number in range(options.draws):
-            for n in options.sizes:
-                seed = options.seed + number
-                if (n, seed) not in done:
-                    row = {"n": n, "seed": seed, **measure(section, n, seed)}
-                    with path.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+def jobs(section: str, options: Options) -> list[Job]:
+    return drawn([{"n": n} for n in options.sizes], options.draws, options.seed)
 
 
-def read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def show(options: argparse.Namespace) -> None:
+def show(rows: Measured, options: Options) -> None:
     for section in SECTIONS:
-        groups: dict[int, list[Row]] = defaultdict(list)
-        for row in read(options.out / f"mixture_{section}.jsonl"):
-            groups[row["n"]].append(row)
-        if groups:
+        sizes = sorted({row["n"] for row in rows(section)})
+        if sizes:
             print(f"\nweights {section}; medians (cover: means)")
             print(f"{'n':>7} {'draws':>5} " + " ".join(f"{m:>12}" for m in METHODS) + "  /residualised  /naive")
-        for n, rows in sorted(groups.items()):
-            median = {m: float(np.median([row[m] for row in rows])) for m in METHODS}
+        for case, held in by_case(rows(section), [{"n": n} for n in sizes]):
+            median = medians(held, METHODS)
             cells = " ".join(f"{median[m]:12.5f}" for m in METHODS)
             ratios = f"{median['RCA'] / median['residualised']:13.2f} {median['RCA'] / median['naive']:8.4f}"
-            print(f"{n:>7} {len(rows):>5} {cells}  {ratios}")
-            rest = {key: [row[key] for row in rows] for key in rows[0] if key not in (*METHODS, "n", "seed")}
-            texts = [
-                f"{key} {np.mean(values) if key.startswith('cover') else np.median(values):.4f}"
-                for key, values in rest.items()
-            ]
-            print(" " * 14 + ", ".join(texts))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "show"))
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=70_000)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000, 10_000, 30_000, 100_000])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    options = parser.parse_args()
-    unknown = set(options.sections) - set(SECTIONS)
-    if unknown:
-        parser.error(f"no section {', '.join(sorted(unknown))}: the sections are {', '.join(SECTIONS)}")
-    (run if options.action == "run" else show)(options)
+            print(f"{case['n']:>7} {len(held):>5} {cells}  {ratios}")
+            rest = [key for key in held[0] if key not in (*METHODS, "section", "n", "seed")]
+            middles = medians(held, rest) | {
+                key: float(np.mean([row[key] for row in held])) for key in rest if key.startswith("cover")
+            }
+            print(" " * 14 + ", ".join(f"{key} {middle:.4f}" for key, middle in middles.items()))
 
 
 if __name__ == "__main__":
-    main()
+    sizes = (1000, 3000, 10_000, 30_000, 100_000)
+    main(__doc__, SECTIONS, jobs, measure, show, draws=20, seed=70_000, out=RESULTS, file="mixture_{}.csv", sizes=sizes)

@@ -8,26 +8,20 @@ N = 10 000, d = 10, A unknown with entries Unif[-1, 1]; 95% intervals of the coe
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-import warnings
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import richcomponents as rc  # noqa: E402
+import richcomponents as rc
+from richcomponents.experiments.rows import Job, Row, measured
 
 
-def covered(seed: int) -> float:
+def measure(job: Job) -> list[Row]:
     """Share of the coefficients of one draw inside their intervals."""
-    warnings.simplefilter("ignore")
-    data = rc.datasets.make_contrastive(10_000, random_state=seed)
+    data = rc.datasets.make_contrastive(10_000, random_state=job["seed"])
     table = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=10)).fit(data.X, data.y).coefficients_
     assert table is not None
     assert data.beta is not None
-    return float(np.mean((table.low <= data.beta) & (data.beta <= table.high)))
+    return [{**job, "covered": float(np.mean((table.low <= data.beta) & (data.beta <= table.high)))}]
 
 
 def main() -> None:
@@ -36,8 +30,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=650_000)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    with multiprocessing.Pool(options.processes) as pool:
-        shares = pool.map(covered, [options.seed + s for s in range(options.draws)])
+    jobs = [{"seed": options.seed + s} for s in range(options.draws)]
+    shares = [row["covered"] for _, rows in measured(jobs, measure, options.processes) for row in rows]
     print(f"95% intervals of the coefficients, N = 10 000: {np.mean(shares):.3f} covered ({len(shares)} draws)")
 
 

@@ -25,24 +25,24 @@ def medians(path: Path) -> tuple[Medians, dict[tuple[str, str, float], int]]:
     """(panel, kind of A, n, method) -> median error, and the number of draws behind it."""
     grouped: dict[tuple[str, str, float, str], list[float]] = {}
     for row in read_rows(path):
-        grouped.setdefault((row.panel, row.case, row.x, row.method), []).append(row.value)
+        grouped.setdefault((row["panel"], row["case"], row["x"], row["method"]), []).append(row["value"])
     draws = {key[:3]: len(values) for key, values in grouped.items()}
     return {key: median(values) for key, values in grouped.items()}, draws
 
 
 def show(settings: Settings, path: Path) -> None:
-    found, draws = medians(path)
+    errors, draws = medians(path)
     methods = list(settings.methods)
     print(f"{'model':<12}{'A':<6}{'N':>6}{'draws':>6}  " + "".join(f"{settings.methods[m]:>14}" for m in methods))
     for name, case, n in sorted(draws):
-        cells = "".join(f"{found[name, case, n, m]:14.5f}" for m in methods)
+        cells = "".join(f"{errors[name, case, n, m]:14.5f}" for m in methods)
         print(f"{settings.panels[name].title:<12}{case:<6}{n:6.0f}{draws[name, case, n]:6d}  {cells}")
     print("\nRCA over                      naive        CCA   covariates   (well-conditioned A)")
     for name, panel in settings.panels.items():
         for n in (1000.0, 10_000.0):
             if (name, "good", n) in draws:
                 ratios = [
-                    found[name, "good", n, "rca"] / found[name, "good", n, m] for m in ("naive", "cca", "covariates")
+                    errors[name, "good", n, "rca"] / errors[name, "good", n, m] for m in ("naive", "cca", "covariates")
                 ]
                 met = max(ratios[:2]) < 1 if n == 1000 else ratios[0] <= 0.5
                 print(

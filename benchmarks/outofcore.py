@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from richcomponents.moments import Moments
+from sections import tell
 
 PIECE, SUBSET = 250_000, 500_000
 
@@ -102,11 +103,7 @@ def main() -> None:
         "bits equal on the subset": Moments.from_source(part, order=4) == Moments.of(X, order=4),
     }
     result["ratio to memory"] = result["rows per second"] / result["in memory, rows per second"]
-    for name, value in result.items():
-        print(f"{name:>28}: {value:,.3f}" if isinstance(value, float) else f"{name:>28}: {value}")
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    tell(result, options.json)
 
 
 if __name__ == "__main__":

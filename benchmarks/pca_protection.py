@@ -3,8 +3,6 @@
     python benchmarks/pca_protection.py run [--draws 3] [--seed 910000] [--out DIR]
     python benchmarks/pca_protection.py show [--out DIR] [--all]
 
-Rows are appended as they finish, one JSON object per line; a killed run continues where it stopped.
-
 S1 = N(0, 1) v1 + 0.1 N(0, I), for two components also 0.6 N(0, 1) v2; S2, A, N and d as in the table, 240 configurations.
 Error: squared distance |P - P_true|^2 / 2 of the projectors on the leading directions (of one: squared sine of the angle).
 Ratio: the error of ComponentPCA over that of residualising (the residual of U on V) on the SAME draw, however small both are.
@@ -13,44 +11,36 @@ Ratio: the error of ComponentPCA over that of residualising (the residual of U o
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
-from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-from richcomponents import ComponentPCA, ContrastiveRCA, baselines  # noqa: E402
-from richcomponents.algebra import Array  # noqa: E402
-from richcomponents.datasets import make_contrastive  # noqa: E402
+from richcomponents import ComponentPCA, ContrastiveRCA, baselines
+from richcomponents.algebra import Array
+from richcomponents.datasets import make_contrastive
+from richcomponents.experiments.rows import Job, Row, by_case, settings_of
+from sections import RESULTS, Measured, Options, main, medians
 
 MIXING = ("good", "unif", "identity")
 SIZES = (300, 1000, 3000, 10_000)
 SHARED = ("paper", "skewed", "labs(3)", "gaussian", "uniform")
 WIDTHS = (5, 10)
 COMPONENTS = (1, 2)
-FILE = "pca_protection.jsonl"
-Row = dict[str, Any]
+TABLE: Job = {"A": MIXING, "n": SIZES, "S2": SHARED, "d": WIDTHS, "k": COMPONENTS}
+SECTION = "pca_protection"
 
 
-def error(found: Array, truth: Array) -> float:
+def error(estimate: Array, truth: Array) -> float:
     """Squared distance of the projectors on the row spaces of two (k, d) matrices, over two."""
-    one, two = (np.linalg.qr(m.T)[0] for m in (found, truth))
+    one, two = (np.linalg.qr(m.T)[0] for m in (estimate, truth))
     return float(np.sum((one @ one.T - two @ two.T) ** 2) / 2)
 
 
-def measure(mixing: str, n: int, shared: str, d: int, k: int, seed: int) -> Row:
-    rng = np.random.default_rng(seed)
-    A = np.eye(d) if mixing == "identity" else mixing
-    data = make_contrastive(n, d, S1="pca", S2=shared, A=A, random_state=rng)
+def measure(job: Job) -> Row:
+    n, d, k, rng = job["n"], job["d"], job["k"], np.random.default_rng(job["seed"])
+    A = np.eye(d) if job["A"] == "identity" else job["A"]
+    data = make_contrastive(n, d, S1="pca", S2=job["S2"], A=A, random_state=rng)
     assert data.direction is not None
     truth = data.direction[None]
     if k == 2:
@@ -70,22 +60,12 @@ def measure(mixing: str, n: int, shared: str, d: int, k: int, seed: int) -> Row:
     }
 
 
-def run(options: argparse.Namespace) -> None:
-    warnings.simplefilter("ignore")
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / FILE
-    done = {(*row["configuration"], row["seed"]) for row in read(path)}
-    for number in range(options.draws):
-        for place, configuration in enumerate(product(MIXING, SIZES, SHARED, WIDTHS, COMPONENTS)):
-            seed = options.seed + 1000 * place + number
-            if (*configuration, seed) not in done:
-                row = {"configuration": configuration, "seed": seed, **measure(*configuration, seed)}
-                with path.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-
-
-def read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def jobs(section: str, options: Options) -> list[Job]:
+    return [
+        {**case, "seed": options.seed + 1000 * place + number}
+        for number in range(options.draws)
+        for place, case in enumerate(settings_of(TABLE))
+    ]
 
 
 def line(label: str, rows: Iterable[Row]) -> str:
@@ -93,43 +73,30 @@ def line(label: str, rows: Iterable[Row]) -> str:
     cells = []
     for method in ("rca", "unprotected"):
         ratios = np.array([row[method] / row["residualised"] for row in rows])
-        medians = np.median([row[method] for row in rows]) / np.median([row["residualised"] for row in rows])
-        cells.append(f"{np.median(ratios):8.2f}{ratios.max():9.2f}{medians:9.2f}")
+        middle = medians(rows, (method, "residualised"))
+        cells.append(f"{np.median(ratios):8.2f}{ratios.max():9.2f}{middle[method] / middle['residualised']:9.2f}")
     missed = "" if np.median([row["rca"] / row["residualised"] for row in rows]) <= 1.3 else "   MISSED"
     return f"{label:<34}{len(rows):6d}  {cells[0]}   {cells[1]}{missed}"
 
 
-def show(options: argparse.Namespace) -> None:
-    rows = read(options.out / FILE)
+def show(measured: Measured, options: Options) -> None:
+    rows = measured(SECTION)
     print(f"{'':<34}{'draws':>6}  {'protected':>26}   {'not protected':>26}")
     print(f"{'':<34}{'':>6}  {'median':>8}{'worst':>9}{'medians':>9}   {'median':>8}{'worst':>9}{'medians':>9}")
     print(line("all", rows))
-    print(line("fits called strong", (row for row in rows if row["verdict"] == "strong")))
-    for place, values in ((0, MIXING), (1, SIZES), (3, WIDTHS), (4, COMPONENTS)):
-        for value in values:
-            label = {0: f"A {value}", 1: f"N = {value}", 3: f"d = {value}", 4: f"{value} component(s)"}[place]
-            print(line(label, (row for row in rows if row["configuration"][place] == value)))
-    for mixing, n, shared in product(MIXING, SIZES, SHARED):
-        some = [row for row in rows if tuple(row["configuration"][:3]) == (mixing, n, shared)]
-        if some:
-            print(line(f"A {mixing}, N = {n}, S2 {shared}", some))
+    if strong := [row for row in rows if row["verdict"] == "strong"]:
+        print(line("fits called strong", strong))
+    for name, label in (("A", "A {}"), ("n", "N = {}"), ("d", "d = {}"), ("k", "{} component(s)")):
+        for case, held in by_case(rows, [{name: value} for value in TABLE[name]]):
+            print(line(label.format(case[name]), held))
+    for case, held in by_case(rows, settings_of({name: TABLE[name] for name in ("A", "n", "S2")})):
+        print(line(f"A {case['A']}, N = {case['n']}, S2 {case['S2']}", held))
     if options.all:
-        for configuration in product(MIXING, SIZES, SHARED, WIDTHS, COMPONENTS):
-            print(line(str(configuration), (row for row in rows if tuple(row["configuration"]) == configuration)))
+        for case, held in by_case(rows, settings_of(TABLE)):
+            print(line(str(tuple(case.values())), held))
     worst = max(row["rca"] / row["residualised"] for row in rows)
     print(f"\n{len(rows)} draws; the worst ratio is {worst:.2f}: {'holds' if worst <= 3 else 'MISSED'} (at most 3)")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "show"))
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=910_000)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--all", action="store_true", help="show every configuration")
-    options = parser.parse_args()
-    (run if options.action == "run" else show)(options)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, (SECTION,), jobs, measure, show, draws=3, seed=910_000, out=RESULTS, everything=True)

@@ -11,21 +11,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import richcomponents as rc  # noqa: E402
+import richcomponents as rc
+from richcomponents.experiments.rows import Job, Row, measured, settings_of
 
 SIZES = (60, 150, 500, 1500)
 COLUMNS_U = (2, 4, 10, 20, 48, 100, 150, 300)
@@ -50,39 +47,45 @@ def least_squares(model: rc.ContrastiveRCA, X: Any, y: Any, d_u: int) -> Any:
     return np.linalg.lstsq(np.column_stack([np.ones(len(y)), U, variates]), y, rcond=None)[0][1 : d_u + 1]
 
 
+def compare(job: Job) -> list[Row]:
+    """The learner on one draw, beside least squares and V as covariates."""
+    d_u = job["d_u"]
+    X, y = draw(job["n"], d_u, job["d_v"], job["seed"])
+    learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=d_u))
+    fit = learner.fit(X, y)
+    expected, residualised = least_squares(fit.rca_, X, y, d_u), np.asarray(fit.residualised_)
+    difference = float(np.abs(residualised - expected).max() / np.abs(expected).max())
+    row = {**job, "difference": difference, "reduced": "principal components" in fit.rca_.summary()}
+    if job["baseline"]:
+        row |= {"RCA": fit.coef_[0], "residualised": residualised[0]}
+        row["covariates"] = rc.baselines.covariates(learner, X, y).coef_[0]
+    return [row]
+
+
+def rows_of(jobs: Iterable[Job]) -> list[Row]:
+    return [row for _, rows in measured(list(jobs), compare) for row in rows]
+
+
 def grid(seed: int) -> None:
-    worst, cells, reduced = 0.0, 0, 0
-    for n in SIZES:
-        for d_u in COLUMNS_U:
-            for d_v in COLUMNS_V:
-                if n <= d_u + min(3, d_v) + 2:
-                    continue
-                X, y = draw(n, d_u, d_v, seed)
-                fit = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=d_u)).fit(X, y)
-                expected = least_squares(fit.rca_, X, y, d_u)
-                worst = max(worst, float(np.abs(fit.residualised_ - expected).max() / np.abs(expected).max()))
-                cells, reduced = cells + 1, reduced + ("principal components" in fit.rca_.summary())
-    print(f"the grid: {cells} cells, {reduced} with a reduced view; largest relative difference {worst:.1e}")
+    cells = settings_of({"n": SIZES, "d_u": COLUMNS_U, "d_v": COLUMNS_V, "seed": seed, "baseline": False})
+    rows = rows_of(cell for cell in cells if cell["n"] > cell["d_u"] + min(3, cell["d_v"]) + 2)
+    worst, reduced = max(row["difference"] for row in rows), sum(row["reduced"] for row in rows)
+    print(f"the grid: {len(rows)} cells, {reduced} with a reduced view; largest relative difference {worst:.1e}")
 
 
 def example(draws: int, seed: int) -> None:
     print("\nN = 500, V of 10 columns, coefficient of S1[0] (truth 2): median [min, max]")
     for d_u in (10, 20, 40, 60, 80, 90, 100, 120, 150):
-        found: dict[str, list[float]] = {"RCA": [], "residualised": [], "covariates": []}
-        for i in range(draws):
-            X, y = draw(500, d_u, 10, seed + i)
-            learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=d_u))
-            fit = learner.fit(X, y)
-            found["RCA"].append(fit.coef_[0])
-            found["residualised"].append(float(np.asarray(fit.residualised_)[0]))
-            found["covariates"].append(rc.baselines.covariates(learner, X, y).coef_[0])
-        shown = (f"{k} {np.median(v):.3f} [{min(v):.3f}, {max(v):.3f}]" for k, v in found.items())
+        settings = {"n": 500, "d_u": d_u, "d_v": 10, "seed": tuple(range(seed, seed + draws)), "baseline": True}
+        rows = rows_of(settings_of(settings))
+        values = {method: [row[method] for row in rows] for method in ("RCA", "residualised", "covariates")}
+        shown = (f"{k} {np.median(v):.3f} [{min(v):.3f}, {max(v):.3f}]" for k, v in values.items())
         print(f"  U of {d_u:3d} columns: {'; '.join(shown)}", flush=True)
 
 
-def alone(what: str) -> None:
+def alone(job: Job) -> list[Row]:
     """One measurement, in this process."""
-    warnings.simplefilter("ignore")
+    what = job["what"]
     n, d_u, d_v = (40, 10_000, 10_000) if what == "all" else (40, 10_000, 20)
     X, _ = draw(n, d_u, d_v, 1)
     start = time.perf_counter()
@@ -103,6 +106,7 @@ def alone(what: str) -> None:
         int(status["VmHWM"].split()[0]) / 2**20
     )  # of this process; what getrusage says is at least that of its parent
     print(f"{title}: {seconds:.1f} s, peak {peak:.2f} GiB", flush=True)
+    return [{**job, "seconds": seconds, "GiB": peak}]
 
 
 def main() -> None:
@@ -113,9 +117,8 @@ def main() -> None:
     parser.add_argument("--alone", choices=["all", "summary"], help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.alone:
-        alone(chosen.alone)
+        list(measured([{"what": chosen.alone}], alone))
         return
-    warnings.simplefilter("ignore")
     grid(chosen.seed)
     example(chosen.draws, chosen.seed)
     if not chosen.skip_memory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from richcomponents.experiments.claims import check_claims
-from richcomponents.experiments.panels import curves
+from richcomponents.experiments.panels import curves_of
 from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import load_settings
 
@@ -14,14 +14,14 @@ GOOD = {"true": 1.0, "known": 1.5, "rca": 1.8, "paper": 9.0, "covariates": 3.0, 
 
 
 def claims(rows: list[Row]) -> dict[str, str]:
-    return {claim.quote[:30]: claim.verdict for claim in check_claims(SETTINGS, curves(rows))}
+    return {claim.quote[:30]: claim.verdict for claim in check_claims(SETTINGS, curves_of(rows))}
 
 
 def panel_rows(name: str, case: str, error) -> list[Row]:
     """error(x, method) in every panel row, two repeats around it."""
     panel = SETTINGS.panels[name]
     return [
-        Row(name, case, x, method, repeat, 0, error(x, method) * (0.9, 1.1)[repeat])
+        {"panel": name, "case": case, "x": x, "method": method, "value": error(x, method) * (0.9, 1.1)[repeat]}
         for x in panel.values
         for method in panel.methods
         for repeat in (0, 1)
@@ -39,12 +39,12 @@ def test_what_was_not_measured_is_not_judged():
 
 def test_all_agree_when_the_numbers_do():
     rows = [r for name in "abcde" for case in ("good", "unif") for r in panel_rows(name, case, by_size)]
-    found = claims(rows)
-    assert found["Even with just 100 samples, RC"] == "agrees"
-    assert found["With 1000 samples, the accurac"] == "agrees"
-    assert found["In all the cases, the accuracy"] == "agrees"
-    assert found["This was not the case for the "] == "agrees"
-    assert found["RCA also performed substantial"] == "agrees"
+    verdicts = claims(rows)
+    assert verdicts["Even with just 100 samples, RC"] == "agrees"
+    assert verdicts["With 1000 samples, the accurac"] == "agrees"
+    assert verdicts["In all the cases, the accuracy"] == "agrees"
+    assert verdicts["This was not the case for the "] == "agrees"
+    assert verdicts["RCA also performed substantial"] == "agrees"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_growth_with_strength_is_compared_with_the_benchmarks():
 
 def test_the_papers_formulas_are_judged_beside():
     rows = [r for name in "abc" for r in panel_rows(name, "good", by_size)]
-    lines = check_claims(SETTINGS, curves(rows))[0].evidence
+    lines = check_claims(SETTINGS, curves_of(rows))[0].evidence
     assert [(line.holds, line.paper_holds) for line in lines] == [(True, False)] * 3
 
 
@@ -83,9 +83,9 @@ def test_gradient_steps_and_what_remains_of_the_error():
         return ends[method] if method == "default" else ends[method] + 2.0 ** -(x / (20 if method == "rca" else 2))
 
     rows = [r for name in "fg" for r in panel_rows(name, "good", error)]
-    found = claims(rows)
-    assert found["RCA converges to the final sta"] == "does not agree"  # ten times the steps
-    assert found["The residual error of RCA is d"] == "agrees"
+    verdicts = claims(rows)
+    assert verdicts["RCA converges to the final sta"] == "does not agree"  # ten times the steps
+    assert verdicts["The residual error of RCA is d"] == "agrees"
 
 
 @pytest.mark.parametrize("diverging", ["rca", "true"])
@@ -95,17 +95,17 @@ def test_a_rising_error_does_not_converge(diverging):
 
     rows = panel_rows("f", "good", error)
     assert claims(rows)["RCA converges to the final sta"] == "does not agree"
-    (rate,) = (c for c in check_claims(SETTINGS, curves(rows)) if c.quote.startswith("RCA converges"))
+    (rate,) = (c for c in check_claims(SETTINGS, curves_of(rows)) if c.quote.startswith("RCA converges"))
     assert any(text.startswith("no fall, to") for text in rate.evidence[0].numbers.values())
 
 
 def test_the_gain_of_naive_is_judged_from_a_thousand_samples_on():
     """It falls until N = 1000 and stays there; N = 1000 is not the middle one of the sizes that were measured."""
     rows = panel_rows("a", "good", lambda x, m: max(1.0, 1000 / x))
-    sizes = sorted({r.x for r in rows})
+    sizes = sorted({r["x"] for r in rows})
     for kept in (sizes, sizes[1:], sizes[2:]):
-        assert claims([r for r in rows if r.x in kept])["This was not the case for the "] == "agrees"
-    assert claims([r for r in rows if r.x <= 1000])["This was not the case for the "] == "not measured"
+        assert claims([r for r in rows if r["x"] in kept])["This was not the case for the "] == "agrees"
+    assert claims([r for r in rows if r["x"] <= 1000])["This was not the case for the "] == "not measured"
     falling = panel_rows("a", "good", lambda x, m: 1000 / x)
     assert claims(falling)["This was not the case for the "] == "does not agree"
 

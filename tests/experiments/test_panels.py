@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from richcomponents.experiments.page import write_page
-from richcomponents.experiments.panels import curves, panel_figure, save_figure
-from richcomponents.experiments.rows import Row
+from richcomponents.experiments.panels import curves_of, panel_figure, save_figure
+from richcomponents.experiments.rows import Row, settings_of
 from richcomponents.experiments.settings import load_settings
 
 SETTINGS = load_settings()
@@ -14,11 +14,12 @@ SETTINGS = load_settings()
 
 def rows_of(name: str, case: str) -> list[Row]:
     panel = SETTINGS.panels["biomarkers"]
-    return [Row(name, case, x, method, 0, 0, 1.0) for x in panel.values for method in panel.methods]
+    settings = {"panel": name, "case": case, "x": panel.values, "method": panel.methods}
+    return [{**row, "value": 1.0} for row in settings_of(settings)]
 
 
 def test_names_of_files_are_not_mathematics(tmp_path):
-    figure = panel_figure(SETTINGS, curves(rows_of("biomarkers", "price $x_{$ 1a2b")), "biomarkers")
+    figure = panel_figure(SETTINGS, curves_of(rows_of("biomarkers", "price $x_{$ 1a2b")), "biomarkers")
     save_figure(figure, tmp_path, "panel")
     assert "price $x_{$ 1a2b" in {axis.get_title() for axis in figure.axes}
 
@@ -29,7 +30,7 @@ def test_names_of_panels_are_escaped(tmp_path):
     settings = replace(SETTINGS, panels={name: panel})
     rows = rows_of(name, "<i>mine</i>")
     figures = tmp_path / "figures"
-    save_figure(panel_figure(settings, curves(rows), name), tmp_path, "drawn")
+    save_figure(panel_figure(settings, curves_of(rows), name), tmp_path, "drawn")
     figures.mkdir()
     (tmp_path / "drawn.png").rename(figures / f"panel-{name}.png")
     page = write_page(tmp_path / "index.html", settings, rows, [], figures).read_text()

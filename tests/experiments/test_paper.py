@@ -15,7 +15,7 @@ from richcomponents.cli import main
 from richcomponents.errors import DataError
 from richcomponents.experiments.biomarkers import read_markers, shared_beyond_labs
 from richcomponents.experiments.paper import measure_panels, run_paper
-from richcomponents.experiments.rows import read_rows
+from richcomponents.experiments.rows import read_rows, settings_of
 from richcomponents.experiments.settings import load_settings
 
 TINY = Path(__file__).parent / "tiny.toml"
@@ -39,10 +39,11 @@ def test_every_row_is_there(finished):
     settings = load_settings(TINY)
     rows = read_rows(finished / "rows.csv")
     jobs = settings.jobs(
-        list(settings.panels), "quick", {"biomarkers": [r.case for r in rows if r.panel == "biomarkers"][:1]}
+        list(settings.panels), "quick", {"biomarkers": [r["case"] for r in rows if r["panel"] == "biomarkers"][:1]}
     )
-    assert {row.key for row in rows} == {key for job in jobs for key in job.row_keys()}
-    assert all(np.isfinite(row.value) and row.value >= 0 for row in rows)
+    values = [row.pop("value") for row in rows]
+    assert {tuple(row.items()) for row in rows} == {tuple(row.items()) for job in jobs for row in settings_of(job)}
+    assert all(np.isfinite(value) and value >= 0 for value in values)
 
 
 def test_killed_and_resumed_equals_unbroken(finished, tmp_path):
@@ -175,8 +176,8 @@ def test_biomarkers_of_the_user(tmp_path):
     data, pheno = marker_files(tmp_path)
     rows = measured(tmp_path / "out", ["biomarkers"], data=data, pheno=pheno)
     assert len(rows) == 2 * 2 * 6
-    assert len({row.case for row in rows}) == 1
-    assert rows[0].case.startswith("markers ")
+    assert len({row["case"] for row in rows}) == 1
+    assert rows[0]["case"].startswith("markers ")
 
 
 def test_a_rank_beyond_the_labs_is_a_warning():
@@ -204,5 +205,5 @@ def test_packaged_settings_name_all_panels_and_enough_repeats():
     assert set("abcdefghijk") <= set(settings.panels)
     assert all(panel.repeats["quick"] >= 5 and panel.repeats["full"] >= 20 for panel in settings.panels.values())
     assert tomllib.loads(settings.text)["seed"] == settings.seed
-    seeds = [job.seed for job in settings.jobs(["a", "k"], "full")]
+    seeds = [job["seed"] for job in settings.jobs(["a", "k"], "full")]
     assert len(set(seeds)) == len(seeds)

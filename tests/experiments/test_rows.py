@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from richcomponents.experiments.rows import HEADER, Row, read_rows, run_jobs
-from richcomponents.experiments.settings import Job
+from richcomponents.errors import DataError
+from richcomponents.experiments.rows import Job, Row, by_case, read_rows, run_jobs, settings_of
 
 
 def job(repeat: int, xs: tuple[float, ...] = (1.0, 2.0)) -> Job:
-    return Job("p", "case", xs, repeat, 10 + repeat, ("one", "two"))
+    return {"panel": "p", "case": "case", "x": xs, "method": ("one", "two"), "repeat": repeat, "seed": 10 + repeat}
 
 
 JOBS = [job(repeat) for repeat in range(6)]
@@ -19,11 +19,7 @@ JOBS = [job(repeat) for repeat in range(6)]
 
 def measure(job: Job) -> list[Row]:
     """Values that need every digit."""
-    return [
-        Row(job.panel, job.case, x, m, job.repeat, job.seed, (job.seed + x) / 7)
-        for x in job.xs[::-1]
-        for m in job.methods
-    ]
+    return [{**row, "value": (row["seed"] + row["x"]) / 7} for row in settings_of(job)[::-1]]
 
 
 class Killed(BaseException):
@@ -58,7 +54,7 @@ def test_a_killed_run_continues_to_the_same_bytes(tmp_path, unbroken, tear):
     calls = []
 
     def counted(job: Job) -> list[Row]:
-        calls.append(job.repeat)
+        calls.append(job["repeat"])
         return measure(job)
 
     run_jobs(JOBS, counted, path)
@@ -90,14 +86,28 @@ def test_an_error_names_the_draw(tmp_path, processes):
     with pytest.raises(ZeroDivisionError) as caught:
         run_jobs(JOBS[:2], broken, tmp_path / "rows.csv", processes=processes)
     assert caught.value.__notes__[-1] in {f"in {job}" for job in JOBS[:2]}
-    assert (tmp_path / "rows.csv").read_text() == HEADER + "\n"
+    assert (tmp_path / "rows.csv").read_text() == "panel,case,x,method,repeat,seed\n"
 
 
 def test_any_name_of_a_file_comes_back(tmp_path):
-    names = ["plain", '"a" b', 'a "b"', "a, b", "two\nlines", "a\u2028b", "Ünï"]
-    jobs = [Job("p", name, (1.0,), 0, 1, ("one",)) for name in names]
+    names = [
+        "plain",
+        '"a" b',
+        'a "b"',
+        "a, b",
+        "two\nlines",
+        "a\u2028b",
+        "Ünï",
+        "7",
+        "null",
+        '"7"',
+        "NaN",
+        "[1]",
+        "true",
+    ]
+    jobs = [{**job(0), "case": name} for name in names]
     rows = run_jobs(jobs, measure, tmp_path / "rows.csv")
-    assert {row.case for row in rows} == set(names)
+    assert {row["case"] for row in rows} == set(names)
     assert read_rows(tmp_path / "rows.csv") == rows
     run_jobs(jobs, broken, tmp_path / "rows.csv")  # nothing is left to do
 
@@ -106,6 +116,41 @@ def test_rows_of_other_jobs_are_kept_and_values_come_back_exactly(tmp_path):
     path = tmp_path / "rows.csv"
     run_jobs(JOBS[:2], measure, path)
     rows = run_jobs(JOBS[3:5], measure, path)
-    assert {row.repeat for row in rows} == {0, 1, 3, 4}
-    assert read_rows(path) == rows == sorted(rows, key=lambda row: row.key)
-    assert all(row.value == (row.seed + row.x) / 7 for row in rows)
+    assert {row["repeat"] for row in rows} == {0, 1, 3, 4}
+    assert read_rows(path) == rows == sorted(rows, key=lambda row: tuple(row.values()))
+    assert all(row["value"] == (row["seed"] + row["x"]) / 7 for row in rows)
+
+
+def mixed(job: Job) -> list[Row]:
+    """What is measured differs from job to job, and is no plain number."""
+    more = {"covered": [True, None], "law": "skewed"} if "d" in job else {"errors": {"A": 0.1}}
+    return [{**job, **more}]
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_rows_of_different_columns_share_a_file(tmp_path, stop):
+    jobs = [{"label": "a", "seed": 1}, {"label": "b", "d": 3, "seed": 1}, {"label": "a", "seed": 2}]
+    whole = run_jobs(jobs, mixed, tmp_path / "whole.csv")
+    run_jobs([*jobs[:stop], {"d": 4, "label": "c", "seed": 1}], mixed, tmp_path / "rows.csv")
+    rows = run_jobs(jobs, mixed, tmp_path / "rows.csv")
+    assert [row for row in rows if row["label"] != "c"] == whole
+    assert {"label": "b", "d": 3, "seed": 1, "covered": [True, None], "law": "skewed"} in rows
+
+
+def test_a_changed_setting_is_not_mixed(tmp_path):
+    """Another value is another job; a file of other columns is refused and left as it is."""
+    path = tmp_path / "rows.csv"
+    for d in (3, 4):
+        run_jobs([{"label": "a", "d": d, "seed": seed} for seed in range(2)], mixed, path)
+    rows = read_rows(path)
+    assert len(rows) == 4
+    assert [len(held) for _, held in by_case(rows, [{"label": "a", "d": 4}, {"label": "b"}])] == [2]
+    before = path.read_bytes()
+    with pytest.raises(DataError, match="other settings"):
+        run_jobs([{"label": "a", "d": 3, "n": 10, "seed": 0}], mixed, path)
+    assert path.read_bytes() == before
+
+
+def test_rows_must_be_those_of_the_job(tmp_path):
+    with pytest.raises(ValueError, match="not those of its settings"):
+        run_jobs(JOBS[:1], lambda job: measure(job)[1:], tmp_path / "rows.csv")

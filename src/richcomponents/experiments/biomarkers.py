@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,8 @@ from richcomponents import baselines
 from richcomponents.algebra import Array
 from richcomponents.datasets import add_hidden_labs, load_biomarkers
 from richcomponents.errors import DataError
-from richcomponents.experiments.rows import Row
-from richcomponents.experiments.settings import Job, Settings
+from richcomponents.experiments.rows import Job, Row, settings_of
+from richcomponents.experiments.settings import Settings
 from richcomponents.models import ComponentLogisticRegression, ContrastiveRCA
 
 __all__ = ["EMBEDDED", "Markers", "embedded_markers", "measure", "read_markers", "shared_beyond_labs"]
@@ -68,14 +67,14 @@ def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
     if key is None:
         _check_order(shared, data.name, pheno.name, len(table[names[0]]), len(y))
     else:
-        people, known = shared[key]
-        place = {person: i for i, person in enumerate(known)}
+        people, listed = shared[key]
+        place = {person: i for i, person in enumerate(listed)}
         y = y[[place[person] for person in people]]
     markers = {name: _marker(data.name, name, table[name]) for name in names if name not in (key, ill)}
-    found = {name: column for name, column in markers.items() if column is not None}
-    if not found:
+    numeric = {name: column for name, column in markers.items() if column is not None}
+    if not numeric:
         raise DataError(f"{data.name} has no marker: no column{f' besides {key}' if key else ''} holds numbers")
-    holes = {name: int(np.sum(~np.isfinite(column))) for name, column in found.items()}
+    holes = {name: int(np.sum(~np.isfinite(column))) for name, column in numeric.items()}
     incomplete = [name for name, count in holes.items() if count]
     if incomplete:
         others = f", and so do {len(incomplete) - 1} other markers" if len(incomplete) > 1 else ""
@@ -83,7 +82,7 @@ def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
             f"{data.name}: marker {incomplete[0]!r} holds {holes[incomplete[0]]} missing or infinite values{others}: drop or "
             "impute them"
         )
-    values = np.column_stack(list(found.values()))
+    values = np.column_stack(list(numeric.values()))
     spread = values.std(axis=0)
     standard = (values - values.mean(axis=0))[:, spread > 0] / spread[spread > 0]
     digest = hashlib.sha256(values.tobytes() + y.tobytes()).hexdigest()[:8]
@@ -92,8 +91,8 @@ def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
 
 def measure(settings: Settings, markers: Markers, job: Job) -> list[Row]:
     """Mean squared errors of the coefficients, one draw of markers and labs; "rank" is the rank found automatically."""
-    options = settings.panels[job.panel].options
-    tests, U, V = _perturbed(markers, options, job.xs[0], job.seed)
+    options = settings.panels[job["panel"]].options
+    tests, U, V = _perturbed(markers, options, job["x"][0], job["seed"])
     alpha = float(options["alpha"] if markers.split is None else options["embedded_alpha"])
     gold_alpha = 0.0 if markers.split is None else alpha
     gold = ComponentLogisticRegression(alpha=gold_alpha).fit_clean(tests, markers.y).coef_[0]
@@ -103,19 +102,17 @@ def measure(settings: Settings, markers: Markers, job: Job) -> list[Row]:
         return ComponentLogisticRegression(alpha=alpha, rca=ContrastiveRCA(views=d, rank=rank))
 
     n_labs = int(options["n_labs"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself says once what the draws have in common
-        automatic = learner("auto").fit(X, markers.y)
-        found = {
-            "naive": baselines.naive(learner("auto"), X, markers.y).coef_[0],
-            "cca": baselines.cca(learner("auto"), X, markers.y).coef_[0],
-            "covariates": learner("auto").fit_clean(X, markers.y).coef_[0, :d],
-            "rca": learner(n_labs - 1).fit(X, markers.y).coef_[0],
-            "rca_auto": automatic.coef_[0],
-        }
-    values = {method: float(np.mean((beta - gold) ** 2)) for method, beta in found.items()}
+    automatic = learner("auto").fit(X, markers.y)
+    betas = {
+        "naive": baselines.naive(learner("auto"), X, markers.y).coef_[0],
+        "cca": baselines.cca(learner("auto"), X, markers.y).coef_[0],
+        "covariates": learner("auto").fit_clean(X, markers.y).coef_[0, :d],
+        "rca": learner(n_labs - 1).fit(X, markers.y).coef_[0],
+        "rca_auto": automatic.coef_[0],
+    }
+    values = {method: float(np.mean((beta - gold) ** 2)) for method, beta in betas.items()}
     values["rank"] = float(automatic.rca_.rank_)
-    return [Row(job.panel, job.case, job.xs[0], m, job.repeat, job.seed, values[m]) for m in job.methods]
+    return [{**row, "value": values[row["method"]]} for row in settings_of(job)]
 
 
 def shared_beyond_labs(ranks: Array, n_labs: int) -> str | None:
@@ -234,11 +231,11 @@ def _keys(cells: list[str]) -> list[object]:
 def _key(shared: Shared, data: str, pheno: str) -> str | None:
     """The column that names the people in both files, None if there is none; errors name who is missing or there twice."""
     distinct = {name: both for name, both in shared.items() if all(len(set(cells)) == len(cells) for cells in both)}
-    for name, (people, known) in distinct.items():
-        if set(people) <= set(known):
+    for name, (people, listed) in distinct.items():
+        if set(people) <= set(listed):
             return name
-    for name, (people, known) in distinct.items():
-        there = set(known)
+    for name, (people, listed) in distinct.items():
+        there = set(listed)
         missing = [person for person in people if person not in there]
         raise DataError(f"{len(missing)} rows of {data} are not in {pheno}, the first: {name} = {_written(missing[0])}")
     for name, both in shared.items():

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richcomponents.experiments.panels import Curve, method_label
+from richcomponents.experiments.panels import Curve, Curves, method_label
 from richcomponents.experiments.settings import Settings
 
-__all__ = ["Claim", "Verdict", "check_claims"]
+__all__ = ["Claim", "ClaimCheck", "check_claims"]
 
-Found = Mapping[tuple[str, str, str], Curve]
 
 CLOSE = 2.0
 """"Approaches", "fairly accurate": at most so many times the error on true samples."""
@@ -23,7 +22,7 @@ FASTER = 2.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimCheck:
     """One line of evidence: a setting, the numbers, and whether the claim is true of them.
 
     holds : of RCA as it is by default; paper_holds : of RCA by the paper's formulas, where that was measured.
@@ -43,7 +42,7 @@ class Claim:
     quote: str
     where: str
     test: str
-    evidence: Sequence[Verdict]
+    evidence: Sequence[ClaimCheck]
     ours: bool = False
 
     @property
@@ -57,13 +56,13 @@ class Claim:
         return f"agrees in {true} of {len(self.evidence)} settings" if true else "does not agree"
 
 
-def check_claims(settings: Settings, found: Found) -> list[Claim]:
+def check_claims(settings: Settings, curves: Curves) -> list[Claim]:
     """Every claim of the paper's section on experiments that its figure and numbers can bear out.
 
     They are claims about "RCA"; the test is of the default (A unknown). The other ways to A stand beside it. At the end two
     of our own, which the paper's words suggest.
     """
-    look = _Reader(settings, found)
+    look = _Reader(settings, curves)
     moments, descents, strengths = "abc", "de", "hij"
     return [
         Claim(
@@ -162,23 +161,23 @@ def check_claims(settings: Settings, found: Found) -> list[Claim]:
 class _Reader:
     """Reads means off the curves; a setting that was not measured gives no line."""
 
-    def __init__(self, settings: Settings, found: Found) -> None:
-        self.settings, self.found = settings, found
+    def __init__(self, settings: Settings, curves: Curves) -> None:
+        self.settings, self.curves = settings, curves
 
     def lines(
         self, panels: str, x: float | None, holds: Callable[[Callable[[str], float]], bool], *, first: bool = False
-    ) -> list[Verdict]:
+    ) -> list[ClaimCheck]:
         """At one x (the first, if asked), for each panel and each A."""
         out = []
         for name, case in self._measured(panels):
             panel = self.settings.panels[name]
             here = panel.values[0] if first or x is None else x
-            curves = {method: self.found.get((name, case, method)) for method in panel.methods}
+            curves = {method: self.curves.get((name, case, method)) for method in panel.methods}
             shown = {m: c.at(here) for m, c in curves.items() if c is not None and here in c.x}
             if len(shown) == len(curves):
                 paper = {**shown, "rca": shown["paper"]} if "paper" in shown else None
                 judged = None if paper is None else holds(paper.__getitem__)
-                out.append(Verdict(self._title(name, case), self._written(shown), holds(shown.__getitem__), judged))
+                out.append(ClaimCheck(self._title(name, case), self._written(shown), holds(shown.__getitem__), judged))
         return out
 
     def beats_benchmarks(self, at: Callable[[str], float], margin: float = 1.0) -> bool:
@@ -186,40 +185,40 @@ class _Reader:
 
     def trends(
         self, panels: str, method: str, holds: Callable[[Curve], bool], *, since: float | None = None
-    ) -> list[Verdict]:
+    ) -> list[ClaimCheck]:
         """Of the mean over all x; since : an x that the judgement starts from, so that a line takes it and a larger one."""
         out = []
         for name, case in self._measured(panels):
-            curve = self.found.get((name, case, method))
+            curve = self.curves.get((name, case, method))
             if curve is not None and len(curve.x) > 1 and (since is None or since in curve.x[:-1]):
                 numbers = {f"N = {x:g}": f"{mean:.2g}" for x, mean in zip(curve.x, curve.mean, strict=True)}
-                paper = self.found.get((name, case, "paper")) if method == "rca" else None
+                paper = self.curves.get((name, case, "paper")) if method == "rca" else None
                 judged = None if paper is None else holds(paper)
-                out.append(Verdict(self._title(name, case), numbers, holds(curve), judged))
+                out.append(ClaimCheck(self._title(name, case), numbers, holds(curve), judged))
         return out
 
-    def growths(self, panels: str) -> list[Verdict]:
+    def growths(self, panels: str) -> list[ClaimCheck]:
         """Growth of the mean error from the first to the last strength."""
         out = []
         for name, case in self._measured(panels):
             methods = self.settings.panels[name].methods
-            curves = {m: c for m in methods if (c := self.found.get((name, case, m))) is not None}
+            curves = {m: c for m in methods if (c := self.curves.get((name, case, m))) is not None}
             if len(curves) < len(methods):
                 continue
             last = {m: float(c.mean[-1]) for m, c in curves.items()}
             grown = {m: float(c.mean[-1] - c.mean[0]) for m, c in curves.items()}
             best, slowest = (min(values[m] for m in ("naive", "cca", "cca5")) for values in (last, grown))
             better = {m: last[m] < best and grown[m] < slowest for m in methods}
-            out.append(Verdict(self._title(name, case), self._written(grown), better["rca"], better.get("paper")))
+            out.append(ClaimCheck(self._title(name, case), self._written(grown), better["rca"], better.get("paper")))
         return out
 
-    def rates(self, panels: str) -> list[Verdict]:
+    def rates(self, panels: str) -> list[ClaimCheck]:
         """Steps until nine tenths of the way from the first to the last mean error are done; none where it does not fall."""
         out = []
         for name, case in self._measured(panels):
             steps, numbers = {}, {}
             for method in self.settings.panels[name].methods:
-                curve = self.found.get((name, case, method))
+                curve = self.curves.get((name, case, method))
                 if curve is not None:
                     start, end = curve.mean[0], curve.mean[-1]
                     done = curve.mean <= end + 0.1 * (start - end)
@@ -229,36 +228,36 @@ class _Reader:
                     numbers[self._label(name, method)] = f"{how}, to {end:.2g}"
             if "true" in steps and "rca" in steps:
                 holds = np.isfinite(steps["rca"]) and steps["rca"] <= FASTER * max(steps["true"], 1.0)
-                out.append(Verdict(self._title(name, case), numbers, bool(holds and np.isfinite(steps["true"]))))
+                out.append(ClaimCheck(self._title(name, case), numbers, bool(holds and np.isfinite(steps["true"]))))
         return out
 
-    def residues(self, panels: str) -> list[Verdict]:
+    def residues(self, panels: str) -> list[ClaimCheck]:
         """After the last step."""
         out = []
         for name, case in self._measured(panels):
-            curves = {m: self.found.get((name, case, m)) for m in self.settings.panels[name].methods}
+            curves = {m: self.curves.get((name, case, m)) for m in self.settings.panels[name].methods}
             last = {m: float(c.mean[-1]) for m, c in curves.items() if c is not None}
             if "rca" in last and "default" in last:
                 numbers = {self._label(name, m): f"{value:.2g}" for m, value in last.items()}
-                out.append(Verdict(self._title(name, case), numbers, last["default"] <= last["rca"] / 2))
+                out.append(ClaimCheck(self._title(name, case), numbers, last["default"] <= last["rca"] / 2))
         return out
 
-    def mixings(self) -> list[Verdict]:
+    def mixings(self) -> list[ClaimCheck]:
         out = []
         for _, case in self._measured("k"):
-            curves = {m: self.found.get(("k", case, m)) for m in self.settings.panels["k"].methods}
+            curves = {m: self.curves.get(("k", case, m)) for m in self.settings.panels["k"].methods}
             shown = {m: c.at(1000) for m, c in curves.items() if c is not None and 1000 in c.x}
             if "rca" in shown:
                 judged = shown["paper"] < 1 / 6 if "paper" in shown else None
-                out.append(Verdict(case, self._written(shown), shown["rca"] < 1 / 6, judged))
+                out.append(ClaimCheck(case, self._written(shown), shown["rca"] < 1 / 6, judged))
         return out
 
-    def biomarkers(self) -> list[Verdict]:
+    def biomarkers(self) -> list[ClaimCheck]:
         """At every scale, with standard deviations; the paper does not tell its scale."""
         out = []
         for name, case in self._measured(["biomarkers"]):
             panel = self.settings.panels[name]
-            curves = {m: self.found.get((name, case, m)) for m in panel.methods}
+            curves = {m: self.curves.get((name, case, m)) for m in panel.methods}
             for i, x in enumerate(panel.values):
                 have = {
                     m: c for m, c in curves.items() if c is not None and len(c.x) == len(panel.values) and m != "rank"
@@ -267,17 +266,17 @@ class _Reader:
                     continue
                 numbers = {self._label(name, m): f"{c.mean[i]:.2g} (std {c.sd[i]:.1g})" for m, c in have.items()}
                 rest = min(have[m].mean[i] for m in ("naive", "cca", "covariates"))
-                out.append(Verdict(f"{case}, scale {x:g}", numbers, bool(have["rca"].mean[i] < rest)))
+                out.append(ClaimCheck(f"{case}, scale {x:g}", numbers, bool(have["rca"].mean[i] < rest)))
         return out
 
     # ---- names
 
     def _measured(self, panels: Sequence[str]) -> list[tuple[str, str]]:
         """(panel, case), in the order of the settings."""
-        found = {key[:2] for key in self.found}
+        measured = {key[:2] for key in self.curves}
         order = {case: i for i, case in enumerate(self.settings.mixings)}
         cases = {
-            name: sorted({c for p, c in found if p == name}, key=lambda c: (order.get(c, 9), c)) for name in panels
+            name: sorted({c for p, c in measured if p == name}, key=lambda c: (order.get(c, 9), c)) for name in panels
         }
         return [(name, case) for name in panels for case in cases[name]]
 

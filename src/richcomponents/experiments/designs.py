@@ -114,15 +114,15 @@ def _task(kind: str, data: Any) -> tuple[Callable[..., Any], Callable[[Any], Arr
     raise ValueError(f"no learner for S1 = {kind!r}")
 
 
-def _mse(truth: Array, found: Array) -> float:
-    return float(np.mean((found - truth) ** 2))
+def _mse(truth: Array, estimate: Array) -> float:
+    return float(np.mean((estimate - truth) ** 2))
 
 
-def _direction_error(truth: Array, found: Array) -> float:
+def _direction_error(truth: Array, estimate: Array) -> float:
     """A direction has no sign."""
-    return min(_mse(truth, found), _mse(truth, -found))
+    return min(_mse(truth, estimate), _mse(truth, -estimate))
 
 
-def _centre_error(truth: Array, found: Array) -> float:
+def _centre_error(truth: Array, estimate: Array) -> float:
     """Cumulants tell the centres (k, d) up to one common shift: all methods are compared after centring."""
-    return match_centres(found - found.mean(axis=0), truth - truth.mean(axis=0))[1]
+    return match_centres(estimate - estimate.mean(axis=0), truth - truth.mean(axis=0))[1]

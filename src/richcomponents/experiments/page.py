@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import richcomponents
 from richcomponents.experiments.claims import Claim
-from richcomponents.experiments.panels import Curve, curves, method_label
+from richcomponents.experiments.panels import Curves, curves_of, method_label
 from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import Settings
 from richcomponents.outputs import write_text
@@ -53,8 +53,8 @@ def write_page(
     notes: Sequence[str] = (),
 ) -> Path:
     """index.html from rows, claims and the PNG figures in `figures`."""
-    found = curves(rows)
-    measured = [name for name in settings.panels if any(key[0] == name for key in found)]
+    curves = curves_of(rows)
+    measured = [name for name in settings.panels if any(key[0] == name for key in curves)]
     parts = [
         "<h1>Rich Component Analysis: the paper's experiments, measured again</h1>",
         "<p class=lead>Ge and Zou, Section 5 and Figure 1. U = S1 + S2, V = A S2 + S3; the parameters of S1 are learned "
@@ -78,7 +78,7 @@ def write_page(
         title = settings.panels[name].title
         label = f"{name}: {title}" if len(name) == 1 else title
         parts += [f"<h3 id='panel-{escape(name)}'>{escape(label)}</h3>", _image(figures / f"panel-{name}.png", label)]
-        parts += [_numbers(settings, found, name, case) for case in _cases(found, name)]
+        parts += [_numbers(settings, curves, name, case) for case in _cases(curves, name)]
     parts += [_how(settings, rows)]
     body = "\n".join(parts)
     write_text(
@@ -128,16 +128,16 @@ def _claim(number: int, claim: Claim) -> str:
 # ---- numbers
 
 
-def _cases(found: Mapping[tuple[str, str, str], Curve], name: str) -> list[str]:
-    return list(dict.fromkeys(case for panel, case, _ in found if panel == name))
+def _cases(curves: Curves, name: str) -> list[str]:
+    return list(dict.fromkeys(case for panel, case, _ in curves if panel == name))
 
 
-def _numbers(settings: Settings, found: Mapping[tuple[str, str, str], Curve], name: str, case: str) -> str:
+def _numbers(settings: Settings, curves: Curves, name: str, case: str) -> str:
     """Mean, standard deviation and standard error of every method."""
     panel = settings.panels[name]
     lines, heads, count = [], [], 0
     for method in panel.methods:
-        curve = found.get((name, case, method))
+        curve = curves.get((name, case, method))
         if curve is not None:
             heads = [f"{x:g}" for x in curve.x]
             count = int(curve.count.max())

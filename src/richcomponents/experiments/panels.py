@@ -19,7 +19,7 @@ from richcomponents.experiments.rows import Row
 from richcomponents.experiments.settings import Panel, Settings
 from richcomponents.outputs import writing
 
-__all__ = ["Curve", "curves", "joined_figure", "method_label", "panel_figure", "save_figure"]
+__all__ = ["Curve", "Curves", "curves_of", "joined_figure", "method_label", "panel_figure", "save_figure"]
 
 # Okabe and Ito's colours, told apart by colour-blind readers; the markers repeat the distinction.
 STYLES: dict[str, dict[str, Any]] = {
@@ -63,11 +63,14 @@ class Curve:
         return float(self.mean[np.flatnonzero(self.x == x)[0]])
 
 
-def curves(rows: Iterable[Row]) -> dict[tuple[str, str, str], Curve]:
+Curves = Mapping[tuple[str, str, str], Curve]  # of (panel, case, method)
+
+
+def curves_of(rows: Iterable[Row]) -> Curves:
     """(panel, case, method) -> what was measured."""
     grouped: dict[tuple[str, str, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        grouped[row.panel, row.case, row.method][row.x].append(row.value)
+        grouped[row["panel"], row["case"], row["method"]][row["x"]].append(row["value"])
     out = {}
     for key, by_x in grouped.items():
         xs = sorted(by_x)
@@ -79,15 +82,15 @@ def curves(rows: Iterable[Row]) -> dict[tuple[str, str, str], Curve]:
     return out
 
 
-def panel_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve], name: str) -> Figure:
+def panel_figure(settings: Settings, curves: Curves, name: str) -> Figure:
     """One panel: an axis per mixing matrix, or one in all."""
     panel = settings.panels[name]
-    cases = _cases(found, panel)
+    cases = _cases(curves, panel)
     width = 4.2 * len(cases)
     figure = Figure(figsize=(max(width, 6.0), 4.9), layout="constrained")
     axes = figure.subplots(1, len(cases), squeeze=False, sharey=True)[0]
     for axis, case in zip(axes, cases, strict=True):
-        _draw(axis, settings, found, panel, case)
+        _draw(axis, settings, curves, panel, case)
         axis.set_title(settings.mixings.get(case, case), fontsize=9, parse_math=False)  # it may be the name of a file
         axis.label_outer()
     figure.suptitle(f"{_letter(panel)}{panel.title}{_setting(panel)}", fontsize=12, fontweight="bold")
@@ -95,10 +98,10 @@ def panel_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve]
     return figure
 
 
-def joined_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve]) -> Figure:
+def joined_figure(settings: Settings, curves: Curves) -> Figure:
     """All panels of Figure 1 that were measured, five columns wide."""
-    present = [name for name in settings.panels if len(name) == 1 and any(key[0] == name for key in found)]
-    cells = _joined_cells([settings.panels[name] for name in present], found)
+    present = [name for name in settings.panels if len(name) == 1 and any(key[0] == name for key in curves)]
+    cells = _joined_cells([settings.panels[name] for name in present], curves)
     depth = max(len(line) for line in cells)
     figure = Figure(figsize=(4.0 * depth, 3.5 * len(cells) + 0.8), layout="constrained")
     grid = figure.subplots(len(cells), depth, squeeze=False)
@@ -108,7 +111,7 @@ def joined_figure(settings: Settings, found: Mapping[tuple[str, str, str], Curve
                 axis.set_axis_off()
                 continue
             panel, case = line[position]
-            _draw(axis, settings, found, panel, case)
+            _draw(axis, settings, curves, panel, case)
             short = f", A {case}" if case in settings.mixings else ""
             axis.set_title(f"{_letter(panel)}{panel.title}{short}", fontsize=10, fontweight="bold", loc="left")
     mixings = "; ".join(f"{name}: {text}" for name, text in settings.mixings.items())
@@ -145,17 +148,15 @@ def save_figure(figure: Figure, directory: Path, stem: str) -> None:
 # ---- parts of a figure
 
 
-def _cases(found: Mapping[tuple[str, str, str], Curve], panel: Panel) -> list[str]:
+def _cases(curves: Curves, panel: Panel) -> list[str]:
     """One axis each; the dimensions of a panel share one, named ""."""
     if "dimensions" in panel.options:
         return [""]
-    measured = [key[1] for key in found if key[0] == panel.name]
+    measured = [key[1] for key in curves if key[0] == panel.name]
     return [case for case in panel.cases if case in measured] or sorted(set(measured))
 
 
-def _joined_cells(
-    panels: Sequence[Panel], found: Mapping[tuple[str, str, str], Curve]
-) -> list[list[tuple[Panel, str]]]:
+def _joined_cells(panels: Sequence[Panel], curves: Curves) -> list[list[tuple[Panel, str]]]:
     """Rows of (panel, case): sample sizes for each A; then steps and A itself; then strengths for each A."""
     groups: dict[str, list[Panel]] = defaultdict(list)
     for panel in panels:
@@ -164,14 +165,14 @@ def _joined_cells(
     for group in ("n", "single", "strength"):
         members = groups[group]
         if group == "single":
-            lines.append([(panel, case) for panel in members for case in _cases(found, panel)])
+            lines.append([(panel, case) for panel in members for case in _cases(curves, panel)])
             continue
-        for case in dict.fromkeys(case for panel in members for case in _cases(found, panel)):
+        for case in dict.fromkeys(case for panel in members for case in _cases(curves, panel)):
             lines.append([(panel, case) for panel in members])
     return [line for line in lines if line]
 
 
-def _draw(axis: Axes, settings: Settings, found: Mapping[tuple[str, str, str], Curve], panel: Panel, case: str) -> None:
+def _draw(axis: Axes, settings: Settings, curves: Curves, panel: Panel, case: str) -> None:
     if panel.x == "step":  # step 0 is the start
         axis.set_xscale("symlog", linthresh=1, linscale=0.3)
     else:
@@ -181,7 +182,7 @@ def _draw(axis: Axes, settings: Settings, found: Mapping[tuple[str, str, str], C
     if "dimensions" in panel.options:
         for method in panel.methods:
             for colour, dimension in zip(DIMENSION_COLOURS, panel.cases, strict=False):
-                curve = found.get((panel.name, dimension, method))
+                curve = curves.get((panel.name, dimension, method))
                 if curve is not None:
                     style = {**STYLES[method], "color": colour, "linewidth": 1.6}
                     style["linestyle"] = ":" if method == "paper" else "-"
@@ -191,7 +192,7 @@ def _draw(axis: Axes, settings: Settings, found: Mapping[tuple[str, str, str], C
             axis.legend(fontsize=7, framealpha=0.8)
     else:
         for number, method in enumerate(panel.methods):
-            curve = found.get((panel.name, case, method))
+            curve = curves.get((panel.name, case, method))
             if curve is not None and method in STYLES:
                 dodge = 0.0 if panel.x == "step" else number - (len(panel.methods) - 1) / 2
                 _errorbar(axis, curve, dodge, label=method_label(settings, panel, method), **STYLES[method])

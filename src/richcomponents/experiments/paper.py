@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -16,9 +17,9 @@ from richcomponents.errors import DataError
 from richcomponents.experiments import biomarkers, simulations
 from richcomponents.experiments.claims import check_claims
 from richcomponents.experiments.page import write_page
-from richcomponents.experiments.panels import curves, joined_figure, panel_figure, save_figure
-from richcomponents.experiments.rows import Row, run_jobs
-from richcomponents.experiments.settings import Job, Settings, load_settings
+from richcomponents.experiments.panels import curves_of, joined_figure, panel_figure, save_figure
+from richcomponents.experiments.rows import Job, Row, run_jobs
+from richcomponents.experiments.settings import Settings, load_settings
 from richcomponents.outputs import check_outputs, write_text
 from richcomponents.text import plain
 
@@ -33,39 +34,19 @@ class _Work:
     markers: biomarkers.Markers | None
 
     def __call__(self, job: Job) -> list[Row]:
-        if job.panel == "biomarkers":
+        if job["panel"] == "biomarkers":
             assert self.markers is not None
             return biomarkers.measure(self.settings, self.markers, job)
         return simulations.measure(self.settings, job)
 
 
-def run_paper(
-    out: Path,
-    panels: Sequence[str] = ("all",),
-    *,
-    full: bool = False,
-    data: Path | None = None,
-    pheno: Path | None = None,
-    settings_file: Path | None = None,
-    processes: int | None = None,
-    console: Console | None = None,
-) -> Path:
+def run_paper(out: Path, panels: Sequence[str] = ("all",), *, console: Console | None = None, **options: Any) -> Path:
     """Measure what is missing in `out`, draw everything that is there, and return the page.
 
-    panels : letters of the paper's figure, "biomarkers", or "all". data, pheno : files for the biomarkers; the embedded table
-    without them. `out` gets rows.csv, the figures, index.html and a copy of the settings.
+    options : of :func:`measure_panels`. `out` gets rows.csv, the figures, index.html and a copy of the settings.
     """
     console = Console() if console is None else console
-    settings, rows = measure_panels(
-        out,
-        panels,
-        full=full,
-        data=data,
-        pheno=pheno,
-        settings_file=settings_file,
-        processes=processes,
-        console=console,
-    )
+    settings, rows = measure_panels(out, panels, console=console, **options)
     console.print("drawing the figures")
     return _present(settings, rows, out, console)
 
@@ -81,7 +62,11 @@ def measure_panels(
     processes: int | None = None,
     console: Console | None = None,
 ) -> tuple[Settings, list[Row]]:
-    """The settings, and all rows in `out` once those of these panels are there."""
+    """The settings, and all rows in `out` once those of these panels are there.
+
+    panels : letters of the paper's figure, "biomarkers", or "all". data, pheno : files for the biomarkers; the embedded table
+    without them.
+    """
     settings = load_settings(settings_file)
     console = Console() if console is None else console
     wanted = _names(settings, panels)
@@ -140,28 +125,26 @@ def _run(jobs: Sequence[Job], work: _Work, path: Path, processes: int, console: 
         def advance(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        rows = run_jobs(jobs, work, path, processes=processes, advance=advance)
-        progress.update(task, completed=len(jobs))
-    return rows
+        return run_jobs(jobs, work, path, processes=processes, advance=advance)
 
 
 def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Console) -> Path:
     """Figures, warnings and the page, from rows alone."""
-    found = curves(rows)
+    curves = curves_of(rows)
     figures = out / "figures"
-    measured = [name for name in settings.panels if any(key[0] == name for key in found)]
+    measured = [name for name in settings.panels if any(key[0] == name for key in curves)]
     for name in measured:
-        save_figure(panel_figure(settings, found, name), figures, f"panel-{name}")
+        save_figure(panel_figure(settings, curves, name), figures, f"panel-{name}")
     if any(len(name) == 1 for name in measured):
-        save_figure(joined_figure(settings, found), figures, "figure-1")
+        save_figure(joined_figure(settings, curves), figures, "figure-1")
     notes = []
-    for case in sorted({row.case for row in rows if row.panel == "biomarkers"}):
-        ranks = np.array([row.value for row in rows if (row.case, row.method) == (case, "rank")])
+    for case in sorted({row["case"] for row in rows if row["panel"] == "biomarkers"}):
+        ranks = np.array([row["value"] for row in rows if (row["case"], row["method"]) == (case, "rank")])
         text = biomarkers.shared_beyond_labs(ranks, int(settings.panels["biomarkers"].options["n_labs"]))
         if text is not None:
             notes.append(f"{case}: {text}.")
             console.print(plain(f"warning: {notes[-1]}"), style="yellow", highlight=False, markup=False)
-    claims = check_claims(settings, found)
+    claims = check_claims(settings, curves)
     for claim in (claim for claim in claims if claim.evidence):
         console.print(f"{claim.verdict} ({claim.where}): {claim.quote}", highlight=False, markup=False)
     return write_page(out / "index.html", settings, rows, claims, figures, notes)

@@ -1,67 +1,47 @@
-"""Settings x methods x seeds -> rows, appended to a CSV file as they finish.
+"""Settings -> jobs -> rows, appended to a CSV file as they finish.
+
+A job is a dict of settings, {"label": "pca", "n": 1000, "seed": 7}; a tuple among them asks for a row for each of its values. A
+row is these settings with one value each, and what was measured. Cells that are not plain text are JSON, so that values come
+back to the last bit; the cell of what a row does not have is empty.
 
 A killed run continues where it stopped. The finished file depends on the settings only: not on the number of processes,
-the order in which draws finished, or how often the run was killed.
+the order in which jobs finished, or how often the run was killed. A job with any other setting is another job: its rows stand
+beside the old ones, and :func:`by_case` tells them apart.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from richcomponents.experiments.settings import Job
+from richcomponents.errors import DataError
 from richcomponents.outputs import write_text
 
-__all__ = ["Measure", "Row", "read_rows", "run_jobs"]
+__all__ = ["Job", "Measure", "Row", "by_case", "measured", "read_rows", "run_jobs", "settings_of"]
 
-HEADER = "panel,case,x,method,repeat,seed,value"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one method made of one draw."""
-
-    panel: str
-    case: str
-    x: float
-    method: str
-    repeat: int
-    seed: int
-    value: float
-
-    @property
-    def key(self) -> tuple[str, str, float, str, int]:
-        return self.panel, self.case, self.x, self.method, self.repeat
-
-    def line(self) -> str:
-        """Of the CSV file; the value to the last bit."""
-        cells = (self.panel, self.case, f"{self.x:.10g}", self.method, self.repeat, self.seed, repr(self.value))
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(cells)
-        return text.getvalue()
-
-
+Job = Mapping[str, Any]
+Row = dict[str, Any]
 Measure = Callable[[Job], list[Row]]
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The whole rows of a file (its header is none). A line torn by a killed run is no row: its draw is simply done again."""
-    if not path.exists():
-        return []
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    whole = io.StringIO(text[: text.rfind("\n") + 1], newline="")
-    return [row for cells in csv.reader(whole) if (row := _parse(cells)) is not None]
+def settings_of(job: Job) -> list[Row]:
+    """The settings of each row that a job must give."""
+    values = (value if isinstance(value, tuple) else (value,) for value in job.values())
+    return [dict(zip(job, chosen, strict=True)) for chosen in product(*values)]
 
 
 def run_jobs(
@@ -72,69 +52,132 @@ def run_jobs(
     processes: int = 1,
     advance: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
-    """Rows of all jobs, sorted, and those the file had already from other jobs.
+    """Rows of all jobs, sorted by their settings, and those the file had already from other jobs.
 
     measure : called in other processes if processes > 1, so it must be picklable. advance : called with the numbers of
-    finished and of all jobs.
+    finished and of all jobs, first before anything is measured.
     """
-    known = {row.key: row for row in read_rows(path)}
-    missing = [job for job in jobs if not all(key in known for key in job.row_keys())]
-    _write(path, known.values())  # without torn lines
-    done = len(jobs) - len(missing)
-    with path.open("a", encoding="utf-8") as file:
-        for rows in _results(missing, measure, min(processes, max(len(missing), 1))):
-            file.write("".join(row.line() for row in rows))
-            file.flush()
-            known.update((row.key, row) for row in rows)
-            done += 1
-            if advance is not None:
-                advance(done, len(jobs))
-    ordered = sorted(known.values(), key=lambda row: row.key)
-    _write(path, ordered)
-    return ordered
+    names = list(dict.fromkeys(name for job in jobs for name in job))
+
+    def key(row: Row) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in names)
+
+    rows = read_rows(path, names)
+    there = {key(row) for row in rows}
+    missing = [job for job in jobs if not {key(row) for row in settings_of(job)} <= there]
+    again = {key(row) for job in missing for row in settings_of(job)}
+    rows = [row for row in rows if key(row) not in again]
+    columns = _write(path, names, rows)  # without torn lines, and without what is left of their jobs
+    had = len(jobs) - len(missing)
+    if advance is not None:
+        advance(had, len(jobs))
+    for done, (job, new) in enumerate(measured(missing, measure, processes), had + 1):
+        if {key(row) for row in new} != {key(row) for row in settings_of(job)}:
+            raise ValueError(f"the rows measured for {job} are not those of its settings")
+        rows += new
+        if {name for row in new for name in row} <= set(columns):
+            with path.open("a", encoding="utf-8") as file:
+                file.write("".join(_line(row, columns) for row in new))
+        else:
+            columns = _write(path, names, rows)
+        if advance is not None:
+            advance(done, len(jobs))
+    rows.sort(key=lambda row: [(v is not None, isinstance(v, str), v or 0) for v in key(row)])
+    _write(path, names, rows)
+    return rows
 
 
-def _parse(cells: list[str]) -> Row | None:
-    try:
-        panel, case, x, method, repeat, seed, value = cells
-        return Row(panel, case, float(x), method, int(repeat), int(seed), float(value))
-    except ValueError:
-        return None
+def by_case(rows: Sequence[Row], cases: Iterable[Job]) -> Iterator[tuple[Job, list[Row]]]:
+    """Each case (settings of a job without its seed) with its rows, if there are any; rows of other settings are left out."""
+    cases = list(cases)
+    names = {name for case in cases for name in case}
+    for case in cases:
+        held = [row for row in rows if all(row.get(name) == case.get(name) for name in names)]
+        if held:
+            yield case, held
 
 
-def _write(path: Path, rows: Iterable[Row]) -> None:
-    """All at once: a kill leaves the old file or the new one."""
+# ---- the file
+
+
+def read_rows(path: Path, names: Iterable[str] = ()) -> list[Row]:
+    """The whole rows of a file, which must have columns of these names. A line torn by a killed run is no row: its job is
+    simply done again."""
+    if not path.exists():
+        return []
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    header, *lines = [*csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))] or [list(names)]
+    if not set(names) <= set(header):
+        raise DataError(f"{path} holds rows of other settings: choose another place, or delete it")
+    return [
+        {name: _value(cell) for name, cell in zip(header, cells, strict=True) if cell}
+        for cells in lines
+        if len(cells) == len(header)
+    ]
+
+
+def _write(path: Path, names: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """All at once: a kill leaves the old file or the new one. Returns the columns: the settings first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, HEADER + "\n" + "".join(row.line() for row in rows))
+    columns = list(dict.fromkeys([*names, *(name for row in rows for name in row)]))
+    write_text(path, "".join(_line(row, columns) for row in (dict(zip(columns, columns, strict=True)), *rows)))
+    return columns
+
+
+def _line(row: Row, columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow([_cell(row[name]) if name in row else "" for name in columns])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    """JSON, but text as it is where it comes back so; "true" is the name of a method, and a truth is 1."""
+    plain = isinstance(value, str) and value and _value(value) == value
+    return value if plain else json.dumps(int(value) if isinstance(value, bool) else value)
+
+
+def _value(cell: str) -> Any:
+    try:
+        return cell if cell in ("true", "false") else json.loads(cell)
+    except ValueError:
+        return cell
 
 
 # ---- the workers
 
 
-def _results(jobs: Sequence[Job], measure: Measure, processes: int) -> Iterator[list[Row]]:
-    """Rows of each job, in the order in which they finish."""
-    if processes == 1:
+def measured(jobs: Sequence[Job], measure: Measure, processes: int = 1) -> Iterator[tuple[Job, list[Row]]]:
+    """Each job and its rows, in the order in which they finish; BLAS has one thread, and warnings (of weak identification: what
+    most experiments are about) are not shown."""
+    processes = min(processes, len(jobs))
+    if processes <= 1:
         with threadpool_limits(1):  # sums of BLAS depend on the number of its threads
             for job in jobs:
-                yield _named(job, partial(measure, job))
+                yield job, _named(job, partial(_quiet, measure, job))
         return
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_prepare, initargs=(measure, os.getpid()))
     try:
         waiting = {pool.submit(_work, job): job for job in jobs}
         for finished in as_completed(waiting):
-            yield _named(waiting[finished], finished.result)
+            yield waiting[finished], _named(waiting[finished], finished.result)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _named(job: Job, result: Callable[[], list[Row]]) -> list[Row]:
-    """The result, or its error with the draw in a note."""
+    """The result, or its error with the job in a note."""
     try:
         return result()
     except Exception as problem:
         problem.add_note(f"in {job}")
         raise
+
+
+def _quiet(measure: Measure, job: Job) -> list[Row]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return measure(job)
 
 
 _measure: Measure | None = None
@@ -156,4 +199,4 @@ def _leave_with(parent: int) -> None:
 
 def _work(job: Job) -> list[Row]:
     assert _measure is not None
-    return _measure(job)
+    return _quiet(_measure, job)

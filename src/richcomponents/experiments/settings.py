@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from richcomponents.errors import DataError
+from richcomponents.experiments.rows import Job
 
-__all__ = ["Job", "Panel", "Settings", "load_settings"]
+__all__ = ["Panel", "Settings", "load_settings"]
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,6 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One draw: all methods see the same data. A run over gradient steps gives rows for several x at once."""
-
-    panel: str
-    case: str
-    xs: tuple[float, ...]
-    repeat: int
-    seed: int
-    methods: tuple[str, ...]
-
-    def row_keys(self) -> Iterator[tuple[str, str, float, str, int]]:
-        """Of the rows that it must give."""
-        for x in self.xs:
-            for method in self.methods:
-                yield self.panel, self.case, x, method, self.repeat
-
-
-@dataclass(frozen=True)
 class Settings:
     """settings.toml; `text` is the file as it was read."""
 
@@ -63,21 +46,22 @@ class Settings:
     text: str
 
     def jobs(self, panels: Sequence[str], length: str, cases: Mapping[str, Sequence[str]] | None = None) -> list[Job]:
-        """The draws of these panels, repeat by repeat, so that a run cut short has some of everything.
+        """The draws of these panels, repeat by repeat, so that a run cut short has some of everything: dicts of panel, case, x,
+        method, repeat and seed. All methods see the same data; a run over gradient steps gives rows for several x at once.
 
         length : "quick" or "full"; the draws of "quick" are the first of those of "full". cases : for panels whose cases
         are not known beforehand.
         """
-        found = []
+        jobs: list[Job] = []
         for name in panels:
             panel = self.panels[name]
             together = [panel.values] if panel.x == "step" else [(x,) for x in panel.values]
             for case in (cases or {}).get(name, panel.cases):
                 for xs in together:
                     for repeat in range(panel.repeats[length]):
-                        seed = self._seed_of(name, case, xs, repeat)
-                        found.append(Job(name, case, xs, repeat, seed, panel.methods))
-        return sorted(found, key=lambda job: (job.repeat, job.panel, job.case, job.xs[-1]))
+                        draw = {"panel": name, "case": case, "x": xs, "method": panel.methods, "repeat": repeat}
+                        jobs.append({**draw, "seed": self._seed_of(name, case, xs, repeat)})
+        return sorted(jobs, key=lambda job: (job["repeat"], job["panel"], job["case"], job["x"][-1]))
 
     def _seed_of(self, panel: str, case: str, xs: tuple[float, ...], repeat: int) -> int:
         """A function of the row's key alone: neither the order of the work nor the other panels change a row."""
@@ -107,7 +91,7 @@ def _settings(raw: Mapping[str, Any], text: str) -> Settings:
 
 
 def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel:
-    known = ("title", "x", "values", "methods", "mixings", "repeats")
+    fields = ("title", "x", "values", "methods", "mixings", "repeats")
     cases = tuple(given.get("mixings", raw["mixings"]))
     if "dimensions" in given:
         cases = tuple(f"d={d}" for d in given["dimensions"])
@@ -115,9 +99,9 @@ def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel
         name,
         given["title"],
         given["x"],
-        tuple(float(v) for v in given["values"]),
+        tuple(int(x) if x == int(x) else x for x in given["values"]),
         cases,
         tuple(given.get("methods", raw["methods"])),
         given.get("repeats", raw["repeats"]),
-        {key: value for key, value in given.items() if key not in known},
+        {key: value for key, value in given.items() if key not in fields},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from richcomponents.datasets import make_contrastive
 from richcomponents.experiments.designs import descend, draw, fit
-from richcomponents.experiments.rows import Row
-from richcomponents.experiments.settings import Job, Settings
+from richcomponents.experiments.rows import Job, Row, settings_of
+from richcomponents.experiments.settings import Settings
 from richcomponents.models import ContrastiveRCA
 
 __all__ = ["measure"]
@@ -19,29 +18,28 @@ __all__ = ["measure"]
 
 def measure(settings: Settings, job: Job) -> list[Row]:
     """What each method makes of one draw."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # weak identification is what these experiments are about
-        values = _values(settings, job)
-    return [Row(job.panel, job.case, x, method, job.repeat, job.seed, value) for (x, method), value in values.items()]
+    values = _values(settings, job)
+    return [{**row, "value": values[row["x"], row["method"]]} for row in settings_of(job)]
 
 
 def _values(settings: Settings, job: Job) -> Mapping[tuple[float, str], float]:
-    panel = settings.panels[job.panel]
+    panel = settings.panels[job["panel"]]
     design = settings.designs[panel.options["design"]]
-    x = job.xs[0]
+    xs, methods, case, seed = job["x"], job["method"], job["case"], job["seed"]
+    x = xs[0]
     if "dimensions" in panel.options:
-        error = partial(_mixing_error, design, int(x), int(job.case.removeprefix("d=")), job.seed)
-        return {(x, method): error(method) for method in job.methods}
+        error = partial(_mixing_error, design, int(x), int(case.removeprefix("d=")), seed)
+        return {(x, method): error(method) for method in methods}
     if panel.x == "step":
-        problem = draw(design, int(panel.options["n"]), mixing=job.case, seed=job.seed)
+        problem = draw(design, int(panel.options["n"]), mixing=case, seed=seed)
         options = {key: panel.options[key] for key in ("batch_size", "polynomial")}
-        paths = {method: descend(method, problem, np.array(job.xs), **options) for method in job.methods}
-        return {(x, method): path[i] for method, path in paths.items() for i, x in enumerate(job.xs)}
+        paths = {method: descend(method, problem, np.array(xs), **options) for method in methods}
+        return {(x, method): path[i] for method, path in paths.items() for i, x in enumerate(xs)}
     if panel.x == "n":
-        problem = draw(design, int(x), mixing=job.case, seed=job.seed)
+        problem = draw(design, int(x), mixing=case, seed=seed)
     else:
-        problem = draw(design, int(panel.options["n"]), mixing=job.case, seed=job.seed, strength=x)
-    return {(x, method): problem.error(problem.parameters(fit(method, problem))) for method in job.methods}
+        problem = draw(design, int(panel.options["n"]), mixing=case, seed=seed, strength=x)
+    return {(x, method): problem.error(problem.parameters(fit(method, problem))) for method in methods}
 
 
 def _mixing_error(design: Mapping[str, object], n: int, d: int, seed: int, method: str) -> float:
