@@ -19,9 +19,9 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import Logistic
 from richcomponents.components.covariance import Spread, top_directions
+from richcomponents.contrastive.calibration import block_variance, posterior_variance, trust
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.posterior import Posterior
-from richcomponents.contrastive.trust import block_variance, posterior_variance, trust
 
 __all__ = ["trust_in_directions"]
 

@@ -36,11 +36,11 @@ from richcomponents.data.views import Views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.models.progress import with_bar
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.data import Data, RowData, StateData
 from richcomponents.moments.dependence import RowUnits, lost_rows
 from richcomponents.moments.partial import Inflated, Partial
+from richcomponents.moments.progress import with_bar
 
 __all__ = ["MOST_BLOCKS", "ComponentAnalysis", "is_source"]
 

@@ -15,9 +15,15 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.parallel import available_cores, run_all
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, StateFileError, warn_user
-from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest, check_state
-from richcomponents.moments.kernel import EXECUTORS, Workspace, default_executor, homogeneous_sums
+from richcomponents.moments.kernel import (
+    EXECUTORS,
+    Workspace,
+    column_range,
+    column_sum,
+    default_executor,
+    homogeneous_sums,
+)
 from richcomponents.moments.layout import LEAF, MOST_ROWS, Layout, block_numbers, default_blocks
 
 __all__ = ["LeafSums"]

@@ -16,12 +16,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, packed_size
 
-__all__ = ["EXECUTORS", "Plan", "Workspace", "default_executor", "homogeneous_sums", "make_plan"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "EXECUTORS",
+    "Plan",
+    "Workspace",
+    "column_range",
+    "column_sum",
+    "default_executor",
+    "homogeneous_sums",
+    "make_plan",
+]
 
 TILE = {"numpy": 1024, "numba": 384}  # samples per tile: measured, see benchmarks/kernel.py
 EXECUTORS = ("numpy", "numba")
@@ -198,3 +211,30 @@ def _prefix(previous: Array, j: int, m: int) -> int:
     """How many monomials of the same order as `previous` use only the first j + 1 of m coordinates."""
     order = 1 if len(previous) == m else 2
     return packed_size(j + 1, order)
+
+
+_ROWS = 64
+
+
+def _pieces(block: Array) -> Iterator[Array]:
+    """Arrays of shape (m, rows, p) that together hold all rows."""
+    n, p = block.shape
+    main = n // _ROWS * _ROWS if block.flags.c_contiguous else 0
+    if main:
+        yield block[:main].reshape(-1, _ROWS, p)
+    if main < n:
+        yield block[main:, None, :]
+
+
+def column_sum(block: Array) -> Array:
+    """Sum of each column, shape (p,)."""
+    total = np.zeros(block.shape[1])
+    for piece in _pieces(block):
+        total += piece.sum(axis=0).sum(axis=0)
+    return total
+
+
+def column_range(block: Array) -> tuple[Array, Array]:
+    """(minimum, maximum) of each column; NaN where a column holds a NaN."""
+    lows, highs = zip(*((p.min(axis=0).min(axis=0), p.max(axis=0).max(axis=0)) for p in _pieces(block)), strict=True)
+    return np.minimum.reduce(lows), np.maximum.reduce(highs)

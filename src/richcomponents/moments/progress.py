@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from richcomponents.text import plain
 
-__all__ = ["row_bar"]
+__all__ = ["row_bar", "with_bar"]
 
 
 @contextmanager
@@ -37,3 +37,13 @@ def row_bar(label: str | None, total: int | None, done: int = 0) -> Iterator[Cal
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(plain(label), total=total, completed=done)
         yield lambda rows: bar.advance(task, rows)
+
+
+def with_bar(items: Sequence[int], shown: bool, label: str) -> Iterable[int]:
+    """The items, with a bar on standard error if it is asked for."""
+    if not shown:
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, description=label, console=Console(stderr=True), transient=True)

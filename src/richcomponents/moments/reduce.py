@@ -19,8 +19,8 @@ from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.moments.checkpoint import Checkpoint, held_interrupts
 from richcomponents.moments.cluster import Mergeable, reduce_on_cluster
-from richcomponents.moments.columns import column_range, column_sum
 from richcomponents.moments.forest import Forest
+from richcomponents.moments.kernel import column_range, column_sum
 from richcomponents.moments.layout import LEAF
 from richcomponents.moments.progress import row_bar
 
