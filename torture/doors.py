@@ -19,7 +19,7 @@ import polars as pl
 from scipy import sparse
 
 import richcomponents as rc
-from richcomponents.commands import Request, run_fit
+from richcomponents.commands import FitRequest, run_fit
 from torture.harness import fault, is_clear, limit_memory, right
 
 TIMEOUT = 120.0
@@ -131,7 +131,7 @@ def file_doors(folder: Path) -> dict[str, Callable[[Any], Any]]:
         def fit(X: Any) -> Any:
             path = write(X)
             views = ("2",) if path.suffix == ".npy" else ("U=a,b", "V=c,d")
-            return run_fit(Request(data=[path], views=views)).rca.A_
+            return run_fit(FitRequest(data=[path], views=views)).model.A_
 
         return fit
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from richcomponents.cumulants import Estimate
 from richcomponents.cumulants.estimate import imbens_manski
-from richcomponents.storage import load, save
+from richcomponents.storage import load, write
 
 NAN = np.full(2, np.nan)
 
@@ -121,7 +121,7 @@ def test_frames_of_what_is_installed(monkeypatch, missing, module):
 def test_it_can_be_saved(tmp_path):
     ends = np.zeros(2), np.ones(2)
     found = vector(identified=ends, identified_error=ends, covering=vector(), others={"naive": np.ones(2)})
-    save(found, tmp_path / "estimate.npz")
+    write(found, tmp_path / "estimate.npz")
     again = load(tmp_path / "estimate.npz")
     np.testing.assert_array_equal(again.low, found.low)
     assert str(again) == str(found)

@@ -218,7 +218,7 @@ def test_views_of_any_number_have_a_page(tmp_path, three, kind):
     if kind == "pca":
         model = rc.ComponentPCA(rca=rca, component=("a", "b", "c"))
     if kind == "regression":
-        y = three.X[:, 0] - rca.fit(three.X).blup(three.X, ("a", "b", "c"))[:, 0]
+        y = three.X[:, 0] - rca.fit(three.X).predict_component(three.X, ("a", "b", "c"))[:, 0]
         model = rc.ComponentRegression(rca=rca, component=("a",))
     path = write_report(tmp_path / "page.html", model.fit(three.X, y), three.X, y, names=names)
     text = path.read_text(encoding="utf-8")
