@@ -6,7 +6,7 @@ from scipy import stats
 
 from richcomponents.cumulants import Estimate
 from richcomponents.cumulants.estimate import imbens_manski
-from richcomponents.storage import load, write
+from richcomponents.storage import read, write
 
 NAN = np.full(2, np.nan)
 
@@ -122,6 +122,6 @@ def test_it_can_be_saved(tmp_path):
     ends = np.zeros(2), np.ones(2)
     found = vector(identified=ends, identified_error=ends, covering=vector(), others={"naive": np.ones(2)})
     write(found, tmp_path / "estimate.npz")
-    again = load(tmp_path / "estimate.npz")
+    again = read(tmp_path / "estimate.npz", Estimate, 2**20, "not an Estimate")
     np.testing.assert_array_equal(again.low, found.low)
     assert str(again) == str(found)

@@ -78,7 +78,7 @@ def test_coefficients_count_rows_as_the_fit_did(data, rng, covariates):
     weight = rng.integers(0, 4, size=len(data.X))
     repeated, y = np.repeat(data.X, weight, axis=0), np.repeat(data.y, weight)
     model = rc.ContrastiveRCA(views=3, covariates=covariates).fit(data.X, sample_weight=weight)
-    for asks in (model.coefficients, model.outcome_test):
+    for asks in (model.calibrate, model.outcome_test):
         with pytest.raises(rc.DataError, match="the fit knew groups or weights of its rows"):
             asks(repeated, y)
         with pytest.raises(rc.DataError, match="one entry per row"):

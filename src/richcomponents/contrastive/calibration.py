@@ -25,8 +25,8 @@ squares on ALL its columns.  With R = U - Cov(U, y) y, L the loadings of S2 in e
 
 so that Q^(-1/2) stands for h; for a view that was searched as a whole it is h.
 
-Trust: whatever is learned from S1 has a safe value, at T = 0 (residualising), and a corrected one, at the estimate of T. Only the
-part of the change between them that stands above its own uncertainty is made:
+Trust: whatever is learned from S1 has a safe value, at T = 0 (residualising), and a corrected one, at the estimate of T. Only
+the part of the change between them that stands above its own uncertainty is made:
 
     value = safe + trust * change,     0 <= trust <= gate.
 

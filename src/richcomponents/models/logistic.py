@@ -103,6 +103,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
 
     Examples
     --------
+    >>> from richcomponents import ContrastiveRCA
     >>> from richcomponents.datasets import make_contrastive
     >>> data = make_contrastive(3000, S1="logistic", S2="skewed", A="good", random_state=0)
     >>> model = ComponentLogisticRegression(rca=ContrastiveRCA(views=10)).fit(data.X, data.y)

@@ -51,6 +51,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from richcomponents import ContrastiveRCA
     >>> from richcomponents.datasets import make_contrastive
     >>> data = make_contrastive(3000, S2="skewed", random_state=0)
     >>> model = ComponentRegression(rca=ContrastiveRCA(views=10)).fit(data.X, data.y)
