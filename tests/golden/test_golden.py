@@ -1,4 +1,4 @@
-"""The same seeds give the same answers as before the house was rebuilt."""
+"""The same seeds give the same answers as ever, on any machine."""
 
 import numpy as np
 import pytest
@@ -23,5 +23,5 @@ def test_same_answers(name: str, kept: dict[str, np.ndarray]) -> None:
             np.testing.assert_array_equal(found[key], value, err_msg=key)
             continue
         scale = np.max(np.abs(value[np.isfinite(value)]), initial=0.0)
-        digits = 1e-4 if key.startswith("interval") else 1e-9
+        digits = 1e-4 if key.startswith("interval") else 1e-6
         np.testing.assert_allclose(found[key], value, rtol=digits, atol=digits * scale, err_msg=key)

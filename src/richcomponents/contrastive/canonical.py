@@ -109,6 +109,9 @@ def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonica
     white_u, colour_u = whitening(cov_uu)
     white_v, colour_v = whitening(cov_vv)
     left, values, right = np.linalg.svd(white_u @ cov_uv @ white_v.T, full_matrices=True)
+    sign_u, sign_v = _signs(colour_u @ left, cov_uu), _signs(colour_v @ right.T, cov_vv)
+    sign_v[: len(values)] = sign_u[: len(values)]  # a pair turns together
+    left, right = left * sign_u, right * sign_v[:, None]
     return Canonical(
         correlations=np.clip(values, 0.0, MAX_CORRELATION),
         x_from_u=left.T @ white_u,
@@ -117,6 +120,18 @@ def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonica
         v_from_y=colour_v @ right.T,
         n=float(n),
     )
+
+
+def _signs(loadings: Array, cov: Array) -> Array:
+    """Signs (k,) of directions, loadings (d, k): the column that goes most with a direction goes up with it.
+
+    A decomposition leaves signs to the machine. Seeded posterior draws are taken in these coordinates, so that without a
+    rule two machines would disagree about the same data, in some designs by a percent.
+    """
+    scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    share = np.divide(loadings, scale[:, None], out=np.zeros_like(loadings), where=scale[:, None] > 0)
+    largest = np.take_along_axis(share, np.argmax(np.abs(share), axis=0)[None], axis=0)[0]
+    return np.where(largest < 0, -1.0, 1.0)
 
 
 def canonical_of(second: Moments, n_u: int, lost: float = 0.0) -> Canonical:

@@ -66,9 +66,11 @@ def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Arr
 
 @dataclass(frozen=True)
 class Laplace:
-    """A Gaussian posterior: principal axes (size, size; columns) and precisions (size,) relative to the prior, floored at one
-    half (the energy may be flat or bent the wrong way)."""
+    """A Gaussian posterior: root (size, size) of the prior covariance, principal axes (size, size; orthonormal columns) in
+    its units, and precisions (size,) relative to the prior, floored at one half (the energy may be flat, or bent the wrong
+    way)."""
 
+    root: Array
     axes: Array
     precision: Array
 
@@ -76,13 +78,21 @@ class Laplace:
     def of(cls, curvature: Array, root: Array) -> Laplace:
         """curvature : of the energy (size, size); root : root root' is the prior covariance."""
         values, vectors = np.linalg.eigh(np.eye(len(curvature)) + root.T @ curvature @ root)
-        return cls(root @ vectors, np.maximum(values, 0.5))
+        return cls(root, vectors, np.maximum(values, 0.5))
 
     @property
     def inverse(self) -> Array:
         """The posterior covariance."""
-        factor = self.axes / np.sqrt(self.precision)
+        factor = self.root @ self.axes / np.sqrt(self.precision)
         return np.asarray(factor @ factor.T)
+
+    def deviations(self, normal: Array, inflation: float) -> Array:
+        """Draws (m, size) about the mode from standard normal numbers (m, size); variances are inflated, never beyond the prior.
+
+        The symmetric root of the covariance: principal axes have no signs of their own, and draws must not depend on them.
+        """
+        spread = np.minimum(1.0, np.sqrt(inflation / self.precision))
+        return np.asarray((normal @ self.axes * spread) @ self.axes.T @ self.root.T)
 
 
 def free_precision(trend: Array, tau: float) -> Array:

@@ -153,7 +153,10 @@ class _Fit:
 
 def _fit(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> _Fit:
     mode = energy.mode(gram, tau, start)
-    return _Fit(mode, Laplace.of(energy.curvature(mode, gram), np.diag(energy.penalty(tau) ** -0.5)))
+    posterior = Laplace.of(energy.curvature(mode, gram), np.diag(energy.penalty(tau) ** -0.5))
+    # the search stops where the energy is flat, and where exactly is the machine's choice: a few Newton steps, which cost
+    # next to nothing once the curvature is known, end at the mode itself
+    return _Fit(energy.modes_nearby(gram[None], tau, mode, posterior.inverse)[0], posterior)
 
 
 def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
@@ -226,9 +229,8 @@ def identify(correlations: Array, n: float, gram: Array, random_state: int | Non
 
     draws, draw_weights, t = [], [], np.zeros((rank, rank))
     for weight, fit in zip(tau_weights, fits, strict=True):
-        spread = np.minimum(1.0, np.sqrt(INFLATION / fit.posterior.precision))
-        noise = rng.normal(size=(DRAWS_PER_TAU, energy.size)) * spread
-        draws.append(energy.matrix(np.vstack([fit.mode, fit.mode + noise @ fit.posterior.axes.T])))
+        noise = fit.posterior.deviations(rng.normal(size=(DRAWS_PER_TAU, energy.size)), INFLATION)
+        draws.append(energy.matrix(np.vstack([fit.mode, fit.mode + noise])))
         draw_weights.append(np.full(len(draws[-1]), weight / len(draws[-1])))
         t += weight * draws[-1][0]
 
@@ -291,7 +293,7 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     values, vectors = np.linalg.eigh(precision)
     point = vectors @ ((vectors.T @ (n * design @ target.reshape(-1))) / values)
     noise = np.random.default_rng(random_state).normal(size=(KNOWN_DRAWS, len(rows)))
-    draws = point + (noise / np.sqrt(values)) @ vectors.T
+    draws = point + (noise @ vectors / np.sqrt(values)) @ vectors.T  # whatever the signs of the eigenvectors
     t_draws = project(np.tensordot(np.vstack([point, draws]), basis, 1))
     return Posterior(
         d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
