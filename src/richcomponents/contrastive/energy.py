@@ -87,7 +87,7 @@ class Laplace:
         return np.asarray(factor @ factor.T)
 
     def deviations(self, normal: Array, inflation: float) -> Array:
-        """Draws (m, size) about the mode from standard normal numbers (m, size); variances are inflated, never beyond the prior.
+        """Draws (m, size) about the mode from standard normal numbers (m, size); inflated, never beyond the prior.
 
         The symmetric root of the covariance: principal axes have no signs of their own, and draws must not depend on them.
         """
