@@ -1,13 +1,14 @@
 """Data with known truth, and an embedded table of real measurements.
 
-The designs are those of the paper's experiments (Section 5) and variations that break weaker methods.
+The designs are those of the paper's experiments (Section 5) and variations that break weaker methods; and exposures whose
+effects are hidden by what goes with them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,17 @@ from richcomponents.data.views import resolve_views
 from richcomponents.learning.ising import Elimination, grid_edges
 from richcomponents.simulated_views import MultiView, make_views
 
-__all__ = ["Contrastive", "MultiView", "add_hidden_labs", "load_biomarkers", "make_contrastive", "make_views"]
+__all__ = [
+    "Confounded",
+    "Contrastive",
+    "MultiView",
+    "add_hidden_labs",
+    "load_biomarkers",
+    "load_confounded_labs",
+    "make_confounded",
+    "make_contrastive",
+    "make_views",
+]
 
 
 @dataclass(frozen=True)
@@ -237,6 +248,165 @@ def _noise_part(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
     raise ValueError(f"S3 must be 'uniform', 'gaussian' or 'mixture', got {kind!r}")
 
 
+@dataclass(frozen=True)
+class Confounded:
+    """U = y effects + S1 + S2, V = y control_effects + A S2 + S3, and everything that is hidden: S2 goes with y.
+
+    y : exposure (n,); effects : its true effects on U (d_u,); control_effects : on V (d_v,), zero for valid controls;
+    oracle : (d_u,) the effects that least squares finds when the confounder is seen, the best that the sample allows;
+    S1, S2 : samples (n, d_u); S3 : (n, d_v); A : (d_v, d_u); lab : hidden lab of each sample (n,), or None;
+    names : of the columns of X = (U, V); views : {name: slice of columns}, ready for `views=`.
+    """
+
+    y: Array
+    effects: Array
+    control_effects: Array
+    oracle: Array
+    S1: Array
+    S2: Array
+    S3: Array
+    A: Array
+    names: tuple[str, ...]
+    lab: IntArray | None = None
+
+    @property
+    def U(self) -> Array:
+        return np.outer(self.y, self.effects) + self.S1 + self.S2
+
+    @property
+    def V(self) -> Array:
+        return np.outer(self.y, self.control_effects) + self.S2 @ self.A.T + self.S3
+
+    @property
+    def X(self) -> Array:
+        return np.hstack([self.U, self.V])
+
+    @property
+    def views(self) -> dict[str, slice]:
+        d = len(self.effects)
+        return {"tests": slice(0, d), "controls": slice(d, len(self.names))}
+
+
+def make_confounded(
+    n: int = 1000,
+    d_u: int = 6,
+    d_v: int = 6,
+    *,
+    confounder: str = "labs",
+    n_labs: int = 3,
+    rank: int | None = None,
+    strength: float = 1.0,
+    confounding: float = 1.0,
+    noise_v: float | None = None,
+    effects: float | Array | Sequence[float] = 0.2,
+    null_fraction: float = 0.0,
+    binary_exposure: bool = False,
+    invalid: Mapping[int, float] | None = None,
+    random_state: int | np.random.Generator | None = 0,
+) -> Confounded:
+    """An exposure y, columns that it changes, columns that it does not, and a hidden confounder that disturbs all of them.
+
+    S1 ~ N(0, I), A ~ Unif[-1, 1], S3 ~ noise_v N(0, I), y = confounding * latent + N(0, 1).
+
+    Parameters
+    ----------
+    n, d_u, d_v : int
+        Rows, columns of U (tests), columns of V (controls).
+    confounder : {"labs", "skewed", "gaussian", "heavy", "binary"}
+        "labs": n_labs random biases, one per sample, of centred rank n_labs - 1; latent = 1 in the second lab, 0 elsewhere.
+        Else `rank` independent factors of variance one times N(0, 1) loadings, of which the first is latent: "skewed",
+        Exp(1) - 1; "gaussian", for which A is not identified; "heavy", Student's t with 5 degrees of freedom; "binary", signs.
+    rank : int, optional
+        Number of factors, 1 by default; that of labs is given by n_labs.
+    strength, confounding : float
+        Factors of S2, and of the part of y that goes with it (0: nothing does).
+    noise_v : float, optional
+        Standard deviation of S3, one for all columns; drawn from Unif[0.5, 1.5] by default.
+    effects : float or (d_u,)
+        Standard deviation of normal effects, or the effects.
+    null_fraction : float
+        Share of the columns of U that y does not change, drawn at random.
+    binary_exposure : bool
+        y is 1 where it lies above its expectation, else 0.
+    invalid : {control: effect}, optional
+        Effects of y on controls, by their number 0..d_v - 1: controls that are none.
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> data = make_confounded(500, d_u=4, invalid={0: 0.5}, random_state=1)
+    >>> data.X.shape, data.control_effects.tolist()
+    ((500, 10), [0.5, 0.0, 0.0, 0.0, 0.0, 0.0])
+    """
+    rng = np.random.default_rng(random_state)
+    if not 0 <= null_fraction <= 1:
+        raise ValueError(f"null_fraction must lie between 0 and 1, got {null_fraction!r}")
+    factors, loadings, latent, lab = _confounder(confounder, n, d_u, n_labs, rank, rng)
+    s2 = strength * (factors @ loadings)
+    A, s1, s3 = _uniform(rng, d_v, d_u), rng.normal(size=(n, d_u)), rng.normal(size=(n, d_v))
+    s3 *= rng.uniform(0.5, 1.5) if noise_v is None else noise_v
+    y = confounding * latent + rng.normal(size=n)
+    if binary_exposure:
+        y = (y > (0.0 if lab is None else confounding / n_labs)).astype(np.float64)
+    truth = _true_effects(effects, d_u, rng)
+    truth[rng.permutation(d_u)[: round(null_fraction * d_u)]] = 0.0
+    oracle = _exposure_effects(np.outer(y, truth) + s1 + s2, y, factors if d_u > factors.shape[1] else s2)
+    names = tuple([f"u{i}" for i in range(d_u)] + [f"v{i}" for i in range(d_v)])
+    return Confounded(y, truth, _control_effects(invalid or {}, d_v), oracle, s1, s2, s3, A, names, lab)
+
+
+def _confounder(
+    kind: str, n: int, d: int, n_labs: int, rank: int | None, rng: np.random.Generator
+) -> tuple[Array, Array, Array, IntArray | None]:
+    """Factors (n, r) and loadings (r, d) of S2; what goes with the exposure (n,); the lab of each sample (n,)."""
+    if kind == "labs":
+        if rank is not None:
+            raise ValueError(f"the rank of labs is n_labs - 1: leave rank={rank!r} out, and choose n_labs")
+        if n_labs < 2:
+            raise ValueError(f"n_labs must be at least 2, got {n_labs!r}")
+        biases = rng.normal(size=(n_labs, d))
+        lab = rng.integers(0, n_labs, n)
+        return np.eye(n_labs)[lab], biases - biases.mean(axis=0), (lab == 1).astype(np.float64), lab
+    size = (n, 1 if rank is None else rank)
+    if kind == "skewed":
+        factors = rng.exponential(size=size) - 1
+    elif kind == "gaussian":
+        factors = rng.normal(size=size)
+    elif kind == "heavy":
+        factors = rng.standard_t(5, size=size) / np.sqrt(5 / 3)
+    elif kind == "binary":
+        factors = rng.choice([-1.0, 1.0], size)
+    else:
+        raise ValueError(f"confounder must be 'labs', 'skewed', 'gaussian', 'heavy' or 'binary', got {kind!r}")
+    return factors, rng.normal(size=(size[1], d)), factors[:, 0], None
+
+
+def _true_effects(effects: float | Array | Sequence[float], d: int, rng: np.random.Generator) -> Array:
+    if np.ndim(effects) == 0:
+        return np.asarray(effects * rng.normal(size=d))
+    given = np.array(effects, dtype=np.float64)
+    if given.shape != (d,):
+        raise ValueError(
+            f"effects must be one number, or one for each of the {d} columns of U, got shape {given.shape}"
+        )
+    return given
+
+
+def _control_effects(invalid: Mapping[int, float], d: int) -> Array:
+    out = np.zeros(d)
+    for control, effect in invalid.items():
+        if not 0 <= control < d:
+            raise ValueError(f"invalid= names control {control!r}: they are numbered 0..{d - 1}")
+        out[control] = effect
+    return out
+
+
+def _exposure_effects(U: Array, y: Array, *seen: Array) -> Array:
+    """Coefficients of y (d,) in least squares of U (n, d) on 1, y and what is seen of the confounder."""
+    design = np.column_stack([np.ones(len(y)), y, *seen])
+    return np.asarray(np.linalg.lstsq(design, U, rcond=None)[0][1])
+
+
 def load_biomarkers() -> tuple[Table, list[int]]:
     """Ten size and shape measurements of cell nuclei in 569 tissue samples, and their variation.
 
@@ -249,14 +419,78 @@ def load_biomarkers() -> tuple[Table, list[int]]:
     table : Table
     malignant : list of int, 1 for malignant samples
     """
+    values, names, malignant = _breast_cancer()
+    values, names = values[:, :20], names[:20]
+    values = (values - values.mean(axis=0)) / values.std(axis=0, ddof=1)
+    views = resolve_views({"mean": names[:10], "variation": names[10:]}, 20, names)
+    return Table(values, views, named=True), [int(label) for label in malignant]
+
+
+def load_confounded_labs(
+    random_state: int | np.random.Generator | None = 0,
+    *,
+    n_labs: int = 3,
+    n_controls: int = 5,
+    n_tests: int = 10,
+    confounding: float = 2.0,
+) -> Confounded:
+    """Real measurements with a hidden confounder: do malignant samples differ, when they went more often to some labs?
+
+    Thirty measurements of cell nuclei in 569 tissue samples (scikit-learn's copy of the Wisconsin breast cancer data), logs,
+    standardised; y is 1 for malignant samples. Tests and controls are drawn among the columns; samples of the controls are
+    permuted, so that y does not change them. Every lab adds its N(0, 1) biases to both; the odds of malignancy grow by
+    e^confounding from the first lab to the last.
+
+    `effects` are those of least squares in the undisturbed table, S1 its residuals; `oracle` are those when the lab is known.
+
+    Examples
+    --------
+    >>> data = load_confounded_labs(1)
+    >>> data.X.shape, data.names[0], np.bincount(data.lab, data.y).astype(int).tolist()
+    ((569, 15), 'worst texture', [28, 67, 117])
+    """
+    values, names, malignant = _breast_cancer()
+    values = np.log(values + 1e-3)
+    values = (values - values.mean(axis=0)) / values.std(axis=0)
+    n, p = values.shape
+    if not (2 <= n_labs <= n_tests and 1 <= n_controls <= p - n_tests):
+        raise ValueError(
+            f"the table has {p} columns for tests and controls, and n_labs lies between 2 and n_tests; got "
+            f"n_tests={n_tests}, n_controls={n_controls}, n_labs={n_labs}"
+        )
+    rng = np.random.default_rng(random_state)
+    drawn = rng.permutation(p)[: n_tests + n_controls]
+    tests, controls = values[:, drawn[:n_tests]], values[rng.permutation(n)][:, drawn[n_tests:]]
+    y = malignant.astype(np.float64)
+    chances = np.exp(np.outer(y - 0.5, np.linspace(-confounding / 2, confounding / 2, n_labs)))
+    chances /= chances.sum(axis=1, keepdims=True)
+    lab = (rng.random(n)[:, None] > chances.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    bias_tests, bias_controls = _lab_biases(rng, n_labs, n_tests, n_controls)
+    effects = _exposure_effects(tests, y)
+    return Confounded(
+        y=y,
+        effects=effects,
+        control_effects=np.zeros(n_controls),
+        oracle=_exposure_effects(tests + bias_tests[lab], y, np.eye(n_labs)[lab]),
+        S1=tests - np.outer(y, effects),
+        S2=bias_tests[lab],
+        S3=controls,
+        A=np.asarray(np.linalg.lstsq(bias_tests, bias_controls, rcond=None)[0].T),
+        names=tuple(names[c] for c in drawn),
+        lab=lab,
+    )
+
+
+def _breast_cancer() -> tuple[Array, list[str], IntArray]:
+    """Values (569, 30), names of the columns, and 1 for malignant samples."""
     from sklearn.datasets import load_breast_cancer
 
     cancer = load_breast_cancer()
-    values = np.asarray(cancer.data[:, :20])
-    values = (values - values.mean(axis=0)) / values.std(axis=0, ddof=1)
-    names = [str(name) for name in cancer.feature_names[:20]]
-    views = resolve_views({"mean": names[:10], "variation": names[10:]}, 20, names)
-    return Table(values, views, named=True), [int(1 - label) for label in cancer.target]
+    return np.asarray(cancer.data), [str(name) for name in cancer.feature_names], np.asarray(1 - cancer.target)
+
+
+def _lab_biases(rng: np.random.Generator, n_labs: int, d_u: int, d_v: int) -> tuple[Array, Array]:
+    return rng.normal(size=(n_labs, d_u)), rng.normal(size=(n_labs, d_v))
 
 
 def add_hidden_labs(
@@ -277,6 +511,5 @@ def add_hidden_labs(
     n = len(tests)
     lab = rng.integers(n_labs, size=n)
     shuffled = controls[rng.permutation(n)] if permute else controls
-    bias_tests = scale * rng.normal(size=(n_labs, tests.shape[1]))
-    bias_controls = scale * rng.normal(size=(n_labs, controls.shape[1]))
-    return tests + bias_tests[lab], shuffled + bias_controls[lab]
+    bias_tests, bias_controls = _lab_biases(rng, n_labs, tests.shape[1], controls.shape[1])
+    return tests + scale * bias_tests[lab], shuffled + scale * bias_controls[lab]
