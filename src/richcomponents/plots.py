@@ -18,7 +18,7 @@ from richcomponents.text import in_line, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from richcomponents.contrastive.decomposition import VarianceTable
+    from richcomponents.contrastive.pair import VarianceTable
     from richcomponents.cumulants.estimate import Estimate
 
 __all__ = [

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.contrastive.specification import TestResult
+from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user

@@ -10,11 +10,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.decomposition import VarianceTable
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.intervals import Target
+from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
-from richcomponents.contrastive.solution import PairOptions, PairSolution, solve_pair
+from richcomponents.contrastive.solution import PairSolution, solve_pair
+from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import Views
 from richcomponents.errors import DataError

@@ -15,10 +15,10 @@ from richcomponents.components.component import Component
 from richcomponents.components.linear_map import LinearMap
 from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.contrastive.canonical import canonical
+from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.contrastive.intervals import Target
-from richcomponents.contrastive.rank import choose_rank
-from richcomponents.contrastive.solution import PairOptions, PairSolution, solve_pair
+from richcomponents.contrastive.solution import PairSolution, solve_pair
+from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.views import Views
 from richcomponents.errors import DataError

@@ -24,7 +24,7 @@ from richcomponents.components.calibration import Calibrated
 from richcomponents.components.component import Component
 from richcomponents.components.reduce import SearchSpace, search_space
 from richcomponents.components.terms import RowSource
-from richcomponents.contrastive.specification import TestResult, outcome_test
+from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.jackknife import from_replicates
 from richcomponents.data.rows import Rows, open_source

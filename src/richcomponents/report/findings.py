@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
 from richcomponents.algebra import Array
-from richcomponents.contrastive.decomposition import VarianceTable
-from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.contrastive.specification import TestResult
+from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
+from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.models.classes import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
