@@ -25,7 +25,7 @@ from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Moments
-from richcomponents.moments.dependence import RowUnits
+from richcomponents.moments.data import RowUnits
 
 
 def covariances(data):

@@ -28,13 +28,10 @@ from scipy.stats import chi2, f, ncx2
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import whitening
-from richcomponents.components.covariance import Factored, Spread, triangular
-from richcomponents.components.linear_map import LinearMap
-from richcomponents.components.reduce import SearchSpace
+from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, triangular
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.moments.data import AffineMap, Data
-from richcomponents.moments.dependence import Dependence
+from richcomponents.moments.data import AffineMap, Data, Dependence
 from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995

@@ -32,7 +32,7 @@ from richcomponents.contrastive.posterior import free_precision, pair_mean, proj
 from richcomponents.errors import DataError
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments
-from richcomponents.moments.dependence import RowUnits
+from richcomponents.moments.data import RowUnits
 from richcomponents.storage import storable
 from richcomponents.text import page
 

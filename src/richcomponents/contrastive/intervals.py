@@ -32,7 +32,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import RANK_TOLERANCE, Logistic, logit
-from richcomponents.components.covariance import Spread, top_directions
+from richcomponents.components.wide import Spread, top_directions
 from richcomponents.contrastive.calibration import block_variance, posterior_variance, trust
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.pair import (
@@ -54,8 +54,7 @@ from richcomponents.contrastive.posterior import (
     joint_whitening,
     pair_mean,
 )
-from richcomponents.cumulants.estimate import Estimate
-from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
+from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_variance
 from richcomponents.moments import Moments
 
 Target = Literal["mixing", "cov_s1", "var_s1", "cov_s2", "cov_s3"]

@@ -50,7 +50,7 @@ from richcomponents.algebra.parallel import available_cores, run_all
 from richcomponents.algebra.spectral import Logistic, symmetric
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.cumulants import block_grams, linearised_block_cumulants
-from richcomponents.cumulants.jackknife import delete_one, jackknife_variance
+from richcomponents.cumulants.estimate import delete_one, jackknife_variance
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments
 from richcomponents.storage import storable

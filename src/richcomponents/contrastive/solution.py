@@ -17,11 +17,8 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.components.calibration import Calibrated, error_at_fixed_features
-from richcomponents.components.covariance import Factored, Spread, added, check_entries
-from richcomponents.components.linear_map import LinearMap
-from richcomponents.components.reduce import SearchSpace
-from richcomponents.components.terms import CumulantSource, Terms
+from richcomponents.components.component import Calibrated, CumulantSource, Terms, error_at_fixed_features
+from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, added, check_entries
 from richcomponents.contrastive.calibration import (
     Calibration,
     Reading,
@@ -72,8 +69,7 @@ from richcomponents.contrastive.posterior import (
     pair_mean,
 )
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
-from richcomponents.cumulants.estimate import Estimate
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import (
     DataError,
     SampleSizeWarning,

@@ -25,9 +25,8 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.component import Component
-from richcomponents.components.covariance import Factored, Spread, gaussian_score
-from richcomponents.components.terms import CumulantSource, Term, Terms
+from richcomponents.components.component import Component, CumulantSource, Term, Terms
+from richcomponents.components.wide import Factored, Spread, gaussian_score
 from richcomponents.contrastive.canonical import Canonical, remaining_p_value
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult, leftover_test
 from richcomponents.contrastive.pair import IdentifiedSet

@@ -19,12 +19,24 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.parallel import one_blas_thread
 from richcomponents.algebra.spectral import symmetric
-from richcomponents.components.calibration import Calibrated, error_at_fixed_features
-from richcomponents.components.component import Component
-from richcomponents.components.covariance import Factored, Spread, added, check_entries, gaussian_score, triangular
-from richcomponents.components.reduce import SearchSpace
+from richcomponents.components.component import (
+    Calibrated,
+    Component,
+    CumulantSource,
+    Term,
+    Terms,
+    error_at_fixed_features,
+)
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.terms import CumulantSource, Term, Terms
+from richcomponents.components.wide import (
+    Factored,
+    SearchSpace,
+    Spread,
+    added,
+    check_entries,
+    gaussian_score,
+    triangular,
+)
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, discover_sets

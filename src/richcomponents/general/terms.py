@@ -15,8 +15,8 @@ from itertools import combinations
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.components.component import Term, Terms, less
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.terms import Term, Terms, less
 from richcomponents.paper.contrastive import truncated_pinv
 
 __all__ = ["pattern_terms"]

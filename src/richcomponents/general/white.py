@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.linear_map import LinearMap
+from richcomponents.components.wide import LinearMap
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 

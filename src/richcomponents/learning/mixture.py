@@ -28,7 +28,7 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from richcomponents.algebra import Array, multilinear
 from richcomponents.components import Component, CumulantSource
-from richcomponents.components.terms import expand
+from richcomponents.components.component import expand
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.learning.solvers import minimise

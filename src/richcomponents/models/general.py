@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
-from richcomponents.components.linear_map import LinearMap
-from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.components.wide import LinearMap, SearchSpace
 from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.solution import PairSolution, solve_pair

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.calibration import Calibrated
+from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user

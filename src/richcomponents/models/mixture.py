@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.cumulants.estimate import Estimate
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError
 from richcomponents.learning.mixture import (
     Mixture,

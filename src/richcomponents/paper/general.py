@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, multilinear, symmetrise, unfold
+from richcomponents.components.component import Term, expand, less, require_order
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.terms import Term, expand, less, require_order
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError
 from richcomponents.paper.contrastive import truncated_pinv
