@@ -46,7 +46,7 @@ from functools import lru_cache
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_rank
-from richcomponents.algebra.parallel import available_cores, run_all
+from richcomponents.algebra.arrays import available_cores, run_all
 from richcomponents.algebra.spectral import Logistic, symmetric
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.cumulants import block_grams, linearised_block_cumulants

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.algebra.parallel import one_blas_thread
+from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import Calibrated, CumulantSource, Terms, error_at_fixed_features
 from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, added, check_entries

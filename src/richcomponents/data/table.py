@@ -17,8 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array
-from richcomponents.data.cells import EXACT
-from richcomponents.data.views import Views, resolve_views
+from richcomponents.data.columns import EXACT, Views, resolve_views
 from richcomponents.errors import CapacityError, DataError, warn_user
 
 __all__ = [

@@ -33,7 +33,7 @@ from richcomponents.general.model import (
     order_scale,
     solve_tensors,
 )
-from richcomponents.general.start import sequential
+from richcomponents.general.refine import sequential
 from richcomponents.storage import storable
 
 __all__ = ["SetTest", "discover_sets"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.parallel import one_blas_thread
+from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.components.component import (
     Calibrated,
@@ -40,12 +40,9 @@ from richcomponents.components.wide import (
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, discover_sets
-from richcomponents.general.evidence import SetEvidence, home
-from richcomponents.general.model import Parameters, by_view
-from richcomponents.general.refine import fit_joint, refit
-from richcomponents.general.start import covariances_identified, least_squares_covariances
-from richcomponents.general.terms import pattern_terms
-from richcomponents.general.white import WhiteViews
+from richcomponents.general.evidence import SetEvidence, WhiteViews, home
+from richcomponents.general.model import Parameters, by_view, pattern_terms
+from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap

@@ -17,7 +17,7 @@ from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import Views
+from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import Data

@@ -19,7 +19,7 @@ from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import Views
+from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
 from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle

@@ -24,12 +24,10 @@ from richcomponents.components.component import Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate, from_replicates
+from richcomponents.data.columns import Views, resolve_views
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources import is_path
-from richcomponents.data.sources.base import Source
-from richcomponents.data.sources.lazy import is_dask
+from richcomponents.data.sources.base import Source, is_dask, is_path
 from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views
-from richcomponents.data.views import Views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.models.estimator import Estimator, refuse_second_table

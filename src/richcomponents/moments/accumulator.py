@@ -20,8 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
-from richcomponents.algebra.parallel import available_cores, run_all
+from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, run_all
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, StateFileError, warn_user
 from richcomponents.moments.kernel import (

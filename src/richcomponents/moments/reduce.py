@@ -38,11 +38,9 @@ from typing import IO, Any, Protocol, Self, TypeVar, cast
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
-from richcomponents.algebra.parallel import in_pieces
+from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.rows import Rows, aligned
-from richcomponents.data.sources.base import ChangedError, Fingerprint, block_rows
-from richcomponents.data.sources.lazy import DaskSource
+from richcomponents.data.sources.base import ChangedError, DaskSource, Fingerprint, block_rows
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import CapacityError, DataError, StateFileError, warn_user
 from richcomponents.moments.accumulator import Forest, LeafSums
