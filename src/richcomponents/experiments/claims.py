@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.experiments.panels import Curve, Curves, method_label
-from richcomponents.experiments.settings import Settings
+from richcomponents.experiments.rows import Settings
 
 __all__ = ["Claim", "ClaimCheck", "check_claims"]
 

@@ -28,8 +28,7 @@ from richcomponents.learning.logistic import (
     ridge_logistic,
 )
 from richcomponents.learning.solvers import SGDResult, Trajectory
-from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.classes import Contrast, positive_class
+from richcomponents.models.base import Contrast, OutcomeLearner, positive_class
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
 from richcomponents.text import in_line, page

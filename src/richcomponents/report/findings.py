@@ -16,7 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
-from richcomponents.models.classes import Contrast
+from richcomponents.models.base import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
 
 __all__ = ["Findings", "Learned", "Mixing", "Outcome", "Provenance", "Sets"]
