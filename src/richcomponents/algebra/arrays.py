@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -74,21 +74,16 @@ def one_blas_thread() -> AbstractContextManager[object]:
     return _one_thread
 
 
-def run_all(work: Callable[[_T], None], pieces: Iterable[_T], threads: int) -> None:
-    """Call `work` on every piece; an error is raised after the other threads have stopped."""
+def run_all(work: Callable[[Iterator[_T]], None], pieces: Iterable[_T], threads: int) -> None:
+    """`work` through all pieces, in several threads; an error is raised after the other threads have stopped."""
     queue = iter(list(pieces))  # shared: a thread takes the next piece when it has finished its last one
-
-    def worker() -> None:
-        for piece in queue:
-            work(piece)
-
     with one_blas_thread():
         if threads == 1:
-            worker()
+            work(queue)
             return
         with ThreadPoolExecutor(threads - 1) as pool:
-            others = [pool.submit(worker) for _ in range(threads - 1)]
-            worker()  # this thread works too
+            others = [pool.submit(work, queue) for _ in range(threads - 1)]
+            work(queue)  # this thread works too
             for other in others:
                 other.result()
 

@@ -17,7 +17,6 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import Logistic, logit
 from richcomponents.contrastive.canonical import (
     Canonical,
     canonical,
@@ -26,9 +25,10 @@ from richcomponents.contrastive.canonical import (
     remaining_p_value,
     resolve_rank,
 )
+from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair, units
-from richcomponents.contrastive.posterior import free_precision, pair_mean, project, projector
+from richcomponents.contrastive.posterior import Logistic, free_precision, logit, project, projector
 from richcomponents.errors import DataError
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments

@@ -31,10 +31,11 @@ from typing import Literal
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import RANK_TOLERANCE, Logistic, logit
+from richcomponents.algebra.spectral import RANK_TOLERANCE
 from richcomponents.components.wide import Spread, top_directions
 from richcomponents.contrastive.calibration import block_variance, posterior_variance, trust
 from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.evidence import joint_whitening, pair_mean
 from richcomponents.contrastive.pair import (
     BlockCovariances,
     Pair,
@@ -45,15 +46,7 @@ from richcomponents.contrastive.pair import (
     score,
     units,
 )
-from richcomponents.contrastive.posterior import (
-    TAUS,
-    Laplace,
-    Posterior,
-    SharedEnergy,
-    free_precision,
-    joint_whitening,
-    pair_mean,
-)
+from richcomponents.contrastive.posterior import TAUS, Laplace, Logistic, Posterior, SharedEnergy, free_precision, logit
 from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_variance
 from richcomponents.moments import Moments
 

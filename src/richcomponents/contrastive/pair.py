@@ -35,10 +35,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import Logistic, power, symmetric
+from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.posterior import energy_and_slope
+from richcomponents.contrastive.posterior import Logistic, energy_and_slope
 from richcomponents.cumulants.estimate import delete_one, jackknife_error
 from richcomponents.moments import Moments
 from richcomponents.storage import storable

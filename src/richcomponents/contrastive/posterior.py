@@ -3,20 +3,6 @@
 Everything here reads one small array: the Gram matrices K (orders, B, B, 2r, 2r) of block cumulants.
 Jackknife, cross-validation and the sign-flip test are all reweightings of its pairs of blocks.
 
-EVIDENCE. The evidence of orders three and four: Gram matrices between blocks of samples.
-
-Notation: r shared directions, z = (x, y) with 2r entries, B disjoint blocks of rows.
-
-The higher orders see the shared part through the cross-cumulants
-
-    k3(x_i, y_j, w_a)       and       k4(x_i, y_j, w_b, w_a),      w = (e, y),  e = h^-1 (x - D y),
-
-where w is the jointly whitened (x, y): Cov(w) = I. One slot in each view makes S1 and S3 drop out,
-so that every row (all slots but the last fixed) lies in the row space of Cov(S2, w) = [h T | D].
-
-A plain Gram matrix M'M of these rows is signal plus noise, and the noise wins. Products of DIFFERENT
-blocks, M_a'M_b with a != b, have independent noise and therefore no bias; only they are ever used.
-
 ENERGY. The energy of the cross-block Gram matrix inside the shared row space, as a function of T.
 
 In the jointly whitened coordinates w = (e, y), e = h^-1 (x - D y), every row of cross-cumulants lies in the
@@ -40,116 +26,70 @@ All functions accept leading batch dimensions ("...").
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, packed_rank
+from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import available_cores, run_all
-from richcomponents.algebra.spectral import Logistic, symmetric
 from richcomponents.contrastive.canonical import Canonical
-from richcomponents.cumulants import block_grams, linearised_block_cumulants
+from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.cumulants.estimate import delete_one, jackknife_variance
 from richcomponents.learning.solvers import minimise
-from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
-_PIECES = 16  # of the work for threads
-_MANY = 12  # shared directions from which the rows of order four are counted in thousands
-
-
-def joint_whitening(correlations: Array) -> Array:
-    """The map W (2r, 2r) from z = (x, y) to w = (h^-1 (x - D y), y), for correlations D (r,)."""
-    r = len(correlations)
-    h = np.sqrt(1 - correlations**2)
-    out = np.eye(2 * r)
-    out[:r, :r] = np.diag(1 / h)
-    out[:r, r:] = np.diag(-correlations / h)
-    return out
-
-
-def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
-    """Gram matrices M_a'M_b of all pairs of non-empty blocks: (2 orders, B, B, 2r, 2r), last slot w.
-
-    state : moments of the leading coordinates z = (x_1..x_r, y_1..y_r). Each block is scaled by its rows over the mean
-    number of rows, so that plain means over (pairs of) blocks give every row the same weight. order=3 leaves the
-    second matrix zero. Memory: about 10 (2 B r)^2 doubles (50 MB for r = 20, B = 20).
-    """
-    sizes = state.block_sizes[state.block_sizes > 0]
-    share = sizes / sizes.mean()
-    m = 2 * len(correlations)
-    out = np.zeros((2, len(sizes), len(sizes), m, m))
-    whiten = joint_whitening(correlations)
-    for t in range(3, order + 1):
-        packed = linearised_block_cumulants(state, t) * share[:, None]
-        out[t - 3] = _pair_products(packed, whiten, t)
-    return out
-
-
-def _pair_products(packed: Array, whiten: Array, order: int) -> Array:
-    """M_a'M_b (B, B, 2r, 2r) for M = unfold k(x, y, [w,] w), from packed block cumulants (B, .) of z."""
-    n_blocks, m = len(packed), len(whiten)
-    r = m // 2
-    where = _places(r, order)
-    # All blocks side by side: one product for all pairs. Many rows are held in single precision: rounding is then five
-    # orders of magnitude below the sampling noise of the rows, and the product takes half the time.
-    kind = np.float32 if r >= _MANY else np.float64
-    packed, whiten = packed.astype(kind, copy=False), whiten.astype(kind, copy=False)
-    pieces = np.array_split(where, min(len(where), _PIECES))
-    products: list[Array] = [np.empty(0)] * len(pieces)
-
-    def multiply(number: int) -> None:
-        place = pieces[number]
-        rows = np.empty((*place.shape[:2], n_blocks, m), dtype=kind)
-        for b in range(n_blocks):
-            last = packed[b][place] @ whiten.T
-            rows[:, :, b] = np.matmul(whiten, last) if order == 4 else last
-        flat = rows.reshape(-1, n_blocks * m)
-        products[number] = flat.T @ flat
-
-    run_all(multiply, range(len(pieces)), available_cores())
-    product = np.zeros((n_blocks * m, n_blocks * m))
-    for part in products:  # in a fixed order: the same bits for any number of threads
-        product += part
-    return np.asarray(product.reshape(n_blocks, m, n_blocks, m).swapaxes(1, 2))
-
-
-@lru_cache(maxsize=2)
-def _places(r: int, order: int) -> IntArray:
-    """Where the entries (x y, [z,] z) stand in a packed symmetric tensor of z: (r^2, 2r or 1, 2r)."""
-    m = 2 * r
-    axes = [np.arange(r), np.arange(r, m), *[np.arange(m)] * (order - 2)]
-    found = packed_rank(np.sort(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1), axis=-1), m)
-    return found.reshape(r * r, -1, m)
-
-
-def implicit_grams(z: Array, whiten: Array, *, n_blocks: int) -> Array:
-    """The same from rows z (n, 2r), without fourth moments: O(n^2 r). For many shared directions and few rows.
-
-    Block cumulants are k-statistics of their own rows here: slightly noisier, equally unbiased.
-    """
-    r = len(whiten) // 2
-    z = z - z.mean(axis=0)
-    x, y, w = z[:, :r], z[:, r:], z @ whiten.T
-    return np.stack([block_grams([x, y], w, n_blocks=n_blocks), block_grams([w, x, y], w, n_blocks=n_blocks)])
-
-
-def pair_mean(gram: Array, left: Array, right: Array | None = None) -> Array:
-    """Weighted means over pairs of different blocks of ``gram`` (*n, B, B, k, k): (*m, *n, k, k), symmetric.
-
-    ``left`` and ``right`` (*m, B), equal by default, are block weights; the pair (a, b) gets left_a right_b + right_a left_b.
-    """
-    right = left if right is None else right
-    weights = left[..., :, None] * right[..., None, :]
-    weights = (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(weights.shape[-1]))
-    weights = weights / weights.sum((-1, -2), keepdims=True)
-    return symmetric(np.tensordot(weights, np.moveaxis(gram, (-4, -3), (0, 1)), axes=((-2, -1), (0, 1))))
-
-
+MAX_LOGIT = 15.0
 PRIOR_CENTRE = -1.0
 PRIOR_SD_LEVEL = 1.5
 PRIOR_SD_SLOPE = 1.0
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """T = logistic(X) at a symmetric X, and its derivative (Daleckii and Krein: divided differences of eigenvalues).
+
+    value : T; vectors : eigenvectors; quotient : (..., r, r), the divided differences.
+    """
+
+    value: Array
+    vectors: Array
+    quotient: Array
+
+    @classmethod
+    def at(cls, x: Array) -> Logistic:
+        """Evaluate; eigenvalues of X are kept between -15 and 15."""
+        logits, vectors = np.linalg.eigh(x)
+        logits = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
+        shares = 1 / (1 + np.exp(-logits))
+        slopes = shares * (1 - shares)
+        gap = logits[..., :, None] - logits[..., None, :]
+        near = np.abs(gap) < 1e-6
+        quotient = np.where(
+            near,
+            (slopes[..., :, None] + slopes[..., None, :]) / 2,
+            (shares[..., :, None] - shares[..., None, :]) / np.where(near, 1.0, gap),
+        )
+        return cls((vectors * shares[..., None, :]) @ np.swapaxes(vectors, -1, -2), vectors, quotient)
+
+    def derivative(self, direction: Array) -> Array:
+        """dT for dX = `direction`; it is self-adjoint, so this also pulls a gradient in T back to one in X."""
+        back = np.swapaxes(self.vectors, -1, -2)
+        out: Array = self.vectors @ (self.quotient * (back @ direction @ self.vectors)) @ back
+        return out
+
+
+def logit(t: Array, edge: float = 1e-6) -> Array:
+    """The symmetric X with T = logistic(X); eigenvalues of T are kept in [edge, 1 - edge].
+
+    >>> t = np.array([[0.5, 0.2], [0.2, 0.4]])
+    >>> bool(np.allclose(Logistic.at(logit(t)).value, t))
+    True
+    """
+    values, vectors = np.linalg.eigh(t)
+    values = np.clip(values, edge, 1 - edge)
+    out: Array = (vectors * np.log(values / (1 - values))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return out
 
 
 def _transpose(a: Array) -> Array:
@@ -316,11 +256,15 @@ class SharedEnergy:
         base = self.value_and_gradient(theta, gram)[1]
         chunk = 32
 
-        def bend(first: int) -> None:
-            part = slice(first, first + chunk)
-            out[part] = (base - self.value_and_gradient(theta + step * directions[part], gram)[1]) / step
+        def bend(starts: Iterator[int]) -> None:
+            for first in starts:
+                part = slice(first, first + chunk)
+                out[part] = (base - self.value_and_gradient(theta + step * directions[part], gram)[1]) / step
 
-        run_all(bend, range(0, len(directions), chunk), available_cores() if len(directions) > chunk else 1)
+        if len(directions) <= chunk:
+            bend(iter((0,)))
+        else:
+            run_all(bend, range(0, len(directions), chunk), available_cores())
         return out
 
     def curvature(self, theta: Array, gram: Array) -> Array:
@@ -417,7 +361,7 @@ class Posterior:
 
 def _without_each_block(gram: Array) -> Array:
     """Pair means (B, ..., 2r, 2r) of gram (..., B, B, 2r, 2r) without each block."""
-    return np.stack([pair_mean(gram, keep) for keep in delete_one(gram.shape[-3])])
+    return pair_mean(gram, delete_one(gram.shape[-3]))
 
 
 def share_above_noise(z: Array) -> Array:
@@ -490,8 +434,8 @@ def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
     lower = energy.projector(np.zeros((energy.r, energy.r)))
     folds = min(FOLDS, n_blocks)
     held = (np.arange(n_blocks) % folds == np.arange(folds)[:, None]).astype(float)
-    train = np.stack([pair_mean(gram, 1 - h) * (1 - h.mean()) for h in held])
-    test = np.stack([pair_mean(gram, h, np.ones(n_blocks)) for h in held])
+    train = pair_mean(gram, 1 - held) * (1 - held.mean(axis=1))[:, None, None]
+    test = pair_mean(gram, held, np.ones_like(held))
     scores = []
     for tau, fit in zip(TAUS, fits, strict=True):
         theta = energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse)

@@ -43,6 +43,7 @@ from richcomponents.contrastive.diagnostics import (
     contradicted,
     overidentification_test,
 )
+from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.intervals import (
     BlockEvidence,
     Target,
@@ -56,17 +57,7 @@ from richcomponents.contrastive.intervals import (
     trust_in_directions,
 )
 from richcomponents.contrastive.pair import BlockCovariances, IdentifiedSet, Pair, bounds_with_noise, ends_below
-from richcomponents.contrastive.posterior import (
-    Posterior,
-    SharedEnergy,
-    grams,
-    identify,
-    identify_known,
-    implicit_grams,
-    joint_whitening,
-    lower_end,
-    pair_mean,
-)
+from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import (

@@ -208,8 +208,8 @@ def linearised_block_cumulants(moments: Moments, order: int) -> Array:
     index = packed_indices(p, order)
     rest = [[m for m in range(order) if m != slot] for slot in range(order)]
     around = sigma if order == 3 else moments.central_sums(3) / moments.n
-    lower = [around[packed_rank(index[:, kept], p)] for kept in rest]
-    pairs = [(packed_rank(index[:, a], p), packed_rank(index[:, b], p)) for a, b in _PAIRINGS] if order == 4 else []
+    lower = list(around[packed_rank(index[:, rest].swapaxes(0, 1), p)])
+    pairs = list(packed_rank(index[:, _PAIRINGS].transpose(1, 2, 0, 3), p)) if order == 4 else []
     slots = [np.ascontiguousarray(index[:, slot]) for slot in range(order)]
     around_pairs = [(sigma[left], sigma[right]) for left, right in pairs]
     work = np.empty(out.shape[1])

@@ -390,19 +390,20 @@ class LeafSums:
         work = sum(len(rows) for _, _, rows in leaves) * float(layout.size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
-        def one(leaf: tuple[int, int, Array]) -> None:
-            b, k, rows = leaf
+        def add(some: Iterator[tuple[int, int, Array]]) -> None:
             try:
                 space = self._spaces.get_nowait()
             except Empty:
                 space = Workspace(layout.n_columns + 1, layout.order, self._executor)
-            weight = np.ascontiguousarray(rows[:, -1]) if self._weighted else None
-            vector = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
+            for b, k, rows in some:
+                weight = np.ascontiguousarray(rows[:, -1]) if self._weighted else None
+                vector = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
+                with self._lock:
+                    sums.add((b, 0, k), vector)
             self._spaces.put(space)
-            with self._lock:
-                sums.add((b, 0, k), vector)
 
-        run_all(one, leaves, threads)
+        if leaves:
+            run_all(add, leaves, threads)
 
     # ---- what to say of the sums
 

@@ -133,16 +133,18 @@ class Layout:
 
     # ---- rows -> leaves
 
-    def stripes(self, start: int, n_rows: int) -> Iterator[tuple[int, int, slice]]:
+    def stripes(self, start: int, n_rows: int) -> list[tuple[int, int, slice]]:
         """Of each block that has any rows in a contiguous chunk that begins at absolute row `start`:
 
         (block, position of its first row inside the block, selector into the chunk).
         Consecutive rows of a block have consecutive positions, so this describes all of them.
         """
-        for block in range(self.n_blocks):
-            offset = (block - start) % self.n_blocks
-            if offset < n_rows:
-                yield block, (start + offset) // self.n_blocks, slice(offset, n_rows, self.n_blocks)
+        offsets = ((block, (block - start) % self.n_blocks) for block in range(self.n_blocks))
+        return [
+            (block, (start + offset) // self.n_blocks, slice(offset, n_rows, self.n_blocks))
+            for block, offset in offsets
+            if offset < n_rows
+        ]
 
     def check_columns(self, width: int) -> None:
         if width != self.n_columns:
@@ -296,9 +298,13 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
     plan = space.plan
     space.raw[:] = 0.0
     if space.executor == "numba":
-        from richcomponents.moments.compiled import add_rows  # numba starts slowly: only when used
+        from richcomponents.moments.compiled import add_leaf  # numba starts slowly: only when used
 
-        add_rows(space, rows, shift, weight)
+        nothing = np.empty((0, 0))
+        buffers = ([*space.left, nothing, nothing][:2], [*space.right, nothing, nothing][:2])
+        weights = np.empty(0) if weight is None else np.ascontiguousarray(weight)
+        orders = (plan.left_order, plan.right_order)
+        add_leaf(rows, shift, weights, space.x, *buffers[0], *buffers[1], orders, plan.step_table, space.raw)
         return np.take(space.raw, plan.gather, mode="clip")  # never out of range: skips the check
     tile = -(-len(rows) // max(1, -(-len(rows) // space.tile)))  # tiles of equal length
     for start in range(0, len(rows), max(tile, 1)):
