@@ -30,8 +30,6 @@ from richcomponents.models import (
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance
 
-__all__ = ["MODELS", "FitRequest", "FitResult", "run_fit", "simulate"]
-
 MODELS = ("auto", "none", "pca", "regression", "logistic", "mixture", "ising")
 _NEEDS_TARGET = ("regression", "logistic")
 

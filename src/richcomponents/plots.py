@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from richcomponents.contrastive.pair import VarianceTable
     from richcomponents.cumulants.estimate import Estimate
 
-__all__ = [
-    "correlation_plot",
-    "estimate_plot",
-    "heat_map",
-    "heat_map_size",
-    "interval_plot",
-    "largest",
-    "loading_plot",
-    "overview_plot",
-    "own_variance_plot",
-    "variance_plot",
-]
 
 MOST = 25
 """Features shown in one plot."""

@@ -23,8 +23,6 @@ from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 
-__all__ = ["PaperSolution", "solve_paper"]
-
 
 @storable
 @dataclass(frozen=True)

@@ -25,8 +25,6 @@ from richcomponents.errors import DataError
 from richcomponents.experiments.rows import Job, Row, Settings, settings_of
 from richcomponents.models import ComponentLogisticRegression, ContrastiveRCA
 
-__all__ = ["EMBEDDED", "Markers", "embedded_markers", "measure", "read_markers", "shared_beyond_labs"]
-
 EMBEDDED = "breast cancer (controls permuted)"
 
 

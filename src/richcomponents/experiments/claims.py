@@ -10,9 +10,6 @@ import numpy as np
 from richcomponents.experiments.panels import Curve, Curves, method_label
 from richcomponents.experiments.rows import Settings
 
-__all__ = ["Claim", "ClaimCheck", "check_claims"]
-
-
 CLOSE = 2.0
 """"Approaches", "fairly accurate": at most so many times the error on true samples."""
 SUBSTANTIAL = 0.75

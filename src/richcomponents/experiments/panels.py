@@ -18,8 +18,6 @@ from richcomponents.algebra import Array
 from richcomponents.experiments.rows import Panel, Row, Settings
 from richcomponents.outputs import writing
 
-__all__ = ["Curve", "Curves", "curves_of", "joined_figure", "method_label", "panel_figure", "save_figure"]
-
 # Okabe and Ito's colours, told apart by colour-blind readers; the markers repeat the distinction.
 STYLES: dict[str, dict[str, Any]] = {
     "true": {"color": "#000000", "marker": "s"},

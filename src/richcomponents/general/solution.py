@@ -58,8 +58,6 @@ from richcomponents.paper.general import (
 )
 from richcomponents.storage import storable
 
-__all__ = ["SetProblem", "SetSolution", "by_subset", "component_name", "is_contrastive", "settle", "solve_sets"]
-
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
 _BLOCKED = 4  # highest order of the cumulants that are kept by block
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)

@@ -23,8 +23,6 @@ from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import Data
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
-__all__ = ["ContrastiveRCA"]
-
 _KEYS = ("S1", "S2", "S3")
 
 

@@ -27,8 +27,6 @@ from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.text import in_line, page
 
-__all__ = ["RCA"]
-
 
 class RCA(ComponentAnalysis):
     """Hidden components shared by any subsets of several views.

@@ -33,8 +33,6 @@ from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
 from richcomponents.text import in_line, page
 
-__all__ = ["ComponentLogisticRegression"]
-
 _FEW_CASES = 10  # of the rarer class, below which there is a warning
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
 _EVENTS = 5  # rows of the rarer class per coefficient, below which log-odds are seriously too large

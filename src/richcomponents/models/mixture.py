@@ -25,8 +25,6 @@ from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 
-__all__ = ["ComponentGaussianMixture"]
-
 _SHOWN = 20  # columns up to which summary() computes standard errors
 
 

@@ -18,8 +18,6 @@ from richcomponents.models.base import ComponentLearner
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line, page
 
-__all__ = ["ComponentPCA", "subspace_distance"]
-
 
 def subspace_distance(one: Array, two: Array) -> float:
     """Sine of the largest angle between the row spaces of two (k, d) matrices: safe against signs and rotations.

@@ -35,8 +35,6 @@ from richcomponents.moments import Accumulator, Moments, block_numbers, partial_
 from richcomponents.moments.data import Data, Inflated, Partial, RowData, RowUnits, StateData, lost_rows
 from richcomponents.moments.reduce import with_bar
 
-__all__ = ["MOST_BLOCKS", "ComponentAnalysis", "is_source"]
-
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _FIRST = 1000  # rows that tell an index from data

@@ -19,8 +19,6 @@ from richcomponents.models.base import OutcomeLearner
 from richcomponents.moments import block_numbers
 from richcomponents.text import page
 
-__all__ = ["ComponentRegression"]
-
 
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     """y = intercept + coef' S1 + noise, from samples of (U, V, y): least squares, ridge, lasso or elastic net.

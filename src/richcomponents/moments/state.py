@@ -31,8 +31,6 @@ from richcomponents.moments.reduce import Checkpoint, column_means, reduce_rows
 from richcomponents.outputs import check_outputs
 from richcomponents.storage import Storable, storable, write
 
-__all__ = ["Accumulator", "Moments"]
-
 _MIN_SHARED = 5  # rows in every sum of a saved state
 
 

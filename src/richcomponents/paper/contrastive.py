@@ -12,8 +12,6 @@ from richcomponents.algebra import Array, IntArray, multilinear, unfold
 from richcomponents.components.component import Term, Terms
 from richcomponents.cumulants import Cumulants
 
-__all__ = ["cross_terms", "mixing_matrix", "polarised_cumulants", "truncated_pinv"]
-
 
 def truncated_pinv(matrix: Array, rank: int | None = None) -> Array:
     """Pseudo-inverse from the `rank` largest singular values (all of them by default): Appendix D's for low-rank S2.

@@ -21,17 +21,6 @@ from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError
 from richcomponents.paper.contrastive import truncated_pinv
 
-__all__ = [
-    "Linear",
-    "Transforms",
-    "compute_cumulant",
-    "cumulant_terms",
-    "evaluate",
-    "find_linear",
-    "loading",
-    "require_dimensions",
-]
-
 Transforms = dict[tuple[str, Subset], Array]  # A(view, subset), shape (columns of the view, columns of the gauge view)
 Columns = Mapping[str, IntArray]
 Gauge = Mapping[Subset, str]

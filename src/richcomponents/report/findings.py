@@ -19,8 +19,6 @@ from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.models.base import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
 
-__all__ = ["Findings", "Learned", "Mixing", "Outcome", "Provenance", "Sets"]
-
 SUSPICIOUS = 0.01
 """p value below which a test is spoken of."""
 _MOST_ENTRIES = 10_000_000  # of a matrix in a report

@@ -15,8 +15,6 @@ from richcomponents.data.sources.arrays import SampleSource, modalities
 from richcomponents.data.sources.base import Source, stacked
 from richcomponents.errors import DataError
 
-__all__ = ["SideBySide", "beside", "modalities_beside", "names_of_files"]
-
 
 class SideBySide(Source):
     """Columns of several sources; rows are read whole, in the order of the first.
