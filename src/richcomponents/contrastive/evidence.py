@@ -112,8 +112,18 @@ def pair_mean(gram: Array, left: Array, right: Array | None = None) -> Array:
 
     ``left`` and ``right`` (*m, B), equal by default, are block weights; the pair (a, b) gets left_a right_b + right_a left_b.
     """
+    return symmetric(_pair_mean(gram, left, left if right is None else right))
+
+
+def pair_means(gram: Array, left: Array, right: Array | None = None) -> Array:
+    """The same, weights by weights: bits that do not depend on how many there are."""
     right = left if right is None else right
+    return symmetric(np.stack([_pair_mean(gram, one, other) for one, other in zip(left, right, strict=True)]))
+
+
+def _pair_mean(gram: Array, left: Array, right: Array) -> Array:
     weights = left[..., :, None] * right[..., None, :]
     weights = (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(weights.shape[-1]))
     weights = weights / weights.sum((-1, -2), keepdims=True)
-    return symmetric(np.tensordot(weights, np.moveaxis(gram, (-4, -3), (0, 1)), axes=((-2, -1), (0, 1))))
+    out: Array = np.tensordot(weights, np.moveaxis(gram, (-4, -3), (0, 1)), axes=((-2, -1), (0, 1)))
+    return out

@@ -34,7 +34,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import available_cores, run_all
 from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.evidence import pair_mean
+from richcomponents.contrastive.evidence import pair_mean, pair_means
 from richcomponents.cumulants.estimate import delete_one, jackknife_variance
 from richcomponents.learning.solvers import minimise
 from richcomponents.storage import storable
@@ -361,7 +361,7 @@ class Posterior:
 
 def _without_each_block(gram: Array) -> Array:
     """Pair means (B, ..., 2r, 2r) of gram (..., B, B, 2r, 2r) without each block."""
-    return pair_mean(gram, delete_one(gram.shape[-3]))
+    return pair_means(gram, delete_one(gram.shape[-3]))
 
 
 def share_above_noise(z: Array) -> Array:
@@ -434,8 +434,8 @@ def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
     lower = energy.projector(np.zeros((energy.r, energy.r)))
     folds = min(FOLDS, n_blocks)
     held = (np.arange(n_blocks) % folds == np.arange(folds)[:, None]).astype(float)
-    train = pair_mean(gram, 1 - held) * (1 - held.mean(axis=1))[:, None, None]
-    test = pair_mean(gram, held, np.ones_like(held))
+    train = pair_means(gram, 1 - held) * (1 - held.mean(axis=1))[:, None, None]
+    test = pair_means(gram, held, np.ones_like(held))
     scores = []
     for tau, fit in zip(TAUS, fits, strict=True):
         theta = energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse)
