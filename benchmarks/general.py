@@ -17,8 +17,8 @@ from collections import defaultdict
 import numpy as np
 
 import richcomponents as rc
-from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.components.wide import SearchSpace
 from richcomponents.cumulants import Cumulants
 from richcomponents.data.rows import Rows
 from richcomponents.experiments.rows import Job, Row, by_case

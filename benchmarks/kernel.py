@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from richcomponents.algebra.parallel import available_cores
+from richcomponents.algebra.arrays import available_cores
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Accumulator, Moments

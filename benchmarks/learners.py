@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from richcomponents.experiments.paper import measure_panels
-from richcomponents.experiments.rows import read_rows
-from richcomponents.experiments.settings import Settings, load_settings
+from richcomponents.experiments.rows import Settings, load_settings, read_rows
 
 HERE = Path(__file__).parent
 Medians = dict[tuple[str, str, float, str], float]

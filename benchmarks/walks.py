@@ -84,10 +84,11 @@ def calls(n: int, d: int, place: Path) -> Iterator[tuple[str, Callable[[], objec
     names = [f"{'TC'[i // d]}_{i % d}" for i in range(2 * d)]
     table = pa.table(dict(zip([*names, "y"], [*data.X.T, data.y], strict=True)))
     pq.write_table(table, place / "table.parquet")
-    yield "ContrastiveRCA.fit(X)", lambda: rc.ContrastiveRCA(views=d).fit(data.X)
+    X, y, X3 = data.X, data.y, three.X
+    yield "ContrastiveRCA.fit(X)", lambda: rc.ContrastiveRCA(views=d).fit(X)
     learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=d))
-    yield "ComponentRegression.fit", lambda: learner.fit(data.X, data.y)
-    yield "RCA.fit, three views", lambda: rc.RCA(views=three.views, sets=three.sets).fit(three.X)
+    yield "ComponentRegression.fit", lambda: learner.fit(X, y)
+    yield "RCA.fit, three views", lambda: rc.RCA(views=three.views, sets=three.sets).fit(X3)
     yield "Moments.from_source(parquet)", lambda: rc.Moments.from_source(place / "table.parquet", order=4)
     words = ["fit", str(place / "table.parquet"), "--views", "tests=T_*", "--views", "controls=C_*", "--target", "y"]
     yield "rca fit --report", lambda: command([*words, "--report", str(place / "page.html")])

@@ -28,7 +28,7 @@ import numpy as np
 
 import richcomponents as rc
 from richcomponents.datasets import make_contrastive
-from richcomponents.moments.checkpoint import Checkpoint
+from richcomponents.moments.reduce import Checkpoint
 from richcomponents.storage import Storable, write
 from torture.harness import fault, judged, limit_memory, refused, right
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import richcomponents as rc
-from richcomponents.moments.checkpoint import CheckpointContent
+from richcomponents.moments.reduce import CheckpointContent
 from richcomponents.storage import read
 from torture.harness import fault, right
 

@@ -21,8 +21,6 @@ import numpy as np
 from richcomponents.errors import DataError, StateFileError
 from richcomponents.outputs import writing
 
-__all__ = ["KINDS", "npy_header", "read_archive", "read_arrays", "write_archive"]
-
 FORMAT, VERSION = "richcomponents", 4
 KINDS = "biufU"  # of the arrays in our files: numbers, truth values and texts
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header

@@ -16,7 +16,6 @@ import typer
 if TYPE_CHECKING:
     from richcomponents.commands import FitResult
 
-__all__ = ["main"]
 
 app = typer.Typer(
     help="Rich Component Analysis.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.data.cells import first_text
-from richcomponents.data.rows import open_source
-from richcomponents.data.selection import Selection, select
+from richcomponents.data.columns import first_text
+from richcomponents.data.rows import Selection, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
@@ -30,8 +29,6 @@ from richcomponents.models import (
 )
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance
-
-__all__ = ["MODELS", "FitRequest", "FitResult", "run_fit", "simulate"]
 
 MODELS = ("auto", "none", "pca", "regression", "logistic", "mixture", "ising")
 _NEEDS_TARGET = ("regression", "logistic")

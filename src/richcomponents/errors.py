@@ -8,18 +8,6 @@ from pathlib import Path
 
 from richcomponents.text import plain
 
-__all__ = [
-    "CapacityError",
-    "ConstantColumnWarning",
-    "DataError",
-    "PrecisionWarning",
-    "SampleSizeWarning",
-    "SpecificationWarning",
-    "StateFileError",
-    "WeakIdentificationWarning",
-    "warn_user",
-]
-
 
 class _Plain(Exception):
     """A message that may quote names out of files: characters that a terminal would obey stand as their escapes."""

@@ -18,8 +18,6 @@ from typing import IO
 
 from richcomponents.errors import DataError
 
-__all__ = ["check_outputs", "write_text", "writing"]
-
 PathLike = str | os.PathLike[str]
 _KINDS = {
     stat.S_IFDIR: "a folder",

@@ -18,21 +18,9 @@ from richcomponents.text import in_line, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from richcomponents.contrastive.decomposition import VarianceTable
+    from richcomponents.contrastive.pair import VarianceTable
     from richcomponents.cumulants.estimate import Estimate
 
-__all__ = [
-    "correlation_plot",
-    "estimate_plot",
-    "heat_map",
-    "heat_map_size",
-    "interval_plot",
-    "largest",
-    "loading_plot",
-    "overview_plot",
-    "own_variance_plot",
-    "variance_plot",
-]
 
 MOST = 25
 """Features shown in one plot."""

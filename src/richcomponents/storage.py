@@ -29,8 +29,6 @@ import numpy as np
 from richcomponents.archive import KINDS, read_archive, write_archive
 from richcomponents.errors import StateFileError
 
-__all__ = ["Storable", "load", "read", "storable", "write"]
-
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
 _TEXT_LIMIT = 2**24
 _PARTS, _PARAMETERS, _DEPTH = 2**24, 2**17, 32  # of an object when it is printed, see _is_bounded

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from html import escape as html_escape
 from unicodedata import category
 
-__all__ = ["escape", "in_line", "lined_up", "page", "plain"]
-
 _LONGEST = 100  # characters of a name in a table; the row of a table is as wide as its longest name
 
 

@@ -6,20 +6,18 @@ import numpy as np
 import pytest
 
 from richcomponents.algebra import multilinear, unfold, unpack
-from richcomponents.algebra.spectral import Logistic, logit, whitening
+from richcomponents.algebra.spectral import whitening
 from richcomponents.contrastive.calibration import Reading, calibrate, residualise
-from richcomponents.contrastive.canonical import canonical
-from richcomponents.contrastive.energy import SharedEnergy
+from richcomponents.contrastive.canonical import canonical, choose_rank
+from richcomponents.contrastive.diagnostics import flip_test, outcome_test
 from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.pair import energy_and_score, near_pair
-from richcomponents.contrastive.posterior import identify_known, lower_end, sign_flip_z
-from richcomponents.contrastive.rank import choose_rank
-from richcomponents.contrastive.specification import flip_test, outcome_test
+from richcomponents.contrastive.posterior import Logistic, SharedEnergy, identify_known, logit, lower_end, sign_flip_z
 from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Moments
-from richcomponents.moments.dependence import RowUnits
+from richcomponents.moments.data import RowUnits
 
 
 def covariances(data):

@@ -17,7 +17,7 @@ from richcomponents.cumulants import (
     linearised_block_cumulants,
     projected_cumulant,
 )
-from richcomponents.cumulants.gram import mean_over_pairs
+from richcomponents.cumulants.kstatistics import mean_over_pairs
 from richcomponents.moments import Moments
 
 

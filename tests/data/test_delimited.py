@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import richcomponents as rc
 from richcomponents.cli import main
-from richcomponents.data.sources import delimited
+from richcomponents.data.sources import tables
 from richcomponents.moments import Moments, open_source
 
 N = 100
@@ -88,7 +88,7 @@ def test_two_stray_quotes_do_not_swallow_the_rows_between_them(frame, tmp_path):
 @pytest.mark.parametrize("note", ['"5 in, or so"', '"he said ""5"" twice"', '"two\nlines"', '""', '"a, b,\nc\r\n"'])
 @pytest.mark.parametrize("size", [16, 200, 2**24])
 def test_well_formed_quotes_are_read_whatever_the_block(frame, tmp_path, monkeypatch, note, size):
-    monkeypatch.setattr(delimited, "_BYTES", size)
+    monkeypatch.setattr(tables, "_BYTES", size)
     path = tmp_path / "t.csv"
     broken(frame, path, note)
     np.testing.assert_array_equal(both(path), frame[list("abcd")])
@@ -126,8 +126,8 @@ def test_numeric_headers_are_never_rows(rng, tmp_path, capsys):
 def test_only_the_columns_asked_for_are_converted(frame, tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     broken(frame, path, "x" * 2**20)
-    real, made = delimited.numbers, []
-    monkeypatch.setattr(delimited, "numbers", lambda cells: made.append(len(cells)) or real(cells))
+    real, made = tables.numbers, []
+    monkeypatch.setattr(tables, "numbers", lambda cells: made.append(len(cells)) or real(cells))
     np.testing.assert_array_equal(both(path, ["a", "b"]), frame[["a", "b"]])
     assert made.count(N) == 4
     path.write_bytes(path.read_bytes().replace(b"x" * 2**20, b"caf\xe9"))  # not UTF-8, and nobody's business
@@ -175,8 +175,8 @@ def test_what_else_is_refused(tmp_path):
 
 
 def test_a_quote_that_is_never_closed_does_not_take_the_file_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(delimited, "_BYTES", 1000)
-    monkeypatch.setattr(delimited, "_LONGEST", 10_000)
+    monkeypatch.setattr(tables, "_BYTES", 1000)
+    monkeypatch.setattr(tables, "_LONGEST", 10_000)
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "1,2\n" * 100 + '3,"4\n' + "1,2\n" * 100_000)
     assert "line 102: a quote is opened and never closed" in both(path, ["a"])
@@ -200,7 +200,7 @@ def test_whatever_python_writes_is_read_as_python_reads_it(tmp_path_factory, row
     gone = ("", "NA", "nan", "null")
     wanted = [[np.nan if cell in gone else float(cell) for cell in (row[0], row[2])] for row in rows]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(delimited, "_BYTES", size)
+        patched.setattr(tables, "_BYTES", size)
         found = both(path, ["a", "b"])
     if isinstance(found, str):  # text that looks as if rows were inside it
         assert "with whole rows between" in found

@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from richcomponents.data.rows import open_source
-from richcomponents.data.selection import select
+from richcomponents.data.rows import open_source, select
 from richcomponents.data.sources.base import ColumnSource
 from richcomponents.errors import DataError
 

@@ -6,8 +6,7 @@ import pytest
 
 from richcomponents.experiments.claims import check_claims
 from richcomponents.experiments.panels import curves_of
-from richcomponents.experiments.rows import Row
-from richcomponents.experiments.settings import load_settings
+from richcomponents.experiments.rows import Row, load_settings
 
 SETTINGS = load_settings()
 GOOD = {"true": 1.0, "known": 1.5, "rca": 1.8, "paper": 9.0, "covariates": 3.0, "cca": 5.0, "cca5": 6.0, "naive": 4.0}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from richcomponents.experiments.page import write_page
 from richcomponents.experiments.panels import curves_of, panel_figure, save_figure
-from richcomponents.experiments.rows import Row, settings_of
-from richcomponents.experiments.settings import load_settings
+from richcomponents.experiments.paper import write_page
+from richcomponents.experiments.rows import Row, load_settings, settings_of
 
 SETTINGS = load_settings()
 

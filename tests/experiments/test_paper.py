@@ -15,8 +15,7 @@ from richcomponents.cli import main
 from richcomponents.errors import DataError
 from richcomponents.experiments.biomarkers import read_markers, shared_beyond_labs
 from richcomponents.experiments.paper import measure_panels, run_paper
-from richcomponents.experiments.rows import read_rows, settings_of
-from richcomponents.experiments.settings import load_settings
+from richcomponents.experiments.rows import load_settings, read_rows, settings_of
 
 TINY = Path(__file__).parent / "tiny.toml"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from richcomponents.learning.quadratic import elastic_net, penalty_grid
+from richcomponents.learning.solvers import elastic_net, penalty_grid
 
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.3, 1.0])

@@ -307,7 +307,7 @@ def test_moments_of_spins_from_cumulants():
     np.testing.assert_allclose(known.products(sets), expected, atol=0.02)  # unbiased cumulants, biased moments
     dense = known._cumulants([(0, 1, 2, 3), (4, 2, 1, 0)], 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("richcomponents.learning.ising.moments._MAX_DENSE", 0)
+        patch.setattr("richcomponents.learning.ising.model._MAX_DENSE", 0)
         np.testing.assert_allclose(known._cumulants([(0, 1, 2, 3), (4, 2, 1, 0)], 4), dense, atol=1e-12)
     none = SpinMoments.of(Component.of_samples(S), False)
     assert none.products([(0,), (0, 1, 3)]).tolist() == [0, 0]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import richcomponents as rc
-from richcomponents.moments.partial import partial_out
+from richcomponents.moments.data import partial_out
 
 COMMON = ("a", "b", "c")
 SETS = [COMMON, ("a",), ("b",), ("c",)]

@@ -15,7 +15,7 @@ import richcomponents as rc
 from richcomponents import baselines
 from richcomponents.components import Component
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.quadratic import elastic_net
+from richcomponents.learning.solvers import elastic_net
 from richcomponents.models import subspace_distance
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")

@@ -7,7 +7,7 @@ import pytest
 
 from richcomponents.components import Component
 from richcomponents.learning.ising import coupling_matrix, grid_edges, neighbours
-from richcomponents.learning.ising.sums import all_states
+from richcomponents.learning.ising.model import all_states
 from richcomponents.learning.likelihood import expected_gradient
 from richcomponents.paper.ising import CompositeLikelihood, composite_gradient, fit_taylor
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import richcomponents as rc
 from richcomponents.report import Findings, Provenance, render, write_report
-from richcomponents.report.tables import html_table, number
+from richcomponents.report.page import html_table, number
 
 HOSTILE = ["<script>alert(1)</script>", 'a & "b"', "$x_1$", "</style><img src=x onerror=alert(1)>"]
 

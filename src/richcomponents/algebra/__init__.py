@@ -2,7 +2,6 @@
 matrices, moments and cumulants of each other."""
 
 from richcomponents.algebra.arrays import Array, IntArray
-from richcomponents.algebra.cumulants import cumulants_to_moments, moments_to_cumulants
 from richcomponents.algebra.packing import (
     column_numbers,
     contract,
@@ -19,7 +18,14 @@ from richcomponents.algebra.partitions import (
     plugin_coefficient,
     set_partitions,
 )
-from richcomponents.algebra.tensors import fold, multilinear, symmetrise, unfold
+from richcomponents.algebra.tensors import (
+    cumulants_to_moments,
+    fold,
+    moments_to_cumulants,
+    multilinear,
+    symmetrise,
+    unfold,
+)
 
 __all__ = [
     "Array",

@@ -1,12 +1,95 @@
-"""Names for the array types that every room speaks of."""
+"""Names for the array types that every room speaks of, and threads over pieces of work on them.
+
+BLAS is held to one thread inside each piece.
+
+Many small matrix products on one BLAS thread each beat one multi-threaded product by far, and the
+building of monomials is parallel too.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MEMORY_LIMIT = 4 * 2**30
 LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them
+
+
+_T = TypeVar("_T")
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries: once is enough
+
+
+class _OneThread(AbstractContextManager[None]):
+    """The limit belongs to the process: the first one in sets it, the last one out lifts it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.__exit__(None, None, None)
+
+
+_one_thread = _OneThread()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Inside: BLAS on one thread. For long chains of small matrix products, which threads only slow down.
+
+    Safe when several threads are inside: a limit lifted under another thread's product would change its bits.
+    """
+    return _one_thread
+
+
+def run_all(work: Callable[[Iterator[_T]], None], pieces: Iterable[_T], threads: int) -> None:
+    """`work` through all pieces, in several threads; an error is raised after the other threads have stopped."""
+    queue = iter(list(pieces))  # shared: a thread takes the next piece when it has finished its last one
+    with one_blas_thread():
+        if threads == 1:
+            work(queue)
+            return
+        with ThreadPoolExecutor(threads - 1) as pool:
+            others = [pool.submit(work, queue) for _ in range(threads - 1)]
+            work(queue)  # this thread works too
+            for other in others:
+                other.result()
+
+
+def in_pieces(transform: Callable[[Array], Array], rows: Array) -> Array:
+    """A row-wise map applied to pieces of 2048 rows: a matrix product's bits may depend on how many rows it is given."""
+    with one_blas_thread():
+        parts = [transform(rows[at : at + LEAF]) for at in range(0, len(rows), LEAF)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -18,18 +18,6 @@ import numpy as np
 
 from richcomponents.algebra.arrays import Array, IntArray
 
-__all__ = [
-    "column_numbers",
-    "contract",
-    "pack",
-    "packed_indices",
-    "packed_rank",
-    "packed_size",
-    "segments",
-    "translate",
-    "unpack",
-]
-
 
 def column_numbers(columns: object, p: int) -> IntArray:
     """Column numbers 0..p-1 from a slice, a mask, or numbers (negative ones from the end).

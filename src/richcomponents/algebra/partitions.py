@@ -16,14 +16,6 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from math import factorial, perm, prod
 
-__all__ = [
-    "Partition",
-    "kstatistic_coefficient",
-    "partitions_without_singletons",
-    "plugin_coefficient",
-    "set_partitions",
-]
-
 Block = tuple[int, ...]
 Partition = tuple[Block, ...]
 

@@ -1,16 +1,10 @@
-"""Functions of symmetric matrices (stacks, too): floored powers, and the logistic function with its derivative."""
+"""Functions of symmetric matrices (stacks, too): floored powers, and whitening."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from richcomponents.algebra.arrays import Array
-
-__all__ = ["RANK_TOLERANCE", "Logistic", "logit", "power", "symmetric", "whitening"]
-
-MAX_LOGIT = 15.0
 
 RANK_TOLERANCE = 1e-9
 """Eigenvalues of a correlation matrix below this share of the largest count as exact collinearity."""
@@ -30,53 +24,6 @@ def power(a: Array, exponent: float, floor: float) -> Array:
     """
     values, vectors = np.linalg.eigh(a)
     out: Array = (vectors * np.maximum(values, floor)[..., None, :] ** exponent) @ np.swapaxes(vectors, -1, -2)
-    return out
-
-
-@dataclass(frozen=True)
-class Logistic:
-    """T = logistic(X) at a symmetric X, and its derivative (Daleckii and Krein: divided differences of eigenvalues).
-
-    value : T; vectors : eigenvectors; quotient : (..., r, r), the divided differences.
-    """
-
-    value: Array
-    vectors: Array
-    quotient: Array
-
-    @classmethod
-    def at(cls, x: Array) -> Logistic:
-        """Evaluate; eigenvalues of X are kept between -15 and 15."""
-        logits, vectors = np.linalg.eigh(x)
-        logits = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
-        shares = 1 / (1 + np.exp(-logits))
-        slopes = shares * (1 - shares)
-        gap = logits[..., :, None] - logits[..., None, :]
-        near = np.abs(gap) < 1e-6
-        quotient = np.where(
-            near,
-            (slopes[..., :, None] + slopes[..., None, :]) / 2,
-            (shares[..., :, None] - shares[..., None, :]) / np.where(near, 1.0, gap),
-        )
-        return cls((vectors * shares[..., None, :]) @ np.swapaxes(vectors, -1, -2), vectors, quotient)
-
-    def derivative(self, direction: Array) -> Array:
-        """dT for dX = `direction`; it is self-adjoint, so this also pulls a gradient in T back to one in X."""
-        back = np.swapaxes(self.vectors, -1, -2)
-        out: Array = self.vectors @ (self.quotient * (back @ direction @ self.vectors)) @ back
-        return out
-
-
-def logit(t: Array, edge: float = 1e-6) -> Array:
-    """The symmetric X with T = logistic(X); eigenvalues of T are kept in [edge, 1 - edge].
-
-    >>> t = np.array([[0.5, 0.2], [0.2, 0.4]])
-    >>> bool(np.allclose(Logistic.at(logit(t)).value, t))
-    True
-    """
-    values, vectors = np.linalg.eigh(t)
-    values = np.clip(values, edge, 1 - edge)
-    out: Array = (vectors * np.log(values / (1 - values))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return out
 
 

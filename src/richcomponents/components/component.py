@@ -1,28 +1,309 @@
-"""A Component: the cumulants of one hidden part, and how they are read off the views.
+"""Terms: cumulants of a hidden part as cross-cumulants of linear maps of the observed columns, and two ways to evaluate them.
 
-Nothing here sees a sample of the component. Its t-th cumulant is a sum of terms (terms.py), and there are many right sums:
+    k_t(S) = sum_j c_j k_t(W_j1' z, W_j2' z, ..., W_jt' z)
+
+holds for many choices of maps. Each is a few maps that must stand in certain slots, the HEAD, and one map that may fill all
+others, so that one list of terms serves every order t. A state of moments (:class:`CumulantSource`) pays once for all tensors
+and then forgets the rows; rows (:class:`RowSource`) are paid for per question: O(N p) each, and nothing of size p^2 or more,
+which is the cheaper way for wide tables and for mini-batches.
+
+A Component: the cumulants of one hidden part, and how they are read off the views.
+
+Nothing here sees a sample of the component. Its t-th cumulant is a sum of terms, and there are many right sums:
 estimates of the same tensor from different slots. They are averaged with the weights that minimise the variance seen between
 blocks of samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import comb
+from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, cumulants_to_moments
-from richcomponents.components.covariance import Spread
-from richcomponents.components.terms import CumulantSource, Term, Terms, least_order, require_order
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.algebra import (
+    Array,
+    IntArray,
+    contract,
+    cumulants_to_moments,
+    kstatistic_coefficient,
+    multilinear,
+    packed_size,
+    partitions_without_singletons,
+    plugin_coefficient,
+    symmetrise,
+    unpack,
+)
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.components.wide import Spread
+from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.data.table import as_matrix, column_names
-from richcomponents.errors import CapacityError
+from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments
-from richcomponents.storage import Storable
+from richcomponents.storage import Storable, storable
 
-__all__ = ["Component"]
+_MAX_COMPARED = 200_000  # packed entries up to which alternatives are compared over blocks; beyond, the first is used
+_MAX_ROW_ORDER = 6
+
+
+@storable
+@dataclass(frozen=True)
+class Term:
+    """coefficient * k_t(head[0]' x, head[1]' x, ..., fill' x, fill' x, ...), t >= len(head).
+
+    x is the row z of observed columns, maps (p, m); or, with `of`, the hidden part whose cumulants those terms give, maps
+    (its coordinates, m): what ComputeCumulant subtracts for the components of larger sets.
+    """
+
+    coefficient: float
+    head: tuple[Array, ...]
+    fill: Array
+    of: tuple[Term, ...] = ()
+
+    def slots(self, order: int) -> tuple[Array, ...]:
+        """The maps of all `order` slots."""
+        return self.head + (self.fill,) * (order - len(self.head))
+
+
+@storable
+@dataclass(frozen=True)
+class Terms:
+    """All we know of how the cumulants of a part are read off z.
+
+    alternatives : sums of terms, each equal to k_t in the population; estimates average them.
+    whole : (p, d), the map to the view that the part and something independent of it add up to, if it is read off one view.
+    """
+
+    alternatives: tuple[tuple[Term, ...], ...] = ()
+    whole: Array | None = None
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the columns themselves are the part: nothing had to be told apart."""
+        return len(self.alternatives) == 1 and [(t.head, t.of) for t in self.alternatives[0]] == [((), ())]
+
+
+def least_order(terms: Sequence[Term]) -> int:
+    """The order from which a sum of terms holds: no slot of a head may be missing."""
+    return max((max(len(t.head), least_order(t.of)) for t in terms), default=0)
+
+
+def less(own: Term, others: Iterable[tuple[Array, tuple[Term, ...]]]) -> tuple[Term, ...]:
+    """A cross-cumulant of z without what other parts add to it: own - sum_R k_t(S_R)(L_R'W1, ..., L_R'Wt).
+
+    others : for each part S_R its loadings L_R (p, d_R), z = ... + L_R S_R, and its own terms.
+    """
+    minus = -own.coefficient
+    return own, *(Term(minus, tuple(L.T @ W for W in own.head), L.T @ own.fill, above) for L, above in others)
+
+
+def require_order(name: str, terms: Sequence[Term], order: int) -> None:
+    """Refuse, in words, an order at which a sum of terms does not hold."""
+    if order < least_order(terms):
+        raise DataError(
+            f"the cumulant of order {order} of {name} cannot be read off cross-cumulants: it takes {least_order(terms)} slots "
+            "to tell it from the others"
+        )
+
+
+def expand(terms: Sequence[Term], order: int) -> list[tuple[float, tuple[Array, ...]]]:
+    """The sum written out on z: coefficients and the maps (p, m) of all slots."""
+    out: list[tuple[float, tuple[Array, ...]]] = []
+    for term in terms:
+        slots = term.slots(order)
+        inner = expand(term.of, order) if term.of else [(1.0, ())]
+        for coefficient, maps in inner:
+            through = tuple(W @ M for W, M in zip(maps, slots, strict=True)) if maps else slots
+            out.append((term.coefficient * coefficient, through))
+    return out
+
+
+class CumulantSource:
+    """Answers contractions of the cumulants of the observed columns z, from a state (or, RowSource, from the rows).
+
+    moments : kept by block, orders up to four; high : the same columns to a higher order, in total only.
+    """
+
+    def __init__(self, moments: Moments, *, high: Moments | None = None, unbiased: bool = True) -> None:
+        self._moments, self.unbiased = moments, unbiased
+        self._low = Cumulants(moments, unbiased=unbiased)
+        self._high = self._low if high is None else Cumulants(high, unbiased=unbiased)
+
+    @property
+    def moments(self) -> Moments:
+        return self._moments
+
+    @property
+    def n(self) -> int:
+        """How many rows are behind the cumulants."""
+        return self.moments.n
+
+    @property
+    def high(self) -> Moments | None:
+        """The state of higher order, when there is one."""
+        return None if self._high is self._low else self._high.moments
+
+    @property
+    def max_order(self) -> int:
+        return self._high.moments.layout.order
+
+    def comparable(self, order: int) -> bool:
+        """Whether alternatives of this order can be compared over left-out blocks at a bearable price."""
+        layout = self.moments.layout
+        return order <= layout.order and packed_size(layout.n_columns, order) <= _MAX_COMPARED and len(self.blocks) >= 5
+
+    def _packed(self, order: int) -> Array:
+        if order > self.max_order:
+            raise ValueError(
+                f"cumulants of order {order} are not kept here (order <= {self.max_order}): fit with order={order}; "
+                "orders above four are kept for the whole sample only, not for jackknife replicates"
+            )
+        return (self._low if order <= self.moments.layout.order else self._high).packed(order)
+
+    def tensor(self, terms: Sequence[Term], order: int) -> Array:
+        """The dense tensor of a sum of terms, symmetrised, shape (m,) * order."""
+        packed = self._packed(order)
+        p = self.moments.layout.n_columns
+        if 8.0 * 12 * float(p) ** order > MEMORY_LIMIT:
+            raise CapacityError(
+                f"a dense cumulant of order {order} over {p} columns needs too much memory: use projected_moment, "
+                "or fewer columns"
+            )
+        dense = unpack(packed, p, order)
+        return symmetrise(np.sum([c * multilinear(dense, *slots) for c, slots in expand(terms, order)], axis=0))
+
+    def projected(self, terms: Sequence[Term], order: int, theta: Array) -> Array:
+        """The same tensor with all slots but one contracted with theta, shape (m,); never forms m^t.
+
+        Each slot in turn keeps its vector, since the tensor counts symmetrised.
+        """
+        packed = self._packed(order)
+        p = self.moments.layout.n_columns
+        total: Array = np.zeros(len(theta))
+        for coefficient, slots in expand(terms, order):
+            for free in range(order):
+                rest, left = packed, order
+                for slot in (s for i, s in enumerate(slots) if i != free):
+                    rest = contract(rest, p, left, slot @ theta)
+                    left -= 1
+                total = total + coefficient / order * (slots[free].T @ rest)
+        return total
+
+    def without_block(self, block: int) -> CumulantSource:
+        return CumulantSource(self.moments.without([block]), unbiased=self.unbiased)
+
+    @property
+    def blocks(self) -> list[int]:
+        return np.flatnonzero(self.moments.block_sizes).tolist()
+
+
+storable(CumulantSource)
+
+
+class RowSource(CumulantSource):
+    """Answers contractions of the cumulants of the columns z from the rows themselves.
+
+    rows : (n, p), centred here; block_of : (n,) statistical block of each row, in turn over 20 by default.
+    """
+
+    def __init__(self, rows: Array, block_of: IntArray | None = None, *, unbiased: bool = True) -> None:
+        if len(rows) == 0:
+            raise DataError("there are no rows")
+        self._z = rows - rows.mean(axis=0)
+        self._block_of = np.arange(len(rows)) % 20 if block_of is None else np.asarray(block_of)
+        self.unbiased = unbiased
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The state of order four, by block, for whoever needs tensors; refused where it would not fit."""
+        return Moments.of(self._z, 4, n_blocks=len(self.blocks), groups=self._block_of)
+
+    @property
+    def n(self) -> int:
+        return len(self._z)
+
+    @property
+    def max_order(self) -> int:
+        return _MAX_ROW_ORDER
+
+    def comparable(self, order: int) -> bool:
+        return packed_size(self._z.shape[1], order) <= _MAX_COMPARED and len(self.blocks) >= 5
+
+    @property
+    def blocks(self) -> list[int]:
+        return [int(b) for b in np.unique(self._block_of)]
+
+    def without_block(self, block: int) -> RowSource:
+        keep = self._block_of != block
+        return RowSource(self._z[keep], self._block_of[keep], unbiased=self.unbiased)
+
+    def take(self, rows: IntArray) -> RowSource:
+        """The same columns on some of the rows: a mini-batch."""
+        return RowSource(self._z[rows], self._block_of[rows], unbiased=self.unbiased)
+
+    def tensor(self, terms: Sequence[Term], order: int) -> Array:
+        """The dense tensor of a sum of terms: order two from the rows, higher orders through a state."""
+        if order != 2:
+            return CumulantSource(self.moments, unbiased=self.unbiased).tensor(terms, order)
+        scale = self._coefficient((2,))
+        parts = [c * (self._z @ slots[0]).T @ (self._z @ slots[1]) for c, slots in expand(terms, 2)]
+        total: Array = np.sum(parts, axis=0)
+        return scale * (total + total.T) / 2
+
+    def projected(self, terms: Sequence[Term], order: int, theta: Array) -> Array:
+        """The same tensor with all slots but one contracted with theta, shape (m,): matrix-vector products only."""
+        if not 1 < order <= _MAX_ROW_ORDER:
+            raise ValueError(f"cumulants of order 2 to {_MAX_ROW_ORDER} are read off rows, got order {order}")
+        if self.unbiased and self.n < order:
+            raise DataError(f"an unbiased cumulant of order {order} needs at least {order} rows, got {self.n}")
+        total: Array = np.zeros(len(theta))
+        for coefficient, slots in expand(terms, order):
+            # a matrix often fills several slots: one projection for each distinct matrix, one vector for each distinct rest
+            distinct = {id(slot): slot for slot in slots}
+            along = {key: self._z @ (slot @ theta) for key, slot in distinct.items()}
+            for key, slot in distinct.items():
+                rest = [id(s) for s in slots]
+                times = rest.count(key)
+                rest.remove(key)
+                vector = self._cumulant([along[other] for other in rest])
+                total = total + coefficient * times / order * (slot.T @ vector)
+        return total
+
+    def _cumulant(self, others: Sequence[Array]) -> Array:
+        """k(z, w_1, ..., w_{t-1}), (p,), for samples w_j (n,) of centred variables."""
+        order = len(others) + 1
+        scalars: dict[tuple[int, ...], float] = {}
+        weights: dict[tuple[int, ...], float] = {}  # sums of z times these products, with these coefficients
+        for partition in partitions_without_singletons(order):
+            factor = self._coefficient(tuple(sorted(map(len, partition))))
+            for block in partition:
+                if 0 in block:
+                    with_z = tuple(i - 1 for i in block if i)  # slot 0 is z
+                else:
+                    key = tuple(i - 1 for i in block)
+                    if key not in scalars:
+                        scalars[key] = float(np.sum(_product(others, key)))
+                    factor *= scalars[key]
+            weights[with_z] = weights.get(with_z, 0.0) + factor
+        # sum_k weight_k sum_i z_i product_k,i = z' (sum_k weight_k product_k): one pass over the rows
+        combined = np.zeros(self.n)
+        for key, weight in weights.items():
+            combined += weight * _product(others, key)
+        return np.asarray(combined @ self._z)
+
+    def _coefficient(self, sizes: tuple[int, ...]) -> float:
+        return (kstatistic_coefficient if self.unbiased else plugin_coefficient)(sizes, self.n)
+
+
+def _product(columns: Sequence[Array], which: tuple[int, ...]) -> Array:
+    out = columns[which[0]]
+    for i in which[1:]:
+        out = out * columns[i]
+    return out
 
 
 @dataclass(frozen=True)
@@ -216,3 +497,38 @@ class Component(Storable):
 def _positive(order: int) -> None:
     if order < 1:
         raise ValueError(f"the order must be at least 1, got {order}")
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Coefficients of an outcome on a component, with as much correction as the data support for THIS outcome.
+
+    coef : (d,); residualised : (d,), those of the simple method, None where there is none; trust : in [0, 1], how much of the
+    correction was believed; features : (n, d), centred predictions of the component, on which least squares gives coef and
+    penalised fits should be made (rescaling penalised coefficients afterwards blows up their error); outcome : (n,), centred,
+    known covariates removed; covariance : (d, d), of the component, at the same correction; free : rows less those that
+    covariates took; wanted : coefficients of least squares, with those of the covariates, and determined : whether
+    there are more independent rows; reduced : whether the view was wide; by : what the solver remembers, None where nothing was
+    weighed.
+    """
+
+    coef: Array
+    residualised: Array | None
+    trust: float
+    features: Array
+    outcome: Array
+    covariance: Spread
+    free: float
+    determined: bool = True
+    reduced: bool = False
+    wanted: int = 0
+    by: Any = None
+
+
+def error_at_fixed_features(features: Array, y: Array, keep: Array) -> Array:
+    """Jackknife errors (d,) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block."""
+    replicates = []
+    for rows in keep:
+        s, t = features[rows] - features[rows].mean(axis=0), y[rows] - y[rows].mean()
+        replicates.append(np.linalg.lstsq(s, t, rcond=None)[0])
+    return jackknife_error(np.stack(replicates))

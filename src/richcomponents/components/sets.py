@@ -17,8 +17,6 @@ from richcomponents.errors import DataError
 from richcomponents.storage import storable
 from richcomponents.text import in_line, page
 
-__all__ = ["SetSystem", "Subset"]
-
 _MOST_CHECKS = 20_000_000  # of a set against a member
 _MOST_VIEWS = 10  # of which all sets are taken
 Subset = tuple[str, ...]  # view names, in the order of the views

@@ -48,7 +48,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import RANK_TOLERANCE, symmetric
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.posterior import Posterior
-from richcomponents.cumulants.jackknife import jackknife_variance
+from richcomponents.cumulants.estimate import jackknife_variance
 
 MAX_T = 0.9
 """No direction is stretched more than 1/(1 - MAX_T) times."""

@@ -12,22 +12,26 @@ semi-definite if and only if
 
 and then A = D S^-1, Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere.
 T = 0 is "regress with V as covariates" (residualising); T = I leaves no S1 in the shared directions.
+
+How many directions the views share: the sequential Bartlett-Lawley test, and what it cannot exclude.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
+from scipy.optimize import brentq
+from scipy.stats import chi2, f, ncx2
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import whitening
-from richcomponents.components.linear_map import LinearMap
+from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, triangular
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.moments.data import AffineMap, Data
-from richcomponents.moments.dependence import Dependence
+from richcomponents.moments.data import AffineMap, Data, Dependence
 from richcomponents.storage import storable
 
 MAX_CORRELATION = 0.9995
@@ -155,3 +159,162 @@ def canonical_coordinates(
     if dependence is None:
         dependence = data.dependence(everything, found.correlations, found.rank_u)
     return (found if dependence is None else found.with_dependence(dependence)), everything
+
+
+NEARLY_FULL = 0.8
+"""A rank of at least this share of min(d_u, d_v) is taken as full: the last directions are shared too."""
+
+SLIGHT = 0.3
+"""A canonical correlation below which a direction that was overlooked changes Var(S1) by less than a tenth at T = 0."""
+
+
+def leftover_statistic(found: Canonical, k: int) -> tuple[float, float]:
+    """Bartlett's statistic for "only the first k canonical correlations are nonzero", and its factor.
+
+    -c sum_{i > k} log(1 - D_i^2) is chi-square with (d_u - k)(d_v - k) degrees of freedom, with
+    Lawley's factor c = n - 1 - k - (d_u + d_v + 1)/2 + sum_{i <= k} D_i^-2 and n the number of independent rows. It needs
+    uncorrelated *leftover* coordinates to be independent, which the model grants, and no normality.
+    """
+    squares = np.asarray(found.correlations, dtype=float) ** 2
+    n = found.independent_rows(k)
+    factor = n - 1 - k - (found.rank_u + found.rank_v + 1) / 2 + float(np.sum(1 / np.maximum(squares[:k], 1e-9)))
+    if factor <= 0:
+        return 0.0, 0.0
+    return -factor * float(np.sum(np.log1p(-squares[k:]))), factor
+
+
+def remaining_p_value(found: Canonical, k: int) -> float:
+    """P-value of "only the first k canonical correlations are nonzero".
+
+    Where the number of independent rows was estimated, the chi-square becomes an F.
+    """
+    statistic, factor = leftover_statistic(found, k)
+    if factor == 0:
+        return 1.0
+    size = (found.rank_u - k) * (found.rank_v - k)
+    if found.dependence is None:
+        return float(chi2.sf(statistic, size))
+    _, df, spread = found.dependence.at(k)
+    if np.isinf(df):
+        return float(chi2.sf(statistic / spread, size / spread))
+    return float(f.sf(statistic / size, size / spread, df))
+
+
+def choose_rank(found: Canonical, alpha: float = 0.01) -> int:
+    """Number of shared directions.
+
+    Tests k = 0, 1, ... and stops at the first k that is not rejected at level ``alpha``.  With too few rows
+    for the test (n <= about (d_u + d_v)/2) nothing is rejected: reduce the views first.
+    """
+    full = len(found.correlations)
+    k = 0
+    while k < full and remaining_p_value(found, k) <= alpha:
+        k += 1
+    return full if full and k >= NEARLY_FULL * full else k
+
+
+def largest_rank(found: Canonical, rank: int, level: float = 0.95) -> int:
+    """The largest rank that the test cannot exclude.
+
+    The statistic beyond ``rank`` is a noncentral chi-square whose noncentrality is c times the sum of D^2/(1 - D^2) of the true
+    correlations left. Its upper confidence limit is shared out to as many directions as can have a correlation of ``SLIGHT``.
+    """
+    full = len(found.correlations)
+    if rank >= full:
+        return full
+    statistic, factor = leftover_statistic(found, rank)
+    if factor == 0:
+        return full
+    size, spread = (found.rank_u - rank) * (found.rank_v - rank), 1.0
+    if found.dependence is not None:
+        spread = found.dependence.at(rank)[2]
+
+    def excess(noncentrality: float) -> float:
+        return float(ncx2.cdf(statistic / spread, size / spread, noncentrality / spread)) - (1 - level)
+
+    if chi2.cdf(statistic / spread, size / spread) <= 1 - level:  # less than chance leaves: no room for more
+        return rank
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    most = brentq(excess, 1e-12, high)
+    return min(full, rank + int(most / factor / (SLIGHT**2 / (1 - SLIGHT**2))))
+
+
+def resolve_rank(rank: object, found: Canonical) -> int:
+    """The `rank=` argument: "auto" (sequential test), "full", or a number."""
+    full = len(found.correlations)
+    if rank == "auto":
+        return choose_rank(found)
+    if rank == "full":
+        return full
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)):
+        raise ValueError(f"rank must be 'auto', 'full' or an integer, got {rank!r}")
+    if not 0 <= rank <= full:
+        raise DataError(
+            f"rank={rank} is impossible: the views have {found.rank_u} and {found.rank_v} independent columns, so they "
+            f"share at most {full} directions. If the shared part has more, it cannot be recovered from these views: "
+            "add columns to the smaller one"
+        )
+    return int(rank)
+
+
+# ---- the views in the user's columns
+
+
+@dataclass(frozen=True)
+class EveryColumn:
+    """Covariance of a view in the user's columns, and the loadings of the shared part in all of them, (d, r)."""
+
+    spread: Spread
+    lift: Array
+
+    @classmethod
+    def of_rows(cls, view: Array, other: Array, correlations: Array) -> EveryColumn:
+        """A wide view (n, d), centred; other (n, r): shared canonical variates of the other view; correlations D (r,).
+
+        lift = Cov(view, other) / D: the other view sees nothing of what is this view's own.
+        """
+        together = view.T @ other / len(view)  # Cov(other) = I: these are regression coefficients
+        left = triangular(view - other @ together.T)
+        return cls(Factored.of(left).plus(together.T, np.eye(len(correlations))), together / correlations)
+
+
+def every_column(
+    space: SearchSpace,
+    second: Moments,
+    inner: Canonical,
+    found: Canonical,
+    r: int,
+    whole: Sequence[EveryColumn] | None,
+    before: Array,
+) -> list[EveryColumn]:
+    """Both views: from rows where they are wide; else from the columns that were searched, and from what the `whole` solution,
+    of which this is a replicate, has outside them; before : its correlations."""
+    d = np.maximum(found.correlations[:r], 1e-9)
+    n_u = inner.x_from_u.shape[1]
+    C = second.covariance(unbiased=False)
+    maps = (found.x_from_u, found.u_from_x, inner.y_from_v), (found.y_from_v, found.v_from_y, inner.x_from_u)
+    inside, ends = (C[:n_u, :n_u], C[n_u:, n_u:]), np.cumsum([0, found.u_from_x.shape[0], found.v_from_y.shape[0]])
+    rows = None if space.rows is None else [space.rows[:, ends[i] : ends[i + 1]] for i in (0, 1)]
+    out = []
+    for i, frame in enumerate(space.frames.values()):
+        _, back, other = maps[i]
+        if rows is not None and len(frame.to) < len(frame.back):
+            out.append(EveryColumn.of_rows(rows[i], rows[1 - i] @ maps[1 - i][0][:r].T, d))
+            continue
+        lift, covariance = back[:, :r], inside[i]
+        if whole is None:
+            out.append(EveryColumn(frame.back @ covariance @ frame.back.T, lift))
+            continue
+        total, loading = whole[i].spread, whole[i].lift
+        if isinstance(total, Factored):
+            beyond = (
+                loading - frame.back[:, : len(before)]
+            ) * before  # covariance there with the other view's variates
+            spread: Spread = total.plus(frame.back.T, -np.eye(frame.back.shape[1])).plus(frame.back.T, covariance)
+            out.append(EveryColumn(spread, lift + beyond @ other[:r, :r].T / d))
+        else:
+            rest = total - frame.back @ frame.back.T
+            out.append(EveryColumn(frame.back @ covariance @ frame.back.T + rest, lift))
+    return out

@@ -1,18 +1,309 @@
-"""What a fit says about itself."""
+"""What a fit says about itself, and the tests it rests on.
+
+Specification tests: is the model U = S1 + S2, V = A S2 + S3 with independent parts compatible with the data?
+
+* ``outcome_test``: with an outcome that depends on S1 only, Y is independent of V.
+* ``leftover_test``: after ``r`` shared directions nothing may be correlated (low rank).
+* ``overidentification_test``: without an outcome; cross-cumulants must lie in the row space of ``[S | D]``.
+* ``check_known_mixing``: whether the data can have come from an A that is given.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.bounds import IdentifiedSet
-from richcomponents.contrastive.specification import TestResult
+from richcomponents.contrastive.canonical import (
+    Canonical,
+    canonical,
+    canonical_of,
+    leftover_statistic,
+    remaining_p_value,
+    resolve_rank,
+)
+from richcomponents.contrastive.evidence import pair_mean
+from richcomponents.contrastive.intervals import BlockEvidence, replicate
+from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair, units
+from richcomponents.contrastive.posterior import Logistic, free_precision, logit, project, projector
+from richcomponents.errors import DataError
+from richcomponents.learning.solvers import minimise
+from richcomponents.moments import Moments
+from richcomponents.moments.data import RowUnits
 from richcomponents.storage import storable
 from richcomponents.text import page
 
-__all__ = ["ADVICE", "SUSPICIOUS", "Diagnostics", "contradicted"]
+
+@storable
+@dataclass(frozen=True)
+class TestResult:
+    """A test statistic, its degrees of freedom (when it has any) and the p-value."""
+
+    statistic: float
+    df: tuple[float, ...]
+    p_value: float
+
+
+def outcome_test(v: Array, y: Array, rows: RowUnits, lost: float = 0.0) -> TestResult:
+    """F-test of the regression of Y (n,) on V (n, d_V), both centred: all coefficients zero.
+
+    Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
+    rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
+    own noise takes degrees of freedom. lost : rows spent on covariates.
+    """
+    w = rows.weights(len(y))
+    n, weighted = float(w.sum()), v * w[:, None]
+    with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
+    found = canonical(np.array([[variance]]), with_v[None], weighted.T @ v / n, n - lost)
+    k = found.rank_v
+    if rows.depend and k and found.rank_u:
+        z = np.column_stack([y[:, None] @ found.x_from_u.T, v @ found.y_from_v.T])
+        found = found.with_dependence(rows.dependence(z, found.correlations, 1))
+    df: tuple[float, float] = (k, found.n - k - 1)
+    if df[1] <= 0 or not k:
+        return TestResult(float("nan"), df, 1.0)
+    share = min(float(np.sum((found.y_from_v @ with_v) ** 2)) / variance, 1 - 1e-12) if found.rank_u else 0.0
+    f = share / (1 - share) * df[1] / k
+    if found.dependence is not None:
+        _, noise, spread = found.dependence.at(0)
+        df = (k / spread, 1 / (1 / df[1] + 1 / noise))
+    return TestResult(f, df, float(stats.f.sf(f, *df)))
+
+
+def leftover_test(found: Canonical, rank: int) -> TestResult:
+    """Bartlett-Lawley test that the canonical correlations after the first ``rank`` are zero."""
+    df = (found.rank_u - rank) * (found.rank_v - rank)
+    if df == 0:
+        return TestResult(0.0, (0,), 1.0)
+    return TestResult(leftover_statistic(found, rank)[0], (df,), remaining_p_value(found, rank))
+
+
+def relaxed(ev: BlockEvidence, tau: float = 3.0) -> BlockEvidence:
+    """The same evidence with T at the maximum of the energy under a loose pull (sd ``tau``) towards the fit.
+
+    Shrinkage leaves signal outside the fitted row space, which a test must not take for misspecification.  The prior
+    precision is kept: it bounds the influence of a block on T where the data say little.
+    """
+    r = len(ev.t)
+    ones = np.ones(len(ev.gram))
+    basis = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(ones))
+    gram = pair_mean(ev.gram, ones)
+    precision = free_precision(np.zeros((r, 0)), tau)
+    i, j = np.tril_indices(r)
+    x0 = logit(ev.t)[i, j]
+    e = units(r)
+
+    def loss(x: Array) -> tuple[float, Array]:
+        link = Logistic.at(np.tensordot(x, e, 1))
+        pull = precision @ (x - x0)
+        value, slope = energy_and_score(basis, gram, link)
+        return 0.5 * float((x - x0) @ pull) - float(value), pull - slope
+
+    x = minimise(loss, x0, maxiter=200)
+    return replace(ev, t=Logistic.at(np.tensordot(x, e, 1)).value)
+
+
+def residual_maker(basis: Pair, t: Array) -> Array:
+    """Operator E (..., 2r, 2r) with ``M E`` = the part of the cumulants ``M`` outside the row space of ``[S | cross]``.
+
+    ``M`` in the full sample's leading ``(x, y)``; "outside" is orthogonal in the metric of the basis' own covariance.
+    """
+    inside = projector(t, basis.delta)
+    outside = np.eye(inside.shape[-1]) - inside  # orthogonal projector in whitened coordinates
+    lift = np.swapaxes(basis.whiten @ basis.from_full, -1, -2)  # w' = z' lift
+    return np.asarray(lift @ outside @ np.linalg.inv(lift))
+
+
+def overidentification_test(ev: BlockEvidence, grams: Array, tau: float = 3.0, flips: int = 1999) -> TestResult:
+    """Energy of the cumulants outside the fitted row space, with a sign-flip p-value.
+
+    ``grams``: (orders, B, B, 2r, 2r), one Gram array per order, in the full sample's leading ``(x, y)``.
+    Block ``a`` contributes ``psi_a = M_a E + mean(M) dE_a``: its own cumulants outside the row space and, to first order,
+    its influence on that space through T and through the second moments.  Under the model the ``psi_a`` are independent with
+    mean zero, so flipping their signs does not change the law of ``sum_{a != b} <psi_a, psi_b>``.
+    """
+    return flip_test(residual_inner_products(relaxed(ev, tau), grams), flips)
+
+
+def residual_inner_products(ev: BlockEvidence, grams: Array) -> Array:
+    """<psi_a, psi_b> per order, (orders, B, B), zero on the diagonal.
+
+    Means over blocks leave out ``a`` and ``b`` (first correction) or all pairs of a block with itself (second): the squared
+    noise of d^3 rows would swamp the signal there as it does in the plain Gram matrix.
+    """
+    blocks = grams.shape[1]
+    rep = replicate(ev)
+    metric = rep.basis.whiten.T
+    e0 = residual_maker(rep.basis, ev.t) @ metric
+    each = residual_maker(rep.bases, Logistic.at(rep.xs).value)
+    influence = -(blocks - 1) * (each - each.mean(0)) @ metric
+    off = 1 - np.eye(blocks)
+    others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)
+    overall = np.einsum("ab,mabij->mij", off / off.sum(), grams)
+    first = np.einsum("ip,mabij,jp->mab", e0, grams, e0, optimize=True)
+    cross = np.einsum("ip,mabij,bjp->mab", e0, others, influence, optimize=True)
+    both = np.einsum("aip,mij,bjp->mab", influence, overall, influence, optimize=True)
+    inner = first + cross + np.swapaxes(cross, 1, 2) + both
+    out: Array = (inner + np.swapaxes(inner, 1, 2)) / 2 * off
+    return out
+
+
+def flip_test(inner: Array, flips: int = 1999, seed: int = 0) -> TestResult:
+    """One-sided sign-flip test that the blocks' contributions have mean zero; ``inner`` (orders, B, B), zero diagonals.
+
+    The statistic is the largest of the orders' sums and of their total, each over its root mean square under flips: whichever
+    order carries the violation may show it.  The sums of squares do not change under flips, so the scaling is exact.
+    """
+    size = np.sqrt(2 * (inner**2).sum((1, 2)))
+    k = inner[size > 0] / size[size > 0, None, None]
+    if len(k) == 0:
+        return TestResult(0.0, (), 1.0)
+    if len(k) > 1:
+        total = k.sum(0)
+        k = np.concatenate([k, (total / np.sqrt(2 * (total**2).sum()))[None]])
+    s = np.random.default_rng(seed).choice([-1.0, 1.0], (flips, k.shape[1]))
+    null = np.einsum("fa,mab,fb->fm", s, k, s, optimize=True).max(1)
+    stat = float(k.sum((1, 2)).max())
+    return TestResult(stat, (), (1 + int((null >= stat).sum())) / (1 + flips))
+
+
+STEPS = 400
+EDGE = 1e-6
+ABSURD = 1e-6
+"""p-value below which an A that explains nothing is refused."""
+
+LARGEST = 20_000_000
+"""Numbers in the test's design, beyond which A is not tested."""
+
+
+def check_known_mixing(second: Moments, n_u: int, rank: object, mixing: Array) -> TestResult | None:
+    """Whether the data can have come from A (d_v, d_u); second : of the columns (U, V).
+
+    DataError where A explains nothing at all (its sign, its units, or its columns are not those of the data). None where there
+    is nothing to test: no shared direction, hardly any blocks, or very many columns.
+    """
+    found = canonical_of(second, n_u)
+    r, used = resolve_rank(rank, found), second.block_sizes > 0
+    unknowns = r * (r + 1) // 2 + r * (found.rank_u - r)
+    if not r or used.sum() < 3 or unknowns * found.rank_u * max(found.rank_u, found.rank_v) > LARGEST:
+        return None
+    blocks = second.block_covariances()[used][:, :n_u, n_u:]
+    cross = found.x_from_u @ blocks @ found.y_from_v.T
+    result, explained = mixing_test(found, r, mixing, cross, second.block_sizes[used].astype(np.float64))
+    if explained <= 0 and result.p_value < ABSURD and not second.dependent:
+        raise DataError(
+            "the known A contradicts the data: with no covariance of a shared part does it explain any of Cov(U, V). "
+            "Check its sign, the units of the columns, and that its rows follow the columns of V and its columns those of U; "
+            "or leave out A="
+        )
+    return result
+
+
+def mixing_test(canonical: Canonical, rank: int, mixing: Array, cross: Array, count: Array) -> tuple[TestResult, float]:
+    """Test of Cov(U, V) = S A' for some admissible covariance S of S2, and the share of Cov(U, V) that the best S explains.
+
+    mixing : A (d_v, d_u); cross : Cov(x, y) of each block, (B, rank_u, rank_v), in the coordinates of `canonical`; count :
+    (B,), rows of the blocks.
+
+    S = [[S11, S12], [S21, S21 S11^-1 S12]] has rank r; admissible is D^2 <= S11 <= I on the shared coordinates. (S12 is small,
+    not zero: the shared directions of the sample are not quite those of S2.) S minimises the misfit D - S A_c' in units of its
+    Gaussian noise. What it leaves, in the directions that no admissible change of S can reach, is noise if A is right; the
+    blocks tell how large that noise is and how many directions it has (Satterthwaite's degrees of freedom). Where S is at
+    an end of its range it counts as not free. A share below zero: every admissible S is worse than no shared part.
+    """
+    r, (blocks, p, q) = rank, cross.shape
+    D = np.zeros((p, q))
+    np.fill_diagonal(D, canonical.correlations)
+    inner = (canonical.y_from_v @ mixing @ canonical.u_from_x).T  # A_c' (p, q)
+    low = canonical.correlations[:r] ** 2
+    h = np.sqrt(1 - low)
+    weigh = _gaussian_weights(D)
+    rows, cols = np.tril_indices(r)
+    basis = np.zeros((len(rows), r, r))
+    basis[np.arange(len(rows)), rows, cols] = basis[np.arange(len(rows)), cols, rows] = np.where(
+        rows == cols, 1, 0.5**0.5
+    )
+    outside = np.zeros((r * (p - r), p, p))
+    index, i, j = np.arange(len(outside)), *np.divmod(np.arange(len(outside)), max(p - r, 1))
+    outside[index, i, r + j] = outside[index, r + j, i] = 1.0
+
+    def image(changes: Array) -> Array:
+        """Changes (m, r, r) of T -> what they do to S A_c', weighed (m, p q)."""
+        moved = np.zeros((len(changes), p, q))
+        moved[:, :r] = (h[:, None] * changes * h) @ inner[:r]
+        return weigh(moved).reshape(len(changes), p * q)
+
+    of_outside = weigh(outside @ inner).reshape(len(outside), p * q)
+    design = np.vstack([image(basis), of_outside])
+    start = D.copy()
+    start[:r] -= low[:, None] * inner[:r]
+    lower = np.zeros((p - r, p - r))
+    for _ in range(2):  # S22 is of second order: once S12 is known
+        start[r:] = D[r:] - lower @ inner[r:]
+        target = weigh(start[None]).ravel()
+        t, beyond = _best_admissible(design, target, basis)
+        S12 = beyond.reshape(r, p - r)
+        lower = S12.T @ np.linalg.solve(np.diag(low) + h[:, None] * t * h, S12)
+    left = target - np.concatenate([np.tensordot(basis, t, 2), beyond]) @ design
+    values, vectors = np.linalg.eigh(t)
+    at = np.where(values < EDGE, 0, np.where(values > 1 - EDGE, 1, 2))
+    free = image((vectors @ basis @ vectors.T)[(at[rows] != at[cols]) | (at[rows] == 2)])
+    _, sizes, reach = np.linalg.svd(np.vstack([free, of_outside]), full_matrices=False)
+    reach = reach[sizes > 1e-9 * max(sizes.max(initial=0.0), 1e-300)]
+    left = left - reach.T @ (reach @ left)
+    own = weigh(cross - np.average(cross, axis=0, weights=count)).reshape(blocks, -1)
+    own = (own - (own @ reach.T) @ reach) * (count / count.sum())[:, None]
+    gram = own @ own.T * blocks / (blocks - 1)
+    size = float(np.trace(gram))
+    spread = (float(np.sum(gram**2)) - size**2 / (blocks - 1)) / (1 + 1 / (blocks - 1))
+    degrees = float(np.clip(size**2 / max(spread, 1e-300), 1.0, max(left.size - len(reach), 1)))
+    statistic = float(left @ left) / max(size, 1e-300)
+    df = (degrees, degrees * (blocks - 1))
+    explained = 1 - float(left @ left) / float(np.sum(weigh(D[None]) ** 2))
+    return TestResult(statistic, df, float(stats.f.sf(statistic, *df))), explained
+
+
+def _gaussian_weights(D: Array) -> Callable[[Array], Array]:
+    """(..., p, q) errors of Cov(x, y) -> errors of equal variance: Cov(e_ij, e_kl) = d_ik d_jl + D_il D_kj, in 2 x 2 blocks."""
+    r = min(D.shape)
+    d = np.diag(D)
+    pair = np.multiply.outer(d, d)
+
+    def weigh(errors: Array) -> Array:
+        out = np.array(errors, dtype=np.float64)
+        square = out[..., :r, :r]
+        mirror = np.swapaxes(square, -1, -2)
+        # e_ij + e_ji has variance 2 (1 + D_i D_j), e_ij - e_ji has 2 (1 - D_i D_j)
+        out[..., :r, :r] = (square + mirror) / (2 * np.sqrt(1 + pair)) + (square - mirror) / (2 * np.sqrt(1 - pair))
+        return out
+
+    return weigh
+
+
+def _best_admissible(design: Array, target: Array, basis: Array) -> tuple[Array, Array]:
+    """argmin |target - (t, free) @ design|^2 over 0 <= T = sum_m t_m basis_m <= I: T and the free numbers.
+
+    By alternating directions (ADMM): a ridge regression, a projection, and the difference remembered.
+    """
+    m = len(basis)
+    values, vectors = np.linalg.eigh(design @ design.T)
+    top = max(float(values[-1]), 1e-300)
+    values, cross = np.maximum(values / top, 0.0), design @ target / top
+    rate = float(np.sqrt(np.clip(values[values > 1e-8].min(initial=1.0), 1e-6, 1.0)))
+    solve = (vectors / (values + rate)) @ vectors.T
+    kept, slack = np.zeros(len(design)), np.zeros(len(design))
+    for _ in range(STEPS):
+        found = solve @ (cross + rate * (kept - slack))
+        before, kept = kept, found + slack
+        kept[:m] = np.tensordot(basis, project(np.tensordot(kept[:m], basis, 1)), 2)
+        slack = slack + found - kept
+        if max(np.abs(kept - before).max(), np.abs(kept - found).max()) < 1e-9 * max(1.0, np.abs(kept).max()):
+            break
+    return np.tensordot(kept[:m], basis, 1), kept[m:]
+
 
 _MUCH_LEFT = 0.7
 

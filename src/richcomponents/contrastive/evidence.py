@@ -15,17 +15,16 @@ blocks, M_a'M_b with a != b, have independent noise and therefore no bias; only 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, packed_rank
-from richcomponents.algebra.parallel import available_cores, run_all
+from richcomponents.algebra.arrays import Array, IntArray, available_cores, run_all
+from richcomponents.algebra.packing import packed_rank
 from richcomponents.algebra.spectral import symmetric
-from richcomponents.cumulants import block_grams, linearised_block_cumulants
-from richcomponents.moments import Moments
-
-__all__ = ["grams", "implicit_grams", "joint_whitening", "pair_mean"]
+from richcomponents.cumulants.kstatistics import block_grams, linearised_block_cumulants
+from richcomponents.moments.state import Moments
 
 _PIECES = 16  # of the work for threads
 _MANY = 12  # shared directions from which the rows of order four are counted in thousands
@@ -71,14 +70,15 @@ def _pair_products(packed: Array, whiten: Array, order: int) -> Array:
     pieces = np.array_split(where, min(len(where), _PIECES))
     products: list[Array] = [np.empty(0)] * len(pieces)
 
-    def multiply(number: int) -> None:
-        place = pieces[number]
-        rows = np.empty((*place.shape[:2], n_blocks, m), dtype=kind)
-        for b in range(n_blocks):
-            last = packed[b][place] @ whiten.T
-            rows[:, :, b] = np.matmul(whiten, last) if order == 4 else last
-        flat = rows.reshape(-1, n_blocks * m)
-        products[number] = flat.T @ flat
+    def multiply(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            place = pieces[number]
+            rows = np.empty((*place.shape[:2], n_blocks, m), dtype=kind)
+            for b in range(n_blocks):
+                last = packed[b][place] @ whiten.T
+                rows[:, :, b] = np.matmul(whiten, last) if order == 4 else last
+            flat = rows.reshape(-1, n_blocks * m)
+            products[number] = flat.T @ flat
 
     run_all(multiply, range(len(pieces)), available_cores())
     product = np.zeros((n_blocks * m, n_blocks * m))
@@ -112,8 +112,18 @@ def pair_mean(gram: Array, left: Array, right: Array | None = None) -> Array:
 
     ``left`` and ``right`` (*m, B), equal by default, are block weights; the pair (a, b) gets left_a right_b + right_a left_b.
     """
+    return symmetric(_pair_mean(gram, left, left if right is None else right))
+
+
+def pair_means(gram: Array, left: Array, right: Array | None = None) -> Array:
+    """The same, weights by weights: bits that do not depend on how many there are."""
     right = left if right is None else right
+    return symmetric(np.stack([_pair_mean(gram, one, other) for one, other in zip(left, right, strict=True)]))
+
+
+def _pair_mean(gram: Array, left: Array, right: Array) -> Array:
     weights = left[..., :, None] * right[..., None, :]
     weights = (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(weights.shape[-1]))
     weights = weights / weights.sum((-1, -2), keepdims=True)
-    return symmetric(np.tensordot(weights, np.moveaxis(gram, (-4, -3), (0, 1)), axes=((-2, -1), (0, 1))))
+    out: Array = np.tensordot(weights, np.moveaxis(gram, (-4, -3), (0, 1)), axes=((-2, -1), (0, 1)))
+    return out

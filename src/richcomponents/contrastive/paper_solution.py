@@ -9,23 +9,19 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.components.calibration import Calibrated, error_at_fixed_features
-from richcomponents.components.covariance import Spread
-from richcomponents.components.terms import CumulantSource, Terms
-from richcomponents.contrastive.bounds import IdentifiedSet
+from richcomponents.components.component import Calibrated, CumulantSource, Terms, error_at_fixed_features
+from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import canonical_coordinates
+from richcomponents.contrastive.diagnostics import check_known_mixing
 from richcomponents.contrastive.intervals import Target
-from richcomponents.contrastive.known_mixing import check_known_mixing
-from richcomponents.contrastive.solution import PairOptions
-from richcomponents.contrastive.two_views import Key, TwoViews
+from richcomponents.contrastive.pair import IdentifiedSet
+from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews
 from richcomponents.cumulants import Cumulants
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
-
-__all__ = ["PaperSolution", "solve_paper"]
 
 
 @storable

@@ -1,53 +1,82 @@
-"""The estimator of the contrastive model: what two views say about S1, S2 and S3, in the user's units."""
+"""The estimator of the contrastive model: what two views say about S1, S2 and S3, in the user's units.
+
+A, the covariances, predictors and cumulants at an estimated T; coefficients of outcomes that depend on S1, calibrated, with
+their errors; how sure all of it is; and the one walk that estimates it, `solve_pair`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.algebra.parallel import one_blas_thread
-from richcomponents.components.covariance import Factored, Spread, added, triangular
-from richcomponents.components.linear_map import LinearMap
-from richcomponents.components.reduce import SearchSpace
-from richcomponents.components.terms import CumulantSource
-from richcomponents.contrastive.bounds import bounds_with_noise, ends_below
-from richcomponents.contrastive.canonical import Canonical, canonical_coordinates
-from richcomponents.contrastive.diagnostics import ADVICE, SUSPICIOUS, contradicted
-from richcomponents.contrastive.directions import trust_in_directions
-from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening
+from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
+from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.components.component import Calibrated, CumulantSource, Terms, error_at_fixed_features
+from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, added, check_entries
+from richcomponents.contrastive.calibration import (
+    Calibration,
+    Reading,
+    Residualised,
+    calibrate,
+    error_of_all_columns,
+    inverse_factor,
+    residualise,
+    residualise_all_columns,
+)
+from richcomponents.contrastive.canonical import (
+    Canonical,
+    EveryColumn,
+    canonical_coordinates,
+    every_column,
+    largest_rank,
+    resolve_rank,
+)
+from richcomponents.contrastive.diagnostics import (
+    ADVICE,
+    SUSPICIOUS,
+    check_known_mixing,
+    contradicted,
+    overidentification_test,
+)
+from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.intervals import (
+    BlockEvidence,
     Target,
+    block_evidence,
+    coefficient_error,
     confidence,
     evaluate,
     functional_error,
     plain_grams,
     replicate,
+    trust_in_directions,
 )
-from richcomponents.contrastive.known_mixing import check_known_mixing
-from richcomponents.contrastive.outcomes import PairOutcomes
-from richcomponents.contrastive.pair import BlockCovariances
-from richcomponents.contrastive.parts import PairOptions
-from richcomponents.contrastive.posterior import identify, identify_known, lower_end
-from richcomponents.contrastive.rank import largest_rank, resolve_rank
-from richcomponents.contrastive.specification import overidentification_test
-from richcomponents.contrastive.two_views import Key
-from richcomponents.cumulants.estimate import Estimate
+from richcomponents.contrastive.pair import BlockCovariances, IdentifiedSet, Pair, bounds_with_noise, ends_below
+from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
+from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import (
+    DataError,
     SampleSizeWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
     warn_user,
 )
+from richcomponents.learning.logistic import LogisticFit, attenuation
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
 
-__all__ = ["PairOptions", "PairSolution", "solve_pair"]
+INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correlation
+
+
+FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
+
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
@@ -57,8 +86,353 @@ LARGEST_STATE = MEMORY_LIMIT // 2
 
 @storable
 @dataclass(frozen=True)
-class PairSolution(PairOutcomes):
-    """How sure the estimator is of its parts, and its refits without a block."""
+class PairSolution(TwoViews):
+    """The estimator's answers, from T in canonical coordinates.
+
+    On the r shared coordinates S = D^2 + h T h, A = D S^-1, A^+ = S D^-1 (this IS the generalised least-squares
+    inverse: only the first r coordinates of y carry S2, with noise I - D S^-1 D), and
+
+        BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
+
+    Covariances and predictions use T times the gate (Posterior.t_trusted), A and the cumulants T itself. If the
+    truth is T* and T is used, the squared error of the prediction is h [T* (I - T*) + (T* - T)^2] h; its mean over the
+    posterior draws of T* is reported.
+
+    posterior : what is known of T; truncated : whether `state` holds the leading canonical coordinates only; grams :
+    (2, B, B, 2r, 2r), the evidence; lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter EVERY column, also
+    where a view was searched for them in its principal components only. Predictions and A use these; covariances of the parts
+    use the canonical maps, for which they are positive and add up. known_A : A where it was given;
+    second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
+    that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups.
+    """
+
+    options: PairOptions
+    posterior: Posterior
+    truncated: bool
+    grams: Array
+    lift_u: Array
+    lift_v: Array
+    known_A: Array | None
+    second_order_only: bool
+    most_rank: int
+    lost: float
+    units: int | None
+    grouped: bool
+
+    # ---- A, covariances, predictions
+
+    @property
+    def rank(self) -> int:
+        return self.posterior.rank
+
+    @property
+    def largest_rank(self) -> int:
+        return self.most_rank
+
+    @property
+    def verdict(self) -> str:
+        return self.posterior.verdict
+
+    @property
+    def reduced(self) -> bool:
+        """Whether U was searched for shared directions in its principal components only."""
+        return isinstance(self.cov_u, Factored)
+
+    @cached_property
+    def pair(self) -> Pair:
+        return Pair.at(self.canonical, self.rank)
+
+    @cached_property
+    def _on_u(self) -> Array:
+        """S^-1 x_from_u (r, d_u): A = lift_v D of it."""
+        return self.pair.from_shared(self.posterior.t)
+
+    @property
+    def A(self) -> Array:
+        if self.known_A is not None:
+            return self.known_A
+        check_entries("the matrix A", (len(self.lift_v), self._on_u.shape[1]))
+        return np.asarray((self.lift_v * self.posterior.correlations) @ self._on_u)
+
+    def through_A(self, s: Array) -> Array:
+        if self.known_A is not None:
+            return np.asarray(s @ self.known_A.T)
+        return np.asarray((s @ self._on_u.T) @ (self.lift_v * self.posterior.correlations).T)
+
+    @cached_property
+    def _covered(self) -> Array:
+        """Cov(S2) on the shared coordinates, at the trusted T."""
+        return self.pair.shared(self.posterior.t_trusted)
+
+    def covariance(self, key: Key) -> Spread:
+        if key == self.keys[0]:
+            return added(self.cov_u, self.pair.from_x, -symmetric(self._covered))
+        if key == self.keys[1]:
+            return self._lifted(self.pair.from_x, self._covered)
+        back = self.posterior.correlations[:, None] * np.linalg.inv(self.pair.shared(self.posterior.t))
+        return added(self.cov_v, self.pair.from_y, -symmetric(back @ self._covered @ back.T))
+
+    def _lifted(self, lift: Array, core: Array) -> Spread:
+        """lift core lift' (d_u, d_u), as factors for a wide view."""
+        if self.reduced:
+            return Factored(np.zeros((0, len(lift))), lift.T, symmetric(core))
+        return symmetric(lift @ symmetric(core) @ lift.T)
+
+    def predict_s2(self, rows: Array) -> Array:
+        r, d, (u, v) = self.rank, self.posterior.correlations, self.split(rows)
+        h = self.posterior.h
+        own = h[:, None] * (np.eye(r) - self.posterior.t_trusted) / h  # BLUP of S1 from x - D y
+        x, y = u @ self.pair.to_x.T, v @ self.pair.to_y.T
+        return np.asarray((x @ (np.eye(r) - own).T + y @ (own * d).T) @ self.lift_u.T)
+
+    @cached_property
+    def error_s2(self) -> Spread:
+        draws, trusted, h = self.posterior.t_draws, self.posterior.t_trusted, self.posterior.h
+        off = draws - trusted
+        error = np.tensordot(self.posterior.draw_weights, draws @ (np.eye(self.rank) - draws) + off @ off, 1)
+        return self._lifted(self.lift_u, h[:, None] * error * h)
+
+    @property
+    def cross(self) -> tuple[Array, Array]:
+        return self.pair.from_x * self.posterior.correlations, self.pair.from_y
+
+    def terms(self, key: Key) -> Terms:
+        return self._terms(key, self.truncated)
+
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
+        """All canonical coordinates of centred rows, (n, rank_u + rank_v), and how a component's cumulants are read off
+        them."""
+        u, v = self.split(rows)
+        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self._terms(key, False)
+
+    def _terms(self, key: Key, truncated: bool) -> Terms:
+        """Slots on z = (x, y): columns are the user's coordinates."""
+        found, r, S, d = self.canonical, self.rank, self.pair.shared(self.posterior.t), self.posterior.correlations
+        k_u, k_v = (r, r) if truncated else (found.rank_u, found.rank_v)
+        # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without
+        # bound: a ridge of a few standard errors squared leaves a little of S2 there instead.
+        back = S * (d / (d**2 + INVERSE_RIDGE / max(found.n, 1)))
+
+        def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
+            """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
+            out = np.zeros((k_u + k_v, len(lift)))
+            out[: on_x.shape[1]] = (lift[:, : len(on_x)] @ on_x).T
+            out[k_u : k_u + on_y.shape[1]] = (lift[:, : len(on_y)] @ on_y).T
+            return out
+
+        none, u, v = np.zeros((0, 0)), found.u_from_x, found.v_from_y
+        if key == self.keys[2]:
+            forward = d[:, None] * np.linalg.inv(S) if r else none
+            return own_terms(slot(v, none, np.eye(k_v)), slot(v, forward, none), slot(v, np.diag(d), none))
+        from_v = slot(u, none, back)
+        if key == self.keys[0]:
+            return own_terms(slot(u, np.eye(k_u), none), from_v, slot(u, none, np.diag(d)))
+        # x has noise I - S about S2, S D^-1 y has noise S D^-2 S - S: weigh them by precision
+        noise_x = np.eye(r) - S + 1e-9 * np.eye(r)
+        noise_y = back @ back.T - S + 1e-9 * np.eye(r)
+        share = noise_y @ np.linalg.inv(noise_x + noise_y) if r else none
+        best = slot(u, share, (np.eye(r) - share) @ back)
+        return shared_terms(slot(u, np.eye(r), none), from_v, best)
+
+    def score(self, rows: Array, n_blocks: int) -> float:
+        """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""
+        total, known = super().score(rows, n_blocks), self.posterior
+        blocks = min(n_blocks, len(rows) // 4)
+        if not self.rank or blocks < 2 or not known.order_weights.any():
+            return total
+        u, v = self.split(rows)
+        z = np.hstack([u @ self.pair.to_x.T, v @ self.pair.to_y.T])
+        seen = implicit_grams(z, joint_whitening(known.correlations), n_blocks=blocks)
+        mean = pair_mean(np.tensordot(known.order_weights, seen, 1), np.ones(blocks))
+        energy = float(np.sum(SharedEnergy(known.correlations).projector(known.t) * mean))
+        return total + energy / self.canonical.n
+
+    @property
+    def evident(self) -> bool:
+        """Whether the higher orders said something about an A that was not known."""
+        return self.rank > 0 and self.posterior.gate > 0 and self.known_A is None
+
+    def block_evidence(self) -> BlockEvidence:
+        """What intervals and tests read."""
+        return block_evidence(self.canonical, self.posterior, self.state, self.grams, truncated=self.truncated)
+
+    def identified_set(self) -> IdentifiedSet:
+        """Ends of Cov(S1), entry by entry, over all admissible T, given the rank, and over all ranks not excluded."""
+        d, lift = self.posterior.correlations, self.pair.from_x
+        return IdentifiedSet(
+            lift * self.posterior.h, added(self.cov_u, lift, -np.diag(d**2)), self.largest_rank > self.rank
+        )
+
+    @property
+    def root_s2(self) -> Array:
+        return np.asarray(self.pair.from_x @ power(self._covered, 0.5, 0.0))
+
+    # ---- outcomes that depend on S1
+
+    def residual(self, key: Key, rows: Array) -> Array:
+        """R (n, d_u): what is left of every column of U after regression on the shared part of V."""
+        self.require_own(key)
+        u, v = self.split(rows)
+        return np.asarray(u - (v @ self.pair.to_y.T * self.posterior.correlations) @ self.lift_u.T)
+
+    @property
+    def coefficients_wanted(self) -> int:
+        """Coefficients of least squares on U and the shared part of V."""
+        return int(np.sum(self.cov_u.diagonal() > 0)) + self.rank
+
+    def determined(self, covariates: int) -> bool:
+        """Whether there are more independent rows than coefficients, those of the covariates included."""
+        rows = self.n if self.units is None else min(self.n, self.units)
+        if rows <= self.coefficients_wanted + covariates:
+            return False
+        if not isinstance(self.cov_u, Factored) or not self.grouped:
+            return True
+        return bool(
+            inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
+        )  # copies say nothing
+
+    def check_determined(self, covariates: int) -> None:
+        """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
+        n, wanted = self.canonical.n, self.coefficients_wanted
+        if not self.determined(covariates):
+            few = self.units is not None and self.units < self.n
+            counted = f"{self.units} independent samples" if few else f"{self.n} samples"
+            raise DataError(
+                f"{counted} do not determine the {wanted + covariates} coefficients of least squares on all columns "
+                f"of view {self.views[0]!r} ({self.d_u}), the {self.rank} shared directions and {covariates} "
+                'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
+            )
+        if self.reduced and n < FEW_PER_COLUMN * wanted:
+            warn_user(
+                f"{n:.0f} samples for {wanted} coefficients, fewer than {FEW_PER_COLUMN} each: least squares on all columns "
+                'is determined, but its errors are large. A penalty (alpha="cv") may serve better',
+                SampleSizeWarning,
+            )
+
+    @property
+    def degrees(self) -> float:
+        """Independent rows less coefficients: what is left to estimate the noise of least squares on all columns."""
+        return self.canonical.n - self.coefficients_wanted - 1
+
+    def _inverse_of_residual(self, covariates: int) -> Array | None:
+        """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U, R its residual on the shared part of V.
+
+        None where the canonical coordinates are all of U, or where there are too few samples.
+        """
+        whole = self.cov_u
+        return inverse_factor(whole.rows) if isinstance(whole, Factored) and self.determined(covariates) else None
+
+    def _reading(self, inverse: Array | None) -> Reading:
+        """How the shared coordinates are read off U."""
+        if inverse is None:
+            return Reading.canonical(self.canonical, self.rank, self.lift_u)
+        return Reading.of_all_columns(inverse, self.lift_u)
+
+    def calibrate(
+        self,
+        key: Key,
+        rows: Array,
+        y: Array,
+        weight: Array,
+        free: float,
+        covariates: int,
+        log_odds: LogisticFit | None = None,
+    ) -> Calibrated:
+        """Coefficients of y on S1, all columns of U included.
+
+        rows (n, d_u + d_v), y (n,) : centred; weight (n,) : how often each row counts; free : their number less what covariates
+        took; log_odds : logistic regression on :meth:`residual`, to be calibrated instead of least squares.
+
+        Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
+        that were searched: a guide for penalised fits, no result.
+        """
+        inverse = self._inverse_of_residual(covariates)
+        reading = self._reading(inverse)
+        if log_odds is None:
+            fit = self._least_squares(rows, y * weight, float((y * weight) @ y) / free, free, inverse)
+            solved = calibrate(self.canonical, self.posterior, fit, reading)
+        else:
+            columns = self.canonical.rank_u if inverse is None else inverse.shape[1]
+            noise = 1 / (max(log_odds.information, 1e-12) * max(self.canonical.n - columns - 1, 1))
+            fit = Residualised(log_odds.coef, noise)
+            rest = fit.coef - reading.weights @ (reading.lift.T @ fit.coef)
+            beside = float(np.sqrt(max(float(rest @ (self.cov_u @ rest)), 0.0)))
+            solved = calibrate(self.canonical, self.posterior, fit, reading, beside=beside, attenuation=attenuation)
+        t = solved.t_effective
+        return Calibrated(
+            coef=solved.coef,
+            residualised=fit.coef,
+            trust=solved.trust,
+            features=reading.without_shared(self.residual(key, rows), t),
+            outcome=y,
+            covariance=added(self.cov_u, self.pair.from_x, -self.pair.shared(t)),
+            determined=self.determined(covariates),
+            reduced=self.reduced,
+            wanted=self.coefficients_wanted + covariates,
+            free=free,
+            by=(solved, fit, reading, inverse),
+        )
+
+    def _least_squares(
+        self, rows: Array, counted: Array, variance: float, free: float, inverse: Array | None
+    ) -> Residualised:
+        u, v = self.split(rows)
+        with_u, with_v = u.T @ counted / free, v.T @ counted / free
+        if inverse is None:
+            return residualise(self.canonical, self.rank, with_u, with_v, variance)
+        with_y = self.pair.to_y @ with_v
+        D = self.posterior.correlations
+        return residualise_all_columns(inverse, self.lift_u, D, with_u, with_y, variance, self.degrees)
+
+    def errors(
+        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+    ) -> tuple[Array, float]:
+        """Standard errors (d_u,) of calibrated coefficients and their degrees of freedom: one Newton step per left-out block,
+        and what the shrinkage may have moved.
+
+        keep : (B, n), the rows without each block; replicates : (B, d_u), of log-odds: those on the residual without each
+        block. theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose covariance with R is Cov(R) c b.
+
+        On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
+        samples for independent. With groups they are not, and there is no honest error.
+        """
+        solved, fit, reading, inverse = calibrated.by
+        degrees = max(len(keep) - 1, 1)
+        if replicates is not None:
+            return self._error_of_log_odds(solved, reading, replicates), degrees
+        if inverse is not None:
+            error = error_of_all_columns(self.canonical, self.posterior, fit, reading, inverse, solved)
+            return (np.full_like(error, np.nan) if grouped else error), max(round(self.degrees), 1)
+        y = calibrated.outcome
+        if not self.evident or self.truncated:  # residualising (or a known A): its own sampling error
+            return error_at_fixed_features(rows[:, : self.d_u] - self.predict_s2(rows), y, keep), degrees
+        of_blocks = np.empty((len(keep), rows.shape[1]))
+        for i, kept in enumerate(keep):
+            target = y[kept] - y[kept].mean()
+            of_blocks[i] = (rows[kept] - rows[kept].mean(axis=0)).T @ target / (kept.sum() * calibrated.free / len(y))
+        here = self.split(rows.T @ y / calibrated.free)
+        return coefficient_error(replicate(self.block_evidence()), *here, *self.split(of_blocks)), degrees
+
+    def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array) -> Array:
+        t = solved.t_effective
+
+        def corrected(b: Array) -> tuple[Array, Array]:
+            """Coefficients after stretching (m, d) and the attenuation factors (m,)."""
+            hg = (b @ reading.lift) @ reading.half @ solved.stretch.T
+            return reading.stretched(b, solved.stretch), attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
+
+        stretched, factors = corrected(b)
+        if not self.evident or self.truncated or self.reduced:
+            return jackknife_error(stretched * factors[:, None])
+        evidence = replicate(self.block_evidence())
+        none = np.zeros((self.rank, self.rank))
+        low = solved.residualised
+        here = float(corrected(low[None])[1][0]) * (evidence.basis.cov_s1(none) @ low)
+        there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(none), b)
+        d_v = len(self.mean) - self.d_u
+        return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
+
+    # ---- how sure it is of its parts, and refits without a block
 
     def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
         """Cov(S1) at as much of T as its k leading directions support, and that share of T; of others as they are."""
@@ -205,59 +579,6 @@ class PairSolution(PairOutcomes):
         )
 
 
-@dataclass(frozen=True)
-class _EveryColumn:
-    """Covariance of a view in the user's columns, and the loadings of the shared part in all of them, (d, r)."""
-
-    spread: Spread
-    lift: Array
-
-    @classmethod
-    def of_rows(cls, view: Array, other: Array, correlations: Array) -> _EveryColumn:
-        """A wide view (n, d), centred; other (n, r): shared canonical variates of the other view; correlations D (r,).
-
-        lift = Cov(view, other) / D: the other view sees nothing of what is this view's own.
-        """
-        together = view.T @ other / len(view)  # Cov(other) = I: these are regression coefficients
-        left = triangular(view - other @ together.T)
-        return cls(Factored.of(left).plus(together.T, np.eye(len(correlations))), together / correlations)
-
-
-def _every_column(
-    space: SearchSpace, second: Moments, inner: Canonical, found: Canonical, r: int, whole: PairSolution | None
-) -> list[_EveryColumn]:
-    """Both views: from rows where they are wide; else from the columns that were searched, and from what the `whole` solution,
-    of which this is a replicate, has outside them."""
-    d = np.maximum(found.correlations[:r], 1e-9)
-    n_u = inner.x_from_u.shape[1]
-    C = second.covariance(unbiased=False)
-    maps = (found.x_from_u, found.u_from_x, inner.y_from_v), (found.y_from_v, found.v_from_y, inner.x_from_u)
-    inside, ends = (C[:n_u, :n_u], C[n_u:, n_u:]), np.cumsum([0, found.u_from_x.shape[0], found.v_from_y.shape[0]])
-    rows = None if space.rows is None else [space.rows[:, ends[i] : ends[i + 1]] for i in (0, 1)]
-    out = []
-    for i, frame in enumerate(space.frames.values()):
-        _, back, other = maps[i]
-        if rows is not None and len(frame.to) < len(frame.back):
-            out.append(_EveryColumn.of_rows(rows[i], rows[1 - i] @ maps[1 - i][0][:r].T, d))
-            continue
-        lift, covariance = back[:, :r], inside[i]
-        if whole is None:
-            out.append(_EveryColumn(frame.back @ covariance @ frame.back.T, lift))
-            continue
-        total, loading = (whole.cov_u, whole.lift_u) if i == 0 else (whole.cov_v, whole.lift_v)
-        if isinstance(total, Factored):
-            before = whole.posterior.correlations
-            beyond = (
-                loading - frame.back[:, : len(before)]
-            ) * before  # covariance there with the other view's variates
-            spread: Spread = total.plus(frame.back.T, -np.eye(frame.back.shape[1])).plus(frame.back.T, covariance)
-            out.append(_EveryColumn(spread, lift + beyond @ other[:r, :r].T / d))
-        else:
-            rest = total - frame.back @ frame.back.T
-            out.append(_EveryColumn(frame.back @ covariance @ frame.back.T + rest, lift))
-    return out
-
-
 def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
     """The estimator. keys : what S1, S2 and S3 are called."""
     solution = _solve(space, keys, options)
@@ -304,7 +625,11 @@ def _solve(
         with one_blas_thread():
             posterior = identify(D, inner.n, seen, options.random_state)
     found = inner.composed(u, v)
-    every_u, every_v = _every_column(space, second, inner, found, r, decided)
+    whole = None
+    if decided is not None:
+        whole = EveryColumn(decided.cov_u, decided.lift_u), EveryColumn(decided.cov_v, decided.lift_v)
+    before = D if decided is None else decided.posterior.correlations
+    every_u, every_v = every_column(space, second, inner, found, r, whole, before)
     test = None  # replicates keep what the full fit decided; of reduced views A is not the whole story
     if inner_A is not None and decided is None and space.rows is None:
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)

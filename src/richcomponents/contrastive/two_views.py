@@ -1,4 +1,18 @@
-"""What every solution of U = S1 + S2, V = A S2 + S3 answers, once A, the covariances and a predictor of S2 are known."""
+"""What every solution of U = S1 + S2, V = A S2 + S3 answers, once A, the covariances and a predictor of S2 are known.
+
+How the cumulants of S1, S2 and S3 are read off two views, once A is known or estimated:
+
+With E = U - A^+ V (S2 removed from U) the identities are, for ANY matrices B3 ... Bt,
+
+    k_t(S1) = k_t(E, U, U - B3 V, ..., U - Bt V):
+
+the first slot has no S2, the second no S3, and the others may be chosen for their small variance.
+B = 0 is the paper's equation (3) in cross form, B = the regression of U on V the control variate, which lowers the
+error of the tensor by a quarter to a half. The same holds for S3 with the views exchanged. For S2,
+every cross-cumulant with at least one U and one A^+ V is k_t(S2) (paper, equation (4)).
+
+Maps are (p, d): column j holds the weights of the observed coordinates z in coordinate j.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +25,15 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.component import Component
-from richcomponents.components.covariance import Factored, Spread, gaussian_score
-from richcomponents.components.terms import CumulantSource, Terms
-from richcomponents.contrastive.bounds import IdentifiedSet
-from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.contrastive.rank import remaining_p_value
-from richcomponents.contrastive.specification import TestResult, leftover_test
+from richcomponents.components.component import Component, CumulantSource, Term, Terms
+from richcomponents.components.wide import Factored, Spread, gaussian_score
+from richcomponents.contrastive.canonical import Canonical, remaining_p_value
+from richcomponents.contrastive.diagnostics import Diagnostics, TestResult, leftover_test
+from richcomponents.contrastive.pair import IdentifiedSet
+from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-
-__all__ = ["Key", "TwoViews"]
+from richcomponents.storage import storable
 
 Key = Any
 """What a component is called: "S1", "S2", "S3", or a subset of the names of the views."""
@@ -252,3 +263,53 @@ class TwoViews:
         total_u, total_v = in_u + both, float(self.cov_v.trace())
         shares = {(u, own_u): in_u / total_u, (u, shared): both / total_u}
         return {**shares, (v, shared): 1 - in_v / total_v, (v, own_v): in_v / total_v}
+
+
+@storable
+@dataclass(frozen=True)
+class PairOptions:
+    """As in ContrastiveRCA."""
+
+    rank: Any = "auto"
+    A: Any = None
+    order: int = 4
+    random_state: int | None = 0
+
+    @property
+    def at_least(self) -> int:
+        """Principal components of a wide view that must be looked at."""
+        return int(self.rank) if isinstance(self.rank, (int, np.integer)) else 1
+
+    def checked_A(self, d_u: int, d_v: int) -> Array | None:
+        """The known mixing matrix (d_v, d_u)."""
+        if self.A is None:
+            return None
+        A = as_matrix(self.A).copy()
+        if A.shape != (d_v, d_u):
+            raise DataError(
+                f"A must have one row per column of V and one column per column of U: shape ({d_v}, {d_u}), got {A.shape}"
+            )
+        if not np.isfinite(A).all():
+            raise DataError("the known A holds missing or infinite values")
+        rank = int(np.linalg.matrix_rank(A))
+        wanted = self.rank if isinstance(self.rank, (int, np.integer)) else d_u
+        if rank < wanted:
+            raise DataError(
+                f"the known A has no left inverse: its rank is {rank}, so only {rank} of {wanted} shared directions can be "
+                "seen in V. Add columns to V, drop dependent columns of U, or give rank= if the shared part has lower rank"
+            )
+        return A
+
+
+def own_terms(view: Array, shared: Array, regression: Array) -> Terms:
+    """Of S1 (or S3 with the views exchanged).
+
+    view : z -> U; shared : z -> A^+ V; regression : z -> E[U | V], linear. All (p, d).
+    """
+    head = (view - shared, view)
+    return Terms(tuple((Term(1.0, head, fill),) for fill in (view - regression, view, head[0])), whole=view)
+
+
+def shared_terms(one: Array, two: Array, best: Array) -> Terms:
+    """Of S2: one : z -> U, two : z -> A^+ V, best : z -> the combination of both with the least noise."""
+    return Terms(tuple((Term(1.0, (one, two), fill),) for fill in (best, one, two)))

@@ -4,6 +4,31 @@ k-statistics do not change when the origin moves, so they are computed from sums
 where every partition with a lone slot vanishes: 4 terms instead of 15 at order four, 41 instead of
 203 at order six. They are computed once per order, on the distinct entries of the joint table; any
 cross block such as k4(V, U, U, U) is then read off by index.
+
+BLOCKS. Cumulants of each statistical block, linearised so that they average exactly to the global ones.
+
+A cumulant computed from a block alone has a bias of its own and is centred at the block's mean; averages of such do
+not agree with the cumulant of all rows. Linearised about the global mean, covariance Sigma and third moment M3, with
+block mean m and block second moments C,
+
+    k3_b = E_b z^3 - sum over 3 of Sigma x m,
+    k4_b = E_b z^4 - sum over 3 pairings of [C x Sigma + Sigma x (C - Sigma)] - sum over 4 of m x M3,
+
+they do: weighted by the rows per block, their mean is the plug-in cumulant of the whole sample.
+
+GRAM MATRICES. Gram matrices of unfolded cumulants without the tensor, unbiased through pairs of disjoint blocks.
+
+For M_X = unfold k_t(W1, ..., W_{t-1}, X) (rows: the first slots, columns: X) the library needs
+M_X' M_Y. The plain product of two estimates from the same samples is signal plus noise, and with
+d^(t-1) rows the noise swamps the signal; the product of estimates from two DISJOINT blocks of samples
+is unbiased, since each factor is an unbiased k-statistic and they are independent.
+
+Between blocks a and b the sums over samples collapse to kernels: with A = W1, B = W2, C = W3,
+
+    sum_{n in a, m in b} x_n [(a_n . a_m)(b_n . b_m)(c_n . c_m)] y_m'
+
+costs O(N^2 d) and no d^3 rows. The terms that turn fourth moments into cumulants,
+- sum over the three pairings of Cov(other two) x Cov(slot, X), are products of small matrices.
 """
 
 from __future__ import annotations
@@ -26,9 +51,9 @@ from richcomponents.algebra import (
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments import Moments, Rows
-
-__all__ = ["Cumulants", "cross_cumulant", "cumulant"]
+from richcomponents.moments import Moments, Rows, open_source
+from richcomponents.moments.kernel import Layout
+from richcomponents.moments.reduce import column_means, reduce_rows
 
 _ENTRIES = 2**20  # packed entries worked on at a time, so that scratch memory stays small
 
@@ -164,3 +189,235 @@ def _checked_order(order: int) -> int:
     if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or not 1 <= order <= 6:
         raise ValueError(f"the order of a cumulant must be an integer from 1 to 6, got {order!r}")
     return int(order)
+
+
+_PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
+
+
+def linearised_block_cumulants(moments: Moments, order: int) -> Array:
+    """Packed cumulants of order 3 or 4 of every non-empty block, shape (blocks, C(p+order-1, order))."""
+    if order not in (3, 4):
+        raise ValueError(f"block cumulants are of order 3 or 4, got {order}")
+    lay = moments.layout
+    p = lay.n_columns
+    used = np.flatnonzero(moments.block_sizes)
+    blocks, sizes = moments.central_blocks(), moments.block_sizes[used, None]
+    mean, second = blocks[used, lay.orders[1]] / sizes, blocks[used, lay.orders[2]] / sizes
+    sigma = moments.central_sums(2) / moments.n
+    out = blocks[used, lay.orders[order]] / sizes
+    index = packed_indices(p, order)
+    rest = [[m for m in range(order) if m != slot] for slot in range(order)]
+    around = sigma if order == 3 else moments.central_sums(3) / moments.n
+    lower = list(around[packed_rank(index[:, rest].swapaxes(0, 1), p)])
+    pairs = list(packed_rank(index[:, _PAIRINGS].transpose(1, 2, 0, 3), p)) if order == 4 else []
+    slots = [np.ascontiguousarray(index[:, slot]) for slot in range(order)]
+    around_pairs = [(sigma[left], sigma[right]) for left, right in pairs]
+    work = np.empty(out.shape[1])
+
+    def subtract(values: Array, where: IntArray, factor: Array, b: int) -> None:
+        np.take(values, where, out=work, mode="clip")
+        np.multiply(work, factor, out=work)
+        np.subtract(out[b], work, out=out[b])
+
+    for b in range(len(out)):  # one block at a time: its entries stay in the cache
+        for slot, factor in zip(slots, lower, strict=True):
+            subtract(mean[b], slot, factor, b)
+        excess = second[b] - sigma
+        for (left, right), (sigma_left, sigma_right) in zip(pairs, around_pairs, strict=True):
+            subtract(second[b], left, sigma_right, b)
+            subtract(excess, right, sigma_left, b)
+    return out
+
+
+def projected_cumulant(X: object, projection: object, order: int, *, unbiased: bool = True) -> Array:
+    """k_t(X, w, ..., w), one slot X and t - 1 slots w; shape (d,).
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d), or Rows
+    projection : array-like
+        Shape (d,): the direction theta, w = X theta. Shape (n,) with n != d is not guessed at: pass the
+        samples of w as a column (n, 1) instead.
+    order : int
+        t >= 1; the sums are of the order of N d t.
+    unbiased : bool
+        k-statistics, or cumulants of the empirical distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from richcomponents import cumulant
+    >>> X = np.random.default_rng(0).exponential(size=(200, 3))
+    >>> theta = np.array([1.0, -2.0, 0.5])
+    >>> tensor = cumulant(X, order=3)
+    >>> bool(np.allclose(projected_cumulant(X, theta, 3), np.einsum("abc,b,c->a", tensor, theta, theta)))
+    True
+    """
+    if order < 1:
+        raise ValueError(f"the order must be at least 1, got {order}")
+    direction = np.asarray(projection, dtype=np.float64)
+    if direction.ndim == 2:  # samples of w: they ride along as one more column
+        table = as_matrix(X)
+        if direction.shape != (len(table), 1):
+            raise DataError(f"samples of w must be one column of {len(table)} rows, got shape {direction.shape}")
+        rows = Rows(np.hstack([table, direction]))
+    else:
+        rows = open_source(X)
+    means = column_means(rows)
+    if means is None:
+        raise DataError("projected cumulants read the rows twice: pass an array or a file, not an iterator")
+    width = len(means) - (direction.ndim == 2)
+    if direction.ndim == 1 and direction.shape != (width,):
+        raise DataError(f"theta must have {width} entries, one per column, got {direction.shape}")
+    if order == 1:
+        return means[:width]
+    theta = direction if direction.ndim == 1 else np.concatenate([np.zeros(width), [1.0]])
+    sums = reduce_rows(rows, _PowerSums(means, theta, width, order))
+    n = sums.n
+    if unbiased and n < order:
+        raise DataError(f"an unbiased cumulant of order {order} needs at least {order} rows, got {n}")
+    coefficient = kstatistic_coefficient if unbiased else plugin_coefficient
+    out = np.zeros(width)
+    for partition in partitions_without_singletons(order):
+        factor = coefficient(tuple(sorted(map(len, partition))), n)
+        for block in partition:
+            if 0 not in block:  # slot 0 is X, the others are w
+                factor *= sums.scalar[len(block)]
+        with_x = next(len(block) for block in partition if 0 in block)
+        out += factor * sums.vector[with_x - 1]
+    return out
+
+
+class _PowerSums:
+    """sum w^j (scalar) and sum x w^j (vector) about given means, j = 0..order."""
+
+    def __init__(self, means: Array, theta: Array, width: int, order: int) -> None:
+        self.means, self.theta, self.width, self.order = means, theta, width, order
+        self.n, self.scalar, self.vector = 0, np.zeros(order + 1), np.zeros((order, width))
+
+    def update(self, rows: object, start: int | None = None) -> None:
+        z = as_matrix(rows) - self.means
+        w = z @ self.theta
+        power = np.ones(len(z))
+        self.n += len(z)
+        for j in range(self.order + 1):
+            self.scalar[j] += power.sum()
+            if j < self.order:
+                self.vector[j] += z[:, : self.width].T @ power
+            power = power * w
+
+    def result(self) -> _PowerSums:
+        return self
+
+
+def block_grams(slots: Sequence[object], X: object, *, n_blocks: int = 20, tile: int = 2048) -> Array:
+    """M_a' M_b for all pairs of different blocks, M_a = unfold of the k-statistic of block a.
+
+    Parameters
+    ----------
+    slots : two or three tables of shape (n, .)
+        The first slots W1, W2 (order 3) or W1, W2, W3 (order 4); tables may repeat.
+    X : table of shape (n, d)
+        The last slot, whose Gram is returned; for a Gram of several views, join them: X = (U, V).
+    n_blocks : int
+        The statistical blocks of :class:`Moments`.
+    tile : int
+        Samples per tile of the kernel, which is never stored whole.
+
+    Returns
+    -------
+    grams : array of shape (n_blocks, n_blocks, d, d)
+        Diagonal pairs (a, a) are zero: they are the noise this form avoids. The unbiased Gram is the
+        mean over a != b.
+    """
+    if len(slots) not in (2, 3):
+        raise ValueError(f"give two slots (order 3) or three (order 4), got {len(slots)}")
+    order = len(slots) + 1
+    tables = [as_matrix(slot, column=True) for slot in slots]
+    last = as_matrix(X, column=True)
+    if {len(table) for table in tables} != {len(last)}:
+        raise DataError("all slots must have the same rows")
+    blocks = []
+    for b in range(Layout(1, 2, n_blocks=n_blocks).n_blocks):
+        selector = slice(b, None, n_blocks)
+        count = len(last[selector])
+        if count < order:
+            raise DataError(
+                f"block {b} has {count} rows, a cumulant of order {order} needs {order}: use fewer blocks "
+                f"(n_blocks <= {len(last) // order})"
+            )
+        blocks.append(_Block([table[selector] for table in tables], last[selector]))
+    d = last.shape[1]
+    out = np.zeros((n_blocks, n_blocks, d, d))
+    for a in range(n_blocks):
+        for b in range(a + 1, n_blocks):
+            out[a, b] = blocks[a].product(blocks[b], tile)
+            out[b, a] = out[a, b].T
+    return out
+
+
+class _Block:
+    """One block's centred slots and second moments."""
+
+    def __init__(self, slots: Sequence[Array], x: Array) -> None:
+        self.slots = [slot - slot.mean(axis=0) for slot in slots]
+        self.x = x - x.mean(axis=0)
+        n = self.n = len(x)
+        self.with_x = [slot.T @ self.x / n for slot in self.slots]
+        self.between = [[one.T @ two / n for two in self.slots] for one in self.slots]
+        # k3 = c E[abc];  k4 = alpha E[abcx] - beta (three pairings), plain averages of centred data
+        if len(slots) == 2:
+            self.alpha, self.beta = n * n / ((n - 1) * (n - 2)), 0.0
+        else:
+            below = (n - 1) * (n - 2) * (n - 3)
+            self.alpha, self.beta = n * n * (n + 1) / below, n * n * (n - 1) / below
+
+    def product(self, other: _Block, tile: int) -> Array:
+        """M_self' M_other, shape (d, d)."""
+        total = self.alpha * other.alpha * self._kernel(other, tile)
+        if len(self.slots) == 3:
+            total -= self.alpha * other.beta * self._moments_with_pairings(other)
+            total -= other.alpha * self.beta * other._moments_with_pairings(self).T
+            total += self.beta * other.beta * self._pairings(other)
+        return total
+
+    def _kernel(self, other: _Block, tile: int) -> Array:
+        """E_a E_b [x y' prod_s (s_a . s_b)]."""
+        total = np.zeros((self.x.shape[1], other.x.shape[1]))
+        for i in range(0, self.n, tile):
+            for j in range(0, other.n, tile):
+                kernel = np.array(1.0)
+                for one, two in zip(self.slots, other.slots, strict=True):
+                    kernel = kernel * (one[i : i + tile] @ two[j : j + tile].T)
+                total += self.x[i : i + tile].T @ (kernel @ other.x[j : j + tile])
+        return total / (self.n * other.n)
+
+    def _moments_with_pairings(self, other: _Block) -> Array:
+        """E_a[x (q' Cov_b(q, r) r)(s' Cov_b(s, Y))] summed over the slot s that is paired with Y."""
+        total = np.zeros((self.x.shape[1], other.x.shape[1]))
+        for s in range(3):
+            q, r = (slot for slot in range(3) if slot != s)
+            form = np.einsum("ni,ni->n", self.slots[q] @ other.between[q][r], self.slots[r])
+            total += self.x.T @ (form[:, None] * self.slots[s]) @ other.with_x[s]
+        return total / self.n
+
+    def _pairings(self, other: _Block) -> Array:
+        """Inner products of the pairing terms of both blocks."""
+        total = np.zeros((self.x.shape[1], other.x.shape[1]))
+        for s in range(3):
+            for u in range(3):
+                if s == u:
+                    q, r = (slot for slot in range(3) if slot != s)
+                    total += np.sum(self.between[q][r] * other.between[q][r]) * self.with_x[s].T @ other.with_x[s]
+                else:
+                    r = 3 - s - u  # the slot paired with neither X nor Y
+                    chain = self.with_x[s].T @ other.between[s][r] @ self.between[u][r].T
+                    total += chain @ other.with_x[u]
+        return total
+
+
+def mean_over_pairs(grams: Array) -> Array:
+    """The unbiased Gram: the mean over ordered pairs of different blocks, shape (d, d)."""
+    b = len(grams)
+    mean: Array = grams.sum(axis=(0, 1)) / (b * (b - 1))
+    return mean

@@ -17,28 +17,8 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array
-from richcomponents.data.cells import EXACT
-from richcomponents.data.views import Views, resolve_views
+from richcomponents.data.columns import EXACT, Views, resolve_views
 from richcomponents.errors import CapacityError, DataError, warn_user
-
-__all__ = [
-    "Table",
-    "as_column",
-    "as_matrix",
-    "as_table",
-    "check_finite",
-    "check_labels",
-    "check_outcome",
-    "check_range",
-    "check_sparse",
-    "check_weights",
-    "column_names",
-    "dense",
-    "frequencies",
-    "join_views",
-    "refuse_foreign",
-    "same_columns",
-]
 
 _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
 _DENSE = 4 * 2**30  # bytes that a sparse matrix may grow to

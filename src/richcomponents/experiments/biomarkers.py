@@ -22,11 +22,8 @@ from richcomponents import baselines
 from richcomponents.algebra import Array
 from richcomponents.datasets import add_hidden_labs, load_biomarkers
 from richcomponents.errors import DataError
-from richcomponents.experiments.rows import Job, Row, settings_of
-from richcomponents.experiments.settings import Settings
+from richcomponents.experiments.rows import Job, Row, Settings, settings_of
 from richcomponents.models import ComponentLogisticRegression, ContrastiveRCA
-
-__all__ = ["EMBEDDED", "Markers", "embedded_markers", "measure", "read_markers", "shared_beyond_labs"]
 
 EMBEDDED = "breast cancer (controls permuted)"
 

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.experiments.panels import Curve, Curves, method_label
-from richcomponents.experiments.settings import Settings
-
-__all__ = ["Claim", "ClaimCheck", "check_claims"]
-
+from richcomponents.experiments.rows import Settings
 
 CLOSE = 2.0
 """"Approaches", "fairly accurate": at most so many times the error on true samples."""

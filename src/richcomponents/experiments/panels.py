@@ -15,11 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from richcomponents.algebra import Array
-from richcomponents.experiments.rows import Row
-from richcomponents.experiments.settings import Panel, Settings
+from richcomponents.experiments.rows import Panel, Row, Settings
 from richcomponents.outputs import writing
-
-__all__ = ["Curve", "Curves", "curves_of", "joined_figure", "method_label", "panel_figure", "save_figure"]
 
 # Okabe and Ito's colours, told apart by colour-blind readers; the markers repeat the distinction.
 STYLES: dict[str, dict[str, Any]] = {

@@ -1,10 +1,16 @@
-"""`rca paper`: from settings to rows, figures and the page."""
+"""`rca paper`: from settings to rows, figures and the page.
+
+The page: the paper's claims next to what was measured; one file, nothing loaded from outside.
+"""
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Sequence
+import platform
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +21,168 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import richcomponents
 from richcomponents.errors import DataError
 from richcomponents.experiments import biomarkers, simulations
-from richcomponents.experiments.claims import check_claims
-from richcomponents.experiments.page import write_page
-from richcomponents.experiments.panels import curves_of, joined_figure, panel_figure, save_figure
-from richcomponents.experiments.rows import Job, Row, run_jobs
-from richcomponents.experiments.settings import Settings, load_settings
+from richcomponents.experiments.claims import Claim, check_claims
+from richcomponents.experiments.panels import Curves, curves_of, joined_figure, method_label, panel_figure, save_figure
+from richcomponents.experiments.rows import Job, Row, Settings, load_settings, run_jobs
 from richcomponents.outputs import check_outputs, write_text
-from richcomponents.text import plain
+from richcomponents.report.page import policy
+from richcomponents.text import escape, plain
 
-__all__ = ["measure_panels", "run_paper"]
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #57606a; --line: #d0d7de; --card: #f6f8fa;
+  --yes: #1a7f37; --part: #9a6700; --no: #cf222e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --soft: #9198a1; --line: #3d444d;
+  --card: #161b22; --yes: #3fb950; --part: #d29922; --no: #f85149; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper); }
+h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; } h3 { margin: 1.6rem 0 .4rem; }
+p.lead, .soft { color: var(--soft); }
+.claim { border: 1px solid var(--line); border-radius: 8px; margin: .8rem 0; padding: .8rem 1rem; background: var(--card); }
+.claim blockquote { margin: 0 0 .4rem; font-style: italic; }
+.verdict { font-weight: 600; } .agrees { color: var(--yes); } .part { color: var(--part); } .not { color: var(--no); }
+.unmeasured { color: var(--soft); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: .2rem .6rem; text-align: right; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; white-space: nowrap; }
+figure { margin: .6rem 0; } figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
+pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem;
+  font-size: .8rem; } summary { cursor: pointer; }
+.note { border-left: 4px solid var(--part); padding: .3rem .8rem; }
+@media print { details { display: block; } .claim { break-inside: avoid; } }
+"""
+
+
+def write_page(
+    path: Path,
+    settings: Settings,
+    rows: Sequence[Row],
+    claims: Sequence[Claim],
+    figures: Path,
+    notes: Sequence[str] = (),
+) -> Path:
+    """index.html from rows, claims and the PNG figures in `figures`."""
+    curves = curves_of(rows)
+    measured = [name for name in settings.panels if any(key[0] == name for key in curves)]
+    parts = [
+        "<h1>Rich Component Analysis: the paper's experiments, measured again</h1>",
+        "<p class=lead>Ge and Zou, Section 5 and Figure 1. U = S1 + S2, V = A S2 + S3; the parameters of S1 are learned "
+        "from U and V. What the paper claims stands next to what was measured, agreeing or not.</p>",
+        _overview(claims),
+        "<h2>Claim by claim</h2>",
+        "<p class=soft>Quotations are from the paper's section on experiments (its figure was not at hand). The tests are of "
+        "RCA as this library does it by default, with A unknown; beside it RCA with A known, and with A and cumulants by the "
+        "paper's formulas. Errors are means over repeats. The paper does not say which A it used in a-j; "
+        + escape("; ".join(f"“{name}” is {text}" for name, text in settings.mixings.items()))
+        + ".</p>",
+        *(_claim(number, claim) for number, claim in enumerate(claims, 1) if not claim.ours),
+        "<h3>Not the paper's words</h3>",
+        *(_claim(number, claim) for number, claim in enumerate(claims, 1) if claim.ours),
+        *(f"<p class=note>{escape(note)}</p>" for note in notes),
+    ]
+    if (figures / "figure-1.png").exists():
+        parts += ["<h2>Figure 1</h2>", _image(figures / "figure-1.png", "all panels of Figure 1")]
+    parts += ["<h2>Panel by panel</h2>"]
+    for name in measured:
+        title = settings.panels[name].title
+        label = f"{name}: {title}" if len(name) == 1 else title
+        parts += [f"<h3 id='panel-{escape(name)}'>{escape(label)}</h3>", _image(figures / f"panel-{name}.png", label)]
+        parts += [_numbers(settings, curves, name, case) for case in _cases(curves, name)]
+    parts += [_how(settings, rows)]
+    body = "\n".join(parts)
+    write_text(
+        path,
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
+        "<meta name=viewport content='width=device-width, initial-scale=1'>"
+        f"<title>Rich Component Analysis: the paper's experiments</title>{policy(_STYLE)}<style>{_STYLE}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n",
+    )
+    return path
+
+
+# ---- claims
+
+
+def _overview(claims: Sequence[Claim]) -> str:
+    measured = [claim for claim in claims if claim.evidence and not claim.ours]
+    agree = sum(claim.verdict == "agrees" for claim in measured)
+    partly = sum(claim.verdict.startswith("agrees in") for claim in measured)
+    return (
+        f"<p><b>{agree} of the paper's {len(measured)} claims</b> that were measured agree in every setting, {partly} in some, "
+        f"{len(measured) - agree - partly} in none.</p>"
+    )
+
+
+def _claim(number: int, claim: Claim) -> str:
+    kind = {"agrees": "agrees", "does not agree": "not", "not measured": "unmeasured"}.get(claim.verdict, "part")
+    table = ""
+    if claim.evidence:
+        heads = list(dict.fromkeys(key for line in claim.evidence for key in line.numbers))
+        said = {True: "yes", False: "no", None: ""}
+        lines = [
+            [line.setting, *(line.numbers.get(head, "") for head in heads), said[line.holds], said[line.paper_holds]]
+            for line in claim.evidence
+        ]
+        if all(line.paper_holds is None for line in claim.evidence):
+            lines = [line[:-1] for line in lines]
+        table = _table(["setting", *heads, "agrees", "… by the paper's formulas"][: len(lines[0])], lines)
+    words = escape(claim.quote if claim.ours else f"“{claim.quote}”")
+    return (
+        f"<div class=claim><blockquote>{number}. {words}</blockquote>"
+        f"<div><span class='verdict {kind}'>{escape(claim.verdict)}</span> "
+        f"<span class=soft>({escape(claim.where)}; tested: {escape(claim.test)})</span></div>{table}</div>"
+    )
+
+
+# ---- numbers
+
+
+def _cases(curves: Curves, name: str) -> list[str]:
+    return list(dict.fromkeys(case for panel, case, _ in curves if panel == name))
+
+
+def _numbers(settings: Settings, curves: Curves, name: str, case: str) -> str:
+    """Mean, standard deviation and standard error of every method."""
+    panel = settings.panels[name]
+    lines, heads, count = [], [], 0
+    for method in panel.methods:
+        curve = curves.get((name, case, method))
+        if curve is not None:
+            heads = [f"{x:g}" for x in curve.x]
+            count = int(curve.count.max())
+            cells = [
+                f"{m:.3g} ± {s:.2g} ({e:.1g})"
+                for m, s, e in zip(curve.mean, curve.sd, curve.standard_error, strict=True)
+            ]
+            lines.append([method_label(settings, panel, method), *cells])
+    about = f"{settings.mixings.get(case, case)}: mean ± standard deviation (standard error), {count} repeats"
+    return f"<details><summary>{escape(about)}</summary>{_table([panel.x, *heads], lines)}</details>"
+
+
+def _table(heads: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _image(path: Path, label: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f"<figure><img alt='{escape(label)}' src='data:image/png;base64,{data}'></figure>"
+
+
+def _how(settings: Settings, rows: Sequence[Row]) -> str:
+    packages = ("numpy", "scipy", "scikit-learn", "matplotlib")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    return (
+        "<h2>How it was made</h2>"
+        f"<p>richcomponents {escape(richcomponents.__version__)}, Python {platform.python_version()}, {escape(versions)}. "
+        f"{len(rows)} rows in rows.csv, each with its own seed: a hash of the seed of the settings ({settings.seed}), the "
+        "panel, the case, x and the repeat. The same command gives the same rows with any number of processes, killed in "
+        "between or not. Biomarkers are real measurements with simulated labs; the embedded table's raw columns violate the "
+        "model (first canonical correlation .99 without any lab), so the rows of its controls are permuted before the labs "
+        "are added.</p>"
+        f"<details><summary>settings.toml</summary><pre>{escape(settings.text)}</pre></details>"
+    )
 
 
 @dataclass(frozen=True)

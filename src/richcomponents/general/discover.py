@@ -33,10 +33,8 @@ from richcomponents.general.model import (
     order_scale,
     solve_tensors,
 )
-from richcomponents.general.start import sequential
+from richcomponents.general.refine import sequential
 from richcomponents.storage import storable
-
-__all__ = ["SetTest", "discover_sets"]
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _LARGEST = 3e7  # entries times parameters of the fit of supersets

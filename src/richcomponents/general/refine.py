@@ -1,18 +1,53 @@
-"""From evidence to the loadings of all components: starts, the joint fit, a polish with the cumulants' full covariance."""
+"""From evidence to the loadings of all components: starts, the joint fit, a polish with the cumulants' full covariance.
+
+START. Where the joint refinement starts: the sequential pass of the paper, with all patterns and cross-block products.
+
+For a view i of Q and any slots W for which W + {gauge} and W + {i} both distinguish Q,
+
+    M_g = unfold k(U_W, U_g) = X,   M_i = unfold k(U_W, U_i) = X A(i, Q)'      (supersets subtracted),
+
+so the rows of [M_g | M_i] span the row space of [I | A']. (The last slot distinguishes too: order 2 is enough for a
+component common to three views.) The Gram matrices of all W and all orders are added, each from products of DIFFERENT
+blocks of samples: a product within a block adds the noise of both factors to the signal.
+
+LARGE. The joint refinement of large problems: the same f as in model.py, by gradients, without a matrix of derivatives.
+
+With D_Q = model(., B_Q, ..., B_Q) - data(., B_Q, ..., B_Q) (p x r^(t-1)) the derivatives of |data - model|^2 are
+2 B_Q' D_Q for K_Q and 2 t D_Q K_Q' for B_Q. The model's part needs only the small matrices B_R' B_Q; the data's
+part is one contraction of the dense cumulant tensor, done for all components at once.
+
+INFLUENCE. The noise of the estimated cumulants, from rows: the covariance of their influence functions.
+
+Near Gaussian data, after joint whitening, estimated cumulants are uncorrelated with known variances, and the joint
+refinement needs no more. Away from it (skewed, heavy-tailed parts) they are correlated; with their covariance as
+weight the transformations become up to twice as precise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from math import factorial
 
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array, unpack
+from richcomponents.algebra import (
+    Array,
+    IntArray,
+    multilinear,
+    pack,
+    packed_indices,
+    packed_rank,
+    packed_size,
+    symmetrise,
+    unpack,
+)
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.general.descend import fit_large
-from richcomponents.general.evidence import SetEvidence
-from richcomponents.general.influence import influence_covariance
+from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.general.model import (
     JointModel,
     Minimum,
@@ -24,10 +59,336 @@ from richcomponents.general.model import (
     white_data,
     white_model,
 )
-from richcomponents.general.start import assemble, sequential
+from richcomponents.learning.solvers import minimise
+from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import Transforms, find_linear
 
-__all__ = ["JointFit", "fit_joint", "refit"]
+_LIMIT = 5.0  # singular values of a starting transformation, between whitened views
+_LEAST = 0.02  # share of variance that a starting component has at least
+
+
+def clipped(A: Array, limit: float = _LIMIT) -> Array:
+    """Singular values kept in [1/limit, limit]: inverses of what noise made singular ruin everything after them."""
+    left, values, right = np.linalg.svd(A, full_matrices=False)
+    return np.asarray((left * np.clip(values, 1 / limit, limit)) @ right)
+
+
+def sequential(
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: Sequence[int] | None = None
+) -> Transforms:
+    """All A(i, Q), larger sets first, from some or all blocks of samples."""
+    pass_ = _Pass(
+        evidence,
+        system,
+        gauge,
+        np.arange(len(evidence.share), dtype=np.int64) if blocks is None else np.array(blocks, dtype=np.int64),
+    )
+    for q in system.order:
+        pass_.find(q)
+    return pass_.transforms
+
+
+class _Pass:
+    """Memory of a sequential pass: what was found so far is subtracted from what comes next."""
+
+    def __init__(self, evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: IntArray) -> None:
+        self.evidence, self.system, self.gauge, self.blocks = evidence, system, gauge, blocks
+        share = evidence.share[blocks]
+        self.share = share / share.sum()
+        self.transforms: Transforms = {}
+        self.tensors: dict[tuple[Subset, int], Array] = {}
+
+    def find(self, q: Subset) -> None:
+        self.transforms[self.gauge[q], q] = np.eye(len(self.evidence.columns[self.gauge[q]]))
+        above = self.system.supersets(q)
+        orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in above)]
+        for view in q:
+            if view != self.gauge[q]:
+                self.transforms[view, q] = self._transform(q, view, orders)
+        for t in orders:
+            tensor = self._tensor(q, t)
+            if tensor is not None:
+                self.tensors[q, t] = tensor
+
+    def _transform(self, q: Subset, view: str, orders: Sequence[int]) -> Array:
+        g, columns = self.gauge[q], self.evidence.columns
+        d = len(columns[g])
+        gram = np.zeros((d + len(columns[view]),) * 2)
+        for t in orders:
+            for slots in combinations_with_replacement(q, t - 1):
+                if all(self.system.distinguishes((*slots, last), q) for last in (g, view)):
+                    rows = np.concatenate(
+                        [self._remainder(q, (*slots, last)).reshape(len(self.blocks), -1, len(columns[last]))
+                         for last in (g, view)], axis=-1,
+                    )  # fmt: skip
+                    gram += _repeats(slots) / (factorial(t) * self.evidence.inflation[t]) * self._cross(rows)
+        vectors = np.linalg.eigh(gram)[1][:, ::-1][:, :d]
+        return clipped(vectors[d:] @ truncated_pinv(vectors[:d], None))
+
+    def _cross(self, rows: Array) -> Array:
+        """Mean over pairs of different blocks of M_a' M_b, symmetrised; rows (B, rows, columns)."""
+        whole = np.tensordot(self.share, rows, 1)
+        weighted = (rows * self.share[:, None, None]).reshape(-1, rows.shape[-1])
+        return np.asarray((whole.T @ whole - weighted.T @ weighted) / (1 - np.sum(self.share**2)))
+
+    def _remainder(self, q: Subset, slots: Sequence[str]) -> Array:
+        """Block values of k(U_w1, ..., U_wt), supersets' components subtracted: (B, columns of w1, ...)."""
+        t = len(slots)
+        values = self.evidence.blocks[t][:, self.evidence.position(slots)][self.blocks]
+        for r in self.system.supersets(q):
+            values = values - multilinear(self.tensors[r, t], *(self.transforms[view, r].T for view in slots))
+        return np.asarray(values)
+
+    def _tensor(self, q: Subset, t: int) -> Array | None:
+        """k_t(S_Q) averaged over patterns, slot by slot inverted; None when no pattern of this length isolates it."""
+        total, weights = np.zeros((len(self.evidence.columns[self.gauge[q]]),) * t), 0.0
+        inverses = {view: truncated_pinv(self.transforms[view, q], None) for view in q}
+        for slots in self.system.patterns(q, t):
+            noise = float(np.prod([np.sum(inverses[view] ** 2) for view in slots]))
+            mean = np.tensordot(self.share, self._remainder(q, slots), 1)
+            weight = _repeats(slots) / noise
+            total = total + weight * symmetrise(multilinear(mean, *(inverses[view].T for view in slots)))
+            weights += weight
+        return np.asarray(total / weights) if weights else None
+
+
+def _repeats(slots: Sequence[str]) -> float:
+    """In how many orders a multiset of slots occurs."""
+    return factorial(len(slots)) / float(np.prod([factorial(m) for m in Counter(slots).values()]))
+
+
+def _second_order_design(
+    white: Array, system: SetSystem, columns: Mapping[str, IntArray], transforms: Transforms
+) -> tuple[Array, list[int]]:
+    """Packed entries of Cov(W z), weighted by the root of their multiplicity, as linear functions of all packed Cov(S_Q)."""
+    index = packed_indices(len(white), 2)
+    weight = np.sqrt(multiplicity(len(white), 2))
+    design, sizes = [], []
+    for q in system.order:
+        rows = (white[:, home(columns, q)] @ np.vstack([transforms[view, q] for view in q]))[index]
+        a, b = packed_indices(rows.shape[2], 2).T
+        both = rows[:, 0][:, a] * rows[:, 1][:, b] + rows[:, 0][:, b] * rows[:, 1][:, a]
+        design.append(both / np.where(a == b, 2.0, 1.0) * weight[:, None])
+        sizes.append(rows.shape[2])
+    return np.hstack(design), sizes
+
+
+def least_squares_covariances(
+    white: Array, total: Array, system: SetSystem, columns: Mapping[str, IntArray], transforms: Transforms
+) -> dict[Subset, Array]:
+    """All Cov(S_Q) from Cov(W z) = total, given A: they follow even where no single cross-covariance isolates them."""
+    design, sizes = _second_order_design(white, system, columns, transforms)
+    target = total[tuple(packed_indices(len(white), 2).T)] * np.sqrt(multiplicity(len(white), 2))
+    solution = np.linalg.lstsq(design, target, rcond=1e-4)[0]
+    ends = np.cumsum([0, *(packed_size(size, 2) for size in sizes)])
+    return {q: unpack(solution[ends[i] : ends[i + 1]], sizes[i], 2) for i, q in enumerate(system.order)}
+
+
+def covariances_identified(system: SetSystem, columns: Mapping[str, IntArray], transforms: Transforms) -> bool:
+    """Whether second moments determine all Cov(S_Q), given A (one column per view and all subsets: they do not)."""
+    p = sum(map(len, columns.values()))
+    design, _ = _second_order_design(np.eye(p), system, columns, transforms)
+    return bool(np.linalg.matrix_rank(design, rtol=1e-8) == design.shape[1])
+
+
+def assemble(model: JointModel, transforms: Transforms) -> Parameters:
+    """Starting loadings from transformations: covariances by least squares on the second moments, made positive.
+
+    Tensors are left at zero (they are linear given the loadings).
+    """
+    tame = {key: clipped(A) for key, A in transforms.items()}
+    covariances = least_squares_covariances(
+        model.white, np.eye(model.p), model.system, model.columns, tame
+    )  # Cov(W z) = I
+    loadings, tensors = {}, {}
+    for q in model.system.order:
+        values, vectors = np.linalg.eigh(covariances[q])
+        r = model.ranks[q]
+        root = vectors[:, -r:] * np.sqrt(np.clip(values[-r:], _LEAST, 1.0))
+        loadings[q] = np.vstack([tame[view, q] for view in q]) @ root
+        for t in model.orders:
+            if t > 2:
+                tensors[q, t] = np.zeros(packed_size(r, t))
+    return Parameters(loadings, tensors)
+
+
+_ITERATIONS = 150
+_GAIN = 1e-6  # relative decrease of f at which to stop; f is about one per entry
+_INNER = 60  # conjugate-gradient steps for the tensors given the loadings
+
+Tensors = dict[tuple[Subset, int], Array]
+
+
+class DenseObjective:
+    """f and its gradient for a :class:`JointModel` with all entries; parameters are loadings and dense tensors.
+
+    data : {order: dense cumulants (p,) * order in the model's coordinates}; weights : {order: n / (t! v_t)}.
+    Tensors are scaled by the root of their order's weight, so that all parameters have comparable curvature.
+    """
+
+    def __init__(self, model: JointModel, data: Mapping[int, Array], weights: Mapping[int, float]) -> None:
+        self.model, self.data, self.weights = model, data, weights
+        self.subsets = model.system.order
+        self.norms = {t: float(np.sum(tensor**2)) for t, tensor in data.items()}
+
+    @cached_property
+    def slices(self) -> dict[tuple[Subset, int], slice]:
+        out, start = {}, 0
+        for q in self.subsets:
+            for t in (1, *(t for t in self.model.orders if t > 2)):
+                r = self.model.ranks[q]
+                size = self.model.white_home[q].shape[1] * r if t == 1 else r**t
+                out[q, t] = slice(start, start + size)
+                start += size
+        return out
+
+    def join(self, loadings: Mapping[Subset, Array], tensors: Tensors) -> Array:
+        x = np.zeros(max(part.stop for part in self.slices.values()))
+        for (q, t), part in self.slices.items():
+            x[part] = loadings[q].ravel() if t == 1 else tensors[q, t].ravel() * np.sqrt(self.weights[t])
+        return x
+
+    def split(self, x: Array) -> tuple[dict[Subset, Array], Tensors]:
+        loadings = {q: x[self.slices[q, 1]].reshape(-1, self.model.ranks[q]) for q in self.subsets}
+        tensors = {
+            (q, t): x[part].reshape((self.model.ranks[q],) * t) / np.sqrt(self.weights[t])
+            for (q, t), part in self.slices.items()
+            if t > 1
+        }
+        return loadings, tensors
+
+    def seen(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
+        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product."""
+        stacked = np.hstack([B[q] for q in self.subsets])
+        p = len(stacked)
+        once = (self.data[t].reshape(-1, p) @ stacked).reshape((p,) * (t - 1) + (-1,))
+        out, start = {}, 0
+        for q in self.subsets:
+            r = B[q].shape[1]
+            part = once[..., start : start + r]
+            start += r
+            for slot in range(t - 2, 0, -1):
+                part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
+            out[q] = part.reshape(p, -1)
+        return out
+
+    def explained(self, B: Mapping[Subset, Array], tensors: Mapping[Subset, Array], q: Subset, t: int) -> Array:
+        """model(., B_Q, ..., B_Q), (p, r^(t-1))."""
+        total = np.zeros((len(B[q]), B[q].shape[1] ** (t - 1)))
+        for other in self.subsets:
+            inner = multilinear(tensors[other], None, *[B[other].T @ B[q]] * (t - 1))
+            total += B[other] @ inner.reshape(len(inner), -1)
+        return total
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        loadings, free = self.split(x)
+        B = {q: self.model.white_home[q] @ loadings[q] for q in self.subsets}
+        value, gradient = 0.0, np.zeros_like(x)
+        slope = {q: np.zeros_like(B[q]) for q in self.subsets}
+        for t in self.model.orders:
+            tensors = {q: free[q, t] if t > 2 else np.eye(B[q].shape[1]) for q in self.subsets}
+            seen = self.seen(B, t)
+            total = self.norms[t]
+            for q in self.subsets:
+                difference = self.explained(B, tensors, q, t) - seen[q]
+                K = tensors[q].reshape(len(tensors[q]), -1)
+                towards = B[q].T @ difference
+                total += float(np.sum((towards - B[q].T @ seen[q]) * K))
+                slope[q] += 2 * t * self.weights[t] * difference @ K.T
+                if t > 2:
+                    gradient[self.slices[q, t]] = 2 * np.sqrt(self.weights[t]) * towards.ravel()
+            value += self.weights[t] * total
+        for q in self.subsets:
+            gradient[self.slices[q, 1]] = (self.model.white_home[q].T @ slope[q]).ravel()
+        return value, gradient
+
+    def best_tensors(self, loadings: Mapping[Subset, Array]) -> Tensors:
+        """Tensors given the loadings: normal equations by conjugate gradients, data contracted once."""
+        B = {q: self.model.white_home[q] @ loadings[q] for q in self.subsets}
+        out: Tensors = {}
+        for t in self.model.orders:
+            if t == 2:
+                continue
+            seen = self.seen(B, t)
+            shapes = {q: (B[q].shape[1],) * t for q in self.subsets}
+            right = {q: (B[q].T @ seen[q]).reshape(shapes[q]) for q in self.subsets}
+            tensors = {q: np.zeros(shapes[q]) for q in self.subsets}
+            rest, direction = dict(right), dict(right)
+            size = begin = _inner(rest, rest)
+            for _ in range(_INNER):
+                if size <= 1e-6 * begin:
+                    break
+                image = {q: (B[q].T @ self.explained(B, direction, q, t)).reshape(shapes[q]) for q in self.subsets}
+                step = size / _inner(direction, image)
+                tensors = {q: tensors[q] + step * direction[q] for q in self.subsets}
+                rest = {q: rest[q] - step * image[q] for q in self.subsets}
+                size, before = _inner(rest, rest), size
+                direction = {q: rest[q] + size / before * direction[q] for q in self.subsets}
+            out.update({(q, t): tensors[q] for q in self.subsets})
+        return out
+
+
+def _inner(one: Mapping[Subset, Array], two: Mapping[Subset, Array]) -> float:
+    return float(sum(np.sum(one[q] * two[q]) for q in one))
+
+
+def fit_large(
+    evidence: SetEvidence, model: JointModel, loadings: Mapping[Subset, Array], tensors: Tensors | None = None
+) -> Parameters:
+    """The minimum of f near starting loadings, by L-BFGS."""
+    data = {
+        t: multilinear(unpack(evidence.cumulants.packed(t), evidence.p, t), *[model.white] * t) for t in model.orders
+    }
+    weights = {t: evidence.n / (factorial(t) * evidence.inflation[t]) for t in model.orders}
+    objective = DenseObjective(model, data, weights)
+    start = objective.join(loadings, objective.best_tensors(loadings) if tensors is None else tensors)
+    found = minimise(objective, start, maxiter=_ITERATIONS, maxcor=20, ftol=_GAIN, maxfun=10 * _ITERATIONS)
+    final, dense = objective.split(found)
+    return Parameters(final, {key: pack(tensor) for key, tensor in dense.items()})
+
+
+_PAIRS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
+
+
+def influence(rows: Array, order: int, third: Array) -> Array:
+    """Influence of each row on the packed cumulants of order 2, 3 or 4, up to a constant: (n, packed).
+
+    rows : (n, p), mean zero and covariance I; third : packed third cumulants of the rows.
+    """
+    p = rows.shape[1]
+    index = packed_indices(p, order)
+    columns = [rows[:, index[:, s]] for s in range(order)]
+    equal = [[(index[:, a] == index[:, b]).astype(np.float64) for b in range(order)] for a in range(order)]
+    if order == 2:
+        return np.asarray(columns[0] * columns[1])
+    if order == 3:
+        x, y, z = columns
+        return np.asarray(x * y * z - x * equal[1][2] - y * equal[0][2] - z * equal[0][1])
+    out = columns[0] * columns[1] * columns[2] * columns[3]
+    for a, b, c, d in _PAIRS:
+        out -= columns[a] * columns[b] * equal[c][d] + columns[c] * columns[d] * equal[a][b]
+    for s in range(4):
+        rest = [m for m in range(4) if m != s]
+        out -= columns[s] * third[packed_rank(index[:, rest], p)]
+    return np.asarray(out)
+
+
+def influence_covariance(rows: Array, orders: tuple[int, ...], packed: Mapping[int, Array], chunk: int = 2000) -> Array:
+    """n times the covariance of all estimated cumulants (orders one after the other), (entries, entries).
+
+    rows : (n, p), white; packed : {order: their cumulants}.
+    """
+    third = packed.get(3, np.zeros(0))
+    square, total = np.zeros((0, 0)), np.zeros(0)
+    for start in range(0, len(rows), chunk):
+        part = np.hstack([influence(rows[start : start + chunk], t, third) for t in orders])
+        if not len(total):
+            square, total = np.zeros((part.shape[1],) * 2), np.zeros(part.shape[1])
+        square += part.T @ part
+        total += part.sum(axis=0)
+    mean = total / len(rows)
+    return np.asarray(square / len(rows) - np.outer(mean, mean))
+
 
 _LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
 _HALVES = 4  # starts from half of the blocks: the landscape has several minima

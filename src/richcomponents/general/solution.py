@@ -17,23 +17,32 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.parallel import one_blas_thread
+from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.algebra.spectral import symmetric
-from richcomponents.components.calibration import Calibrated, error_at_fixed_features
-from richcomponents.components.component import Component
-from richcomponents.components.covariance import Factored, Spread, added, check_entries, gaussian_score, triangular
-from richcomponents.components.reduce import SearchSpace
+from richcomponents.components.component import (
+    Calibrated,
+    Component,
+    CumulantSource,
+    Term,
+    Terms,
+    error_at_fixed_features,
+)
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.terms import CumulantSource, Term, Terms
+from richcomponents.components.wide import (
+    Factored,
+    SearchSpace,
+    Spread,
+    added,
+    check_entries,
+    gaussian_score,
+    triangular,
+)
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, discover_sets
-from richcomponents.general.evidence import SetEvidence, home
-from richcomponents.general.model import Parameters, by_view
-from richcomponents.general.refine import fit_joint, refit
-from richcomponents.general.start import covariances_identified, least_squares_covariances
-from richcomponents.general.terms import pattern_terms
-from richcomponents.general.white import WhiteViews
+from richcomponents.general.evidence import SetEvidence, WhiteViews, home
+from richcomponents.general.model import Parameters, by_view, pattern_terms
+from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap
@@ -48,8 +57,6 @@ from richcomponents.paper.general import (
     require_dimensions,
 )
 from richcomponents.storage import storable
-
-__all__ = ["SetProblem", "SetSolution", "by_subset", "component_name", "is_contrastive", "settle", "solve_sets"]
 
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
 _BLOCKED = 4  # highest order of the cumulants that are kept by block

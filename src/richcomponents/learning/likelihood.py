@@ -21,16 +21,6 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.storage import storable
 
-__all__ = [
-    "Likelihood",
-    "LikelihoodFit",
-    "Ridge",
-    "approximate",
-    "check_gradient",
-    "expected_gradient",
-    "fit_likelihood",
-]
-
 _NODES, _WEIGHTS = hermite_e.hermegauss(40)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _SMALL = 100  # parameters up to which the whole Hessian is differenced

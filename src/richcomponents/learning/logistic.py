@@ -23,19 +23,6 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component, CumulantSource
 from richcomponents.learning.solvers import minimise
 
-__all__ = [
-    "ATTENUATION",
-    "LogisticFit",
-    "attenuation",
-    "confined_minimum",
-    "from_cumulants",
-    "match_fourth",
-    "mixture_objective",
-    "newton_replicates",
-    "ridge_logistic",
-    "whitener",
-]
-
 ATTENUATION = 0.346
 """k in E[sigmoid(m + sqrt(q) Z)] ~ sigmoid(m / sqrt(1 + k q)), Z standard normal."""
 

@@ -28,29 +28,11 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from richcomponents.algebra import Array, multilinear
 from richcomponents.components import Component, CumulantSource
-from richcomponents.components.terms import expand
+from richcomponents.components.component import expand
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments
-
-__all__ = [
-    "Mixture",
-    "MixtureCumulants",
-    "MomentMatching",
-    "choose_components",
-    "fit_mixture",
-    "lifted_tensor",
-    "log_posterior",
-    "match_centres",
-    "match_cumulants",
-    "matched",
-    "mixture_cumulants",
-    "noise_variance",
-    "orthogonal_decomposition",
-    "replicates",
-    "tensor_start",
-]
 
 _FLOOR = 0.003  # eigenvalues of B below this share of the largest of Cov are noise: whitening would blow them up
 _KEPT = 3  # decompositions of T that are refined; the best objective wins

@@ -10,19 +10,18 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.decomposition import VarianceTable
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.intervals import Target
+from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
-from richcomponents.contrastive.solution import PairOptions, PairSolution, solve_pair
+from richcomponents.contrastive.solution import PairSolution, solve_pair
+from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import Views
+from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import Data
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
-
-__all__ = ["ContrastiveRCA"]
 
 _KEYS = ("S1", "S2", "S3")
 

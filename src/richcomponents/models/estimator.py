@@ -17,8 +17,6 @@ from richcomponents.data.table import as_matrix, check_labels
 from richcomponents.errors import DataError
 from richcomponents.storage import Storable
 
-__all__ = ["Estimator", "as_fitted", "refuse_second_table"]
-
 _E = TypeVar("_E")
 _FITTING, _USED = "_fitting", "_fitted_with"
 _THEIRS = ("_sk", "_metadata", "_parent")  # private names that scikit-learn sets on an estimator, fitted or not

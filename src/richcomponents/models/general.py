@@ -12,23 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
-from richcomponents.components.linear_map import LinearMap
-from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.contrastive.canonical import canonical
+from richcomponents.components.wide import LinearMap, SearchSpace
+from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.contrastive.intervals import Target
-from richcomponents.contrastive.rank import choose_rank
-from richcomponents.contrastive.solution import PairOptions, PairSolution, solve_pair
+from richcomponents.contrastive.solution import PairSolution, solve_pair
+from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.views import Views
+from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
 from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.text import in_line, page
-
-__all__ = ["RCA"]
 
 
 class RCA(ComponentAnalysis):

@@ -39,8 +39,6 @@ from richcomponents.paper.ising import fit_taylor, sgd_from_predictions, sgd_fro
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
 
-__all__ = ["ComponentIsing"]
-
 _METHODS = ("auto", "likelihood", "composite", "taylor")
 _ROWS_IF_UNKNOWN = 1000  # a component that keeps no moments does not say how many rows it came from
 _UNTRUSTED_WEIGHT = 0.3  # of second moments inside the shared block when the higher orders say nothing about T

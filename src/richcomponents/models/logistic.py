@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.calibration import Calibrated
+from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
@@ -28,13 +28,10 @@ from richcomponents.learning.logistic import (
     ridge_logistic,
 )
 from richcomponents.learning.solvers import SGDResult, Trajectory
-from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.classes import Contrast, positive_class
+from richcomponents.models.base import Contrast, OutcomeLearner, positive_class
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
 from richcomponents.text import in_line, page
-
-__all__ = ["ComponentLogisticRegression"]
 
 _FEW_CASES = 10  # of the rarer class, below which there is a warning
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters

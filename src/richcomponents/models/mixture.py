@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.cumulants.estimate import Estimate
-from richcomponents.cumulants.jackknife import jackknife_error
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError
 from richcomponents.learning.mixture import (
     Mixture,
@@ -25,8 +24,6 @@ from richcomponents.models.base import ComponentLearner
 from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
-
-__all__ = ["ComponentGaussianMixture"]
 
 _SHOWN = 20  # columns up to which summary() computes standard errors
 

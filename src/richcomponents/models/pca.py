@@ -12,13 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.covariance import top_directions
+from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import ComponentLearner
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line, page
-
-__all__ = ["ComponentPCA", "subspace_distance"]
 
 
 def subspace_distance(one: Array, two: Array) -> float:

@@ -20,29 +20,20 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.calibration import Calibrated
-from richcomponents.components.component import Component
-from richcomponents.components.reduce import SearchSpace, search_space
-from richcomponents.components.terms import RowSource
-from richcomponents.contrastive.specification import TestResult, outcome_test
-from richcomponents.cumulants.estimate import Estimate
-from richcomponents.cumulants.jackknife import from_replicates
+from richcomponents.components.component import Calibrated, Component, RowSource
+from richcomponents.components.wide import SearchSpace, search_space
+from richcomponents.contrastive.diagnostics import TestResult, outcome_test
+from richcomponents.cumulants.estimate import Estimate, from_replicates
+from richcomponents.data.columns import Views, resolve_views
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources import is_path
-from richcomponents.data.sources.base import Source
-from richcomponents.data.sources.lazy import is_dask
+from richcomponents.data.sources.base import Source, is_dask, is_path
 from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views
-from richcomponents.data.views import Views, resolve_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
-from richcomponents.moments.data import Data, RowData, StateData
-from richcomponents.moments.dependence import RowUnits, lost_rows
-from richcomponents.moments.partial import Inflated, Partial
-from richcomponents.moments.progress import with_bar
-
-__all__ = ["MOST_BLOCKS", "ComponentAnalysis", "is_source"]
+from richcomponents.moments.data import Data, Inflated, Partial, RowData, RowUnits, StateData, lost_rows
+from richcomponents.moments.reduce import with_bar
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square

@@ -14,12 +14,10 @@ from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
-from richcomponents.learning.quadratic import elastic_net, penalised, penalty_grid
+from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.moments import block_numbers
 from richcomponents.text import page
-
-__all__ = ["ComponentRegression"]
 
 
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]

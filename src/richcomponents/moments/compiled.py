@@ -7,17 +7,7 @@ cache while the right rows stream past. Nothing is packed and nothing is compute
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
 from numba import njit
-
-from richcomponents.algebra import Array
-
-if TYPE_CHECKING:
-    from richcomponents.moments.kernel import Workspace
-
-__all__ = ["add_rows"]
 
 _PANEL = 12
 _VECTOR = 16  # whole vector steps: no scalar tail
@@ -25,18 +15,9 @@ _VECTOR = 16  # whole vector steps: no scalar tail
 _options = {"fastmath": True, "nogil": True, "cache": True, "error_model": "numpy"}
 
 
-def add_rows(space: Workspace, rows: Array, shift: Array, weight: Array | None) -> None:
-    """Add all rows of a leaf to space.raw, in one call that does not hold the interpreter."""
-    nothing = np.empty((0, 0))
-    left = [*space.left, nothing, nothing][:2]
-    right = [*space.right, nothing, nothing][:2]
-    weights = np.empty(0) if weight is None else np.ascontiguousarray(weight)
-    orders = (space.plan.left_order, space.plan.right_order)
-    _leaf(rows, shift, weights, space.x, left[0], left[1], right[0], right[1], orders, space.plan.step_table, space.raw)
-
-
 @njit(**_options)
-def _leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, steps, raw):  # type: ignore[no-untyped-def]
+def add_leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, steps, raw):  # type: ignore[no-untyped-def]
+    """Add all rows of a leaf to `raw`, in one call that does not hold the interpreter."""
     tile = x.shape[1]
     for start in range(0, rows.shape[0], tile):
         count = min(tile, rows.shape[0] - start)

@@ -3,6 +3,37 @@
 A solver asks for moments of linear maps of the columns, several times: order two of everything first, then order four of the
 coordinates that the first pass found. Rows answer by being read again, mapped row by row, in memory that does not depend on
 their number; a saved state answers by being transformed.
+
+COVARIATES. Known covariates (age, sex, ...) partialled out of all other columns.
+
+Residuals c - B (w - mean w), with B the regression
+of the other columns on the covariates w, are one linear map; the same map serves both ways:
+
+* from the state, second order: Cov(residuals) = R Cov R' with R = [I | -B], for the total and for every block;
+* row-wise, for higher orders: rows.mapped(partial.residuals), and a second pass.
+
+DEPENDENCE. How many independent rows a table is worth: repeated measurements (groups), frequency weights, blocks of a state.
+
+Tests of the cross-covariance of two white views x (p), y (q) ask how far sum_i w_i x_i y_i' strays by chance. When units g
+(the rows of a group; a weighted row; a block) are independent, but rows of one unit are not, its variance is that of the sums
+
+    M_g = sum_{i in g} w_i (x_i y_i' - D),            D = Cov(x, y),
+
+and not that of its rows. The design effect compares the two, both measured:
+
+    effect = sum_g |M_g|^2 / sum_i w_i |x_i y_i' - D|^2,        effective n = n / effect,
+
+which is exactly m when every row is repeated m times (or weighs m), exactly 1 for independent rows, and whatever the data
+say in between, whatever the dependence inside a unit. Two more numbers make a chi-square test an F-test:
+
+* df: the noise of the effect itself (few units), Satterthwaite's 2 effect^2 / Var(effect); infinite in both exact cases.
+* spread: the effect is a mean over p q directions, some of which may repeat more than others. If x alone varied between units
+  in proportion to the matrix E_x = B_x - I, with B_x = sum_g (sum_{i in g} w_i x_i)(...)' / n, and y to E_y, the effects
+  would be 1 + c a_j b_k over the eigenvalues a, b of E_x and E_y; spread = mean of their squares over the square of their
+  mean (Rao and Scott 1984, second order): p q / spread degrees of freedom. Products of a unit with itself are left out of
+  tr(E_x^2) and of tr(E_x)^2: with few units they alone would make E_x look uneven.
+
+All three are wanted for the leftover coordinates x_{k+1..p}, y_{k+1..q} of every k: arrays over k = 0, 1, ..., min(p, q) - 1.
 """
 
 from __future__ import annotations
@@ -10,22 +41,371 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray, column_numbers, packed_rank
+from richcomponents.algebra.arrays import LEAF, one_blas_thread
+from richcomponents.algebra.spectral import whitening
 from richcomponents.data.rows import Rows
+from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
-from richcomponents.moments.dependence import Dependence, UnitSums, dependence_of_blocks
-from richcomponents.moments.layout import LEAF, MAX_BLOCKED_ORDER
+from richcomponents.moments.kernel import MAX_BLOCKED_ORDER, block_numbers
 from richcomponents.moments.reduce import column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import check_outputs
+from richcomponents.storage import storable
 
-__all__ = ["AffineMap", "Data", "RowData", "StateData"]
+
+@storable
+@dataclass(frozen=True)
+class Partial:
+    """The regression of the kept columns on the covariates.
+
+    kept, covariates : column numbers in the table; coefficients : (kept, covariates);
+    explained : kept columns that are linear functions of the covariates: their residuals are exactly zero, not rounding
+    noise; mean : means of all columns; moments : the state it was computed from.
+    """
+
+    kept: IntArray
+    covariates: IntArray
+    coefficients: Array
+    explained: npt.NDArray[np.bool_]
+    mean: Array
+    moments: Moments
+
+    @property
+    def mark(self) -> str:
+        """What tells this map from others, for checkpoints."""
+        parts = (self.kept, self.covariates, self.coefficients, self.explained, self.mean)
+        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
+
+    def residuals(self, rows: Array) -> Array:
+        """Rows of all columns -> rows of the kept columns, with the covariates' share removed."""
+        known = rows[:, self.covariates] - self.mean[self.covariates]
+        left: Array = rows[:, self.kept] - known @ self.coefficients.T
+        left[:, self.explained] = self.mean[self.kept][self.explained]
+        return left
+
+    def covariance(self) -> Array:
+        """Covariance of the residuals; the divisor allows for the fitted covariates."""
+        n = self.moments.n
+        return self._mapped(self.moments.covariance(unbiased=False)) * (n / max(n - 1 - self.rank, 1))
+
+    def block_covariances(self) -> Array:
+        """Second moments of the residuals per block about the global mean, (n_blocks, kept, kept)."""
+        return np.stack([self._mapped(block) for block in self.moments.block_covariances()])
+
+    @property
+    def rank(self) -> int:
+        """How many covariates there are, collinear ones counted once."""
+        known = self.covariate_covariance()
+        scale = np.sqrt(np.diag(known))
+        scale[scale == 0] = 1.0
+        return int(np.linalg.matrix_rank(known / np.outer(scale, scale), tol=1e-9, hermitian=True))
+
+    def covariate_covariance(self) -> Array:
+        """Covariance of the covariates."""
+        return self.moments.covariance()[np.ix_(self.covariates, self.covariates)]
+
+    def _mapped(self, second: Array) -> Array:
+        """R second R', R = [I | -B]."""
+        one, two, B = self.kept, self.covariates, self.coefficients
+        cross = second[np.ix_(one, two)] @ B.T
+        left: Array = second[np.ix_(one, one)] - cross - cross.T + B @ second[np.ix_(two, two)] @ B.T
+        left[self.explained], left[:, self.explained] = 0.0, 0.0
+        return left
+
+
+class Inflated:
+    """Residuals of the rows that the regression was fitted to, stretched about their mean by a factor.
+
+    Every fitted covariate takes the freedom of one row: n rows of residuals have the variance of n - q. Stretched by
+    sqrt(n / (n - q)) their plain moments are those of n - q rows that no covariate was fitted to.
+    """
+
+    def __init__(self, partial: Partial, factor: float) -> None:
+        self.partial, self.factor = partial, factor
+        self.mark = f"{partial.mark} x {factor!r}"
+
+    def __call__(self, rows: Array) -> Array:
+        mean = self.partial.mean[self.partial.kept]
+        return np.asarray(mean + (self.partial.residuals(rows) - mean) * self.factor)
+
+
+def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
+    """Regress the other columns of a state on some of them.
+
+    covariates : their column numbers. Collinear ones are harmless: the least-norm regression is used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=(300, 1))
+    >>> X = rng.normal(size=(300, 2)) + 3 * age
+    >>> partial = partial_out(Moments.of(np.hstack([X, age]), order=2), [2])
+    >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
+    True
+    """
+    known = column_numbers(list(covariates), moments.layout.n_columns)
+    kept = np.setdiff1d(np.arange(moments.layout.n_columns), known)
+    C = moments.covariance(unbiased=False)
+    scale = np.sqrt(np.diag(C))[known]
+    scale[scale == 0] = 1.0  # a constant covariate explains nothing
+    standard = C[np.ix_(known, known)] / np.outer(scale, scale)
+    B = C[np.ix_(kept, known)] / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
+    before = np.diag(C)[kept]
+    after = before - np.einsum("ij,ij->i", B, C[np.ix_(kept, known)])
+    return Partial(kept, known, B, after <= 1e-13 * before, moments.mean, moments)
+
+
+_MOST_NUMBERS = (
+    2**24
+)  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
+_FEWEST_UNITS = 20
+_FEW_UNITS = 15.0
+
+
+@storable
+@dataclass(frozen=True)
+class Dependence:
+    """Design effect, its degrees of freedom and its spread over directions: (min(p, q),) each, entry k without the first k
+    canonical coordinates."""
+
+    effect: Array
+    df: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, sums: Array, between: Array, n: float, squares: float, p: int, q: int) -> Self:
+        """sums : (7, min(p, q)), see _sums; between : (p + q, p + q), sum over units of the outer squares of their sums of
+        (x, y); n : sum of weights, squares : sum over units of their squared weights.
+
+        Few units, or one that outweighs the others, cannot measure their own effect: means and D are theirs, and M_g comes out
+        too small. Then n / effect is n^2 / squares, Kish's number of units, and no more. It is never more than n.
+        """
+        a, b, aa, ab, bb, x_x, y_y = np.maximum(sums, 1e-300)
+        units = n**2 / squares
+        if units < _FEW_UNITS:
+            ones = np.ones(sums.shape[1])
+            return cls(n / units * ones, max(units - 1, 1.0) * ones, ones)
+        effect = np.maximum(a / b, 1.0)
+        noise = np.maximum(aa - 2 * effect * ab + effect**2 * bb, 0.0)  # of a - effect b
+        noise = np.where(noise > 1e-12 * aa, noise, 0.0)  # what rounding leaves of nothing is nothing
+        with np.errstate(divide="ignore"):
+            df = 2 * a**2 / noise
+        excess = between / n - np.eye(p + q)
+        above = effect - 1
+        spread = np.ones(len(effect))
+        for k in range(len(effect)):
+            uneven = _unevenness(excess[k:p, k:p], x_x[k] / n**2)
+            uneven *= _unevenness(excess[p + k :, p + k :], y_y[k] / n**2)
+            spread[k] = (1 + 2 * above[k] + above[k] ** 2 * uneven) / effect[k] ** 2
+        return cls(effect, df, spread)
+
+    def at(self, k: int) -> tuple[float, float, float]:
+        """Effect, df and spread after the first k coordinates."""
+        return float(self.effect[k]), float(self.df[k]), float(self.spread[k])
+
+
+def _unevenness(excess: Array, same: float) -> float:
+    """d tr(E^2) / tr(E)^2 of a symmetric E (d, d): 1 when all directions are alike, d when one has it all.
+
+    same : the part of either trace that compares units with themselves.
+    """
+    d, size = len(excess), float(np.trace(excess)) ** 2 - same
+    return float(np.clip(d * (np.sum(excess**2) - same) / size, 1.0, d)) if size > 0 else 1.0
+
+
+def _tails(values: Array) -> Array:
+    """Sums over the last entries k.. of the last axis, for every k."""
+    return np.asarray(np.cumsum(values[..., ::-1], axis=-1)[..., ::-1])
+
+
+def _corner_tails(squares: Array) -> Array:
+    """Sums of (m, p, q) over rows k.. and columns k.., for every k: (m, min(p, q))."""
+    full = min(squares.shape[1:])
+    out = np.cumsum(np.cumsum(squares[:, ::-1, ::-1], axis=1), axis=2)[:, ::-1, ::-1]
+    return np.asarray(out[:, np.arange(full), np.arange(full)])
+
+
+def _sums(a: Array, b: Array, totals: Array, p: int) -> Array:
+    """Over units, for every k: of a, b, a^2, a b, b^2, |x|^4, |y|^4 with a = |M_g|^2, b = sum_{i in g} w_i |x_i y_i' - D|^2 and
+    the units' totals (x, y) (units, p + q)."""
+    full = a.shape[1]
+    x, y = _tails(totals[:, :p] ** 2)[:, :full], _tails(totals[:, p:] ** 2)[:, :full]
+    return np.stack([np.sum(s, axis=0) for s in (a, b, a * a, a * b, b * b, x * x, y * y)])
+
+
+class UnitSums:
+    """A statistic of rows (x, y) in white canonical coordinates, the weight last where rows are weighted.
+
+    Fed by `reduce_rows`: with groups those are the units, without them every row is one.
+    """
+
+    def __init__(self, correlations: Array, p: int, q: int, weighted: bool = False) -> None:
+        self.d, self.p, self.q, self.weighted = correlations, p, q, weighted
+        self.n = self.squares = 0.0  # of weights, and of their squares over units
+        self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
+        self.products: Array | None = None  # (units, p, q), M_g + W_g D
+
+    def update(self, rows: object, start: int | None = None) -> None:
+        """Every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
+        z, w = self._split(rows)
+        self.squares += float(w @ w)
+        own, total = self._own(z), z * w[:, None]
+        with one_blas_thread():
+            self.between += total.T @ total
+        self.sums += _sums(w[:, None] ** 2 * own, w[:, None] * own, total, self.p)
+
+    def grouped(self, groups: object) -> Callable[[object, int], None]:
+        """A function that takes rows in order; groups : the labels of all that will come."""
+        most = max(_FEWEST_UNITS, _MOST_NUMBERS // (self.p * self.q + self.p + self.q))
+        unit = _unit_numbers(len(np.asarray(groups)), most, groups)
+        count = int(unit.max()) + 1 if len(unit) else 0
+        self.products = np.zeros((count, self.p, self.q))
+        self.totals, self.sizes = np.zeros((count, self.p + self.q)), np.zeros(count)
+        self.inside = np.zeros((count, len(self.d)))
+
+        def take(rows: object, start: int) -> None:
+            z, w = self._split(rows)
+            own, mine = self._own(z) * w[:, None], unit[start : start + len(z)]
+            by_unit = np.argsort(mine, kind="stable")
+            ends = np.flatnonzero(np.diff(mine[by_unit])) + 1
+            assert self.products is not None
+            with one_blas_thread():
+                for chosen in np.split(by_unit, ends):
+                    g, weighted = mine[chosen[0]], z[chosen] * w[chosen, None]
+                    self.products[g] += weighted[:, : self.p].T @ z[chosen, self.p :]
+                    self.totals[g] += weighted.sum(axis=0)
+                    self.sizes[g] += w[chosen].sum()
+                    self.inside[g] += own[chosen].sum(axis=0)
+
+        return take
+
+    def _split(self, rows: object) -> tuple[Array, Array]:
+        block = np.asarray(rows, dtype=np.float64)
+        z, w = (block[:, :-1], block[:, -1]) if self.weighted else (block, np.ones(len(block)))
+        if not w.all():  # what does not count may be anything
+            z = np.where(w[:, None] > 0, z, 0.0)
+        self.n += float(w.sum())
+        return z, w
+
+    def _own(self, z: Array) -> Array:
+        """|x_i y_i' - D|^2 over the coordinates k.., for every k: (rows, min(p, q))."""
+        full, x, y = len(self.d), z[:, : self.p], z[:, self.p :]
+        size = _tails(x**2)[:, :full] * _tails(y**2)[:, :full]
+        return np.asarray(size - 2 * _tails(x[:, :full] * y[:, :full] * self.d) + _tails(self.d**2))
+
+    def result(self) -> Dependence:
+        sums, between, squares = self.sums, self.between, self.squares
+        if self.products is not None:
+            full = np.arange(len(self.d))
+            centred = self.products.copy()
+            centred[:, full, full] -= self.sizes[:, None] * self.d
+            sums = sums + _sums(_corner_tails(centred**2), self.inside, self.totals, self.p)
+            with one_blas_thread():
+                between = between + self.totals.T @ self.totals
+            squares += float(self.sizes @ self.sizes)
+        return Dependence.of(sums, between, self.n, squares, self.p, self.q)
+
+
+def dependence_of_blocks(state: Moments, correlations: Array, p: int, q: int) -> Dependence:
+    """The same from a state of order four of (x, y), whose blocks are the units: what is left of the groups in it."""
+    used = np.flatnonzero(state.block_sizes)
+    _refuse_one(used, state.n, "block")
+    sizes, full = state.block_sizes[used].astype(np.float64), np.arange(len(correlations))
+    vectors = state.central_blocks()[used]
+    second = state.block_covariances()[used] * sizes[:, None, None]
+    products = second[:, :p, p:].copy()
+    x, y = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
+    fourth = vectors[:, state.layout.orders[4]][:, packed_rank(np.stack([x, x, y, y], axis=-1), p + q)]
+    inside = _corner_tails(fourth) - 2 * _tails(products[:, full, full] * correlations)
+    inside = inside + sizes[:, None] * _tails(correlations**2)
+    products[:, full, full] -= sizes[:, None] * correlations
+    totals = vectors[:, state.layout.orders[1]]
+    sums = _sums(_corner_tails(products**2), inside, totals, p)
+    return Dependence.of(sums, totals.T @ totals, float(sizes.sum()), float(sizes @ sizes), p, q)
+
+
+def _unit_numbers(n: int, most: int, groups: object) -> IntArray:
+    """The number of each row's group, at most so many."""
+    units = block_numbers(n, most, groups)
+    _refuse_one(units, n, "group")
+    return units
+
+
+def _refuse_one(units: IntArray, n: int, kind: str) -> None:
+    """One group alone is refused: there is nothing that it could be compared with."""
+    if n and (units == units[0]).all():
+        raise DataError(
+            f"all {n} rows belong to one {kind}: tests and standard errors compare groups, and need at least two. Leave out "
+            "groups= if the rows are independent"
+        )
+
+
+@storable
+@dataclass(frozen=True)
+class RowUnits:
+    """What makes rows of a table in memory depend on each other: the number of each row's group, and its frequency weight."""
+
+    groups: IntArray | None = None
+    weight: Array | None = None
+
+    @classmethod
+    def of(cls, n: int, groups: object = None, sample_weight: object = None) -> Self:
+        """For n rows; refuses labels and weights that do not line up with them."""
+        weight = None if sample_weight is None else frequencies(sample_weight, n)
+        return cls(None if groups is None else _unit_numbers(n, max(n, 1), groups), weight)
+
+    def __len__(self) -> int:
+        known = self.weight if self.groups is None else self.groups
+        return 0 if known is None else len(known)
+
+    @property
+    def depend(self) -> bool:
+        return self.groups is not None or self.weight is not None
+
+    def weights(self, n: int) -> Array:
+        """(n,), ones where there are none."""
+        return np.ones(n) if self.weight is None else self.weight
+
+    def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
+        """Of rows z (n, p + q) in white coordinates."""
+        weighted = self.weight is not None
+        sums = UnitSums(correlations, p, z.shape[1] - p, weighted)
+        rows = z if self.weight is None else np.column_stack([z, self.weight])
+        if self.groups is None:
+            sums.update(rows)
+        else:
+            sums.grouped(self.groups)(rows, 0)
+        return sums.result()
+
+
+def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
+    """How many rows' worth of freedom the covariates took: one each, times the design effect of their products with the
+    residuals where rows depend on each other (a covariate that is constant in a group took a whole group's)."""
+    if groups is None and not table.weighted:
+        return float(partial.rank)
+    white = [whitening(C)[0] for C in (partial.covariate_covariance(), partial.covariance())]
+    p, q = (len(w) for w in white)
+    if not p or not q:
+        return float(p)
+
+    def products(rows: Array) -> Array:
+        known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
+        left = (partial.residuals(rows) - partial.mean[partial.kept]) @ white[1].T
+        return np.hstack([known, left])
+
+    sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
+    return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
+
 
 _FAR = 30  # standard deviations from the shift at which second moments begin to lose digits (2e-13)
 

@@ -25,15 +25,11 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
 from richcomponents.data.rows import open_source
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.moments.accumulator import LeafSums
-from richcomponents.moments.checkpoint import Checkpoint
-from richcomponents.moments.forest import Forest, check_state
-from richcomponents.moments.layout import Layout, default_blocks
-from richcomponents.moments.reduce import column_means, reduce_rows
+from richcomponents.moments.accumulator import Forest, LeafSums, check_state
+from richcomponents.moments.kernel import Layout, default_blocks
+from richcomponents.moments.reduce import Checkpoint, column_means, reduce_rows
 from richcomponents.outputs import check_outputs
 from richcomponents.storage import Storable, storable, write
-
-__all__ = ["Accumulator", "Moments"]
 
 _MIN_SHARED = 5  # rows in every sum of a saved state
 

@@ -21,8 +21,6 @@ from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
 from richcomponents.paper.general import Columns, Gauge, Linear, compute_cumulant
 
-__all__ = ["SampleComplexity", "cumulant_bound", "longest_chain", "set_complexity", "two_view_complexity"]
-
 
 @dataclass(frozen=True)
 class SampleComplexity:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, multilinear, unfold
-from richcomponents.components.terms import Term, Terms
+from richcomponents.components.component import Term, Terms
 from richcomponents.cumulants import Cumulants
-
-__all__ = ["cross_terms", "mixing_matrix", "polarised_cumulants", "truncated_pinv"]
 
 
 def truncated_pinv(matrix: Array, rank: int | None = None) -> Array:

@@ -15,22 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, multilinear, symmetrise, unfold
+from richcomponents.components.component import Term, expand, less, require_order
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.terms import Term, expand, less, require_order
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError
 from richcomponents.paper.contrastive import truncated_pinv
-
-__all__ = [
-    "Linear",
-    "Transforms",
-    "compute_cumulant",
-    "cumulant_terms",
-    "evaluate",
-    "find_linear",
-    "loading",
-    "require_dimensions",
-]
 
 Transforms = dict[tuple[str, Subset], Array]  # A(view, subset), shape (columns of the view, columns of the gauge view)
 Columns = Mapping[str, IntArray]

@@ -20,17 +20,6 @@ from richcomponents.learning.likelihood import LikelihoodFit, Ridge, expected_gr
 from richcomponents.learning.logistic import whitener
 from richcomponents.learning.solvers import SGDResult, ball, robbins_monro, sgd
 
-__all__ = [
-    "CHEBYSHEV",
-    "INTERVAL",
-    "MAX_VARIANCE",
-    "LogisticLikelihood",
-    "chebyshev_gradient",
-    "exact_sgd",
-    "fit_polynomial",
-    "polynomial_sgd",
-]
-
 CHEBYSHEV = (0.5, 0.245, 0.0, -0.014)
 """The paper's approximation of the sigmoid by Chebyshev polynomials of degree three: 0.5 + 0.245 z - 0.014 z^3."""
 

@@ -26,8 +26,6 @@ from richcomponents.learning.ising import (
 from richcomponents.learning.likelihood import LikelihoodFit, Ridge, fit_likelihood
 from richcomponents.learning.solvers import SGDResult, robbins_monro, sgd
 
-__all__ = ["CompositeLikelihood", "composite_gradient", "fit_taylor", "sgd_from_predictions", "sgd_from_spins"]
-
 _ROWS_AT_ONCE = 10_000
 
 

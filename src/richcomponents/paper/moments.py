@@ -11,8 +11,6 @@ from richcomponents.algebra import Array, multilinear, symmetrise
 from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.learning.mixture import Mixture, MixtureCumulants
 
-__all__ = ["alternating_minimisation", "least_squares", "principal_components"]
-
 _FOUND = 0.5  # squared residual below which no term is missing: in whitened coordinates each has the squared size 1 / w_j >= 1
 _MORE_STARTS = 10  # times n_init, while a term is missing
 

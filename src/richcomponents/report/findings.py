@@ -13,14 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
 from richcomponents.algebra import Array
-from richcomponents.contrastive.decomposition import VarianceTable
-from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.contrastive.specification import TestResult
+from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
+from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
-from richcomponents.models.classes import Contrast
+from richcomponents.models.base import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
-
-__all__ = ["Findings", "Learned", "Mixing", "Outcome", "Provenance", "Sets"]
 
 SUSPICIOUS = 0.01
 """p value below which a test is spoken of."""

@@ -7,9 +7,7 @@ import pytest
 
 from richcomponents.algebra import multilinear, pack, packed_indices, symmetrise, unpack
 from richcomponents.components.sets import SetSystem
-from richcomponents.general.descend import DenseObjective, fit_large
 from richcomponents.general.evidence import SetEvidence, multiplicity
-from richcomponents.general.influence import influence_covariance
 from richcomponents.general.model import (
     JointModel,
     Parameters,
@@ -19,9 +17,12 @@ from richcomponents.general.model import (
     white_data,
     white_model,
 )
-from richcomponents.general.start import (
+from richcomponents.general.refine import (
+    DenseObjective,
     assemble,
     covariances_identified,
+    fit_large,
+    influence_covariance,
     least_squares_covariances,
     sequential,
 )

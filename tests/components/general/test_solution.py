@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import richcomponents as rc
-from richcomponents.components.reduce import SearchSpace
 from richcomponents.components.sets import SetSystem
+from richcomponents.components.wide import SearchSpace
 from richcomponents.data.rows import Rows
 from richcomponents.general.solution import component_name, is_contrastive, settle, solve_sets
 from richcomponents.moments import Moments

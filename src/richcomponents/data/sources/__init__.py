@@ -11,15 +11,13 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+from richcomponents.data.sources.arrays import H5adSource, NpySource, NpzSource, ZarrSource
 from richcomponents.data.sources.base import JoinedSource, Source
 from richcomponents.data.sources.beside import beside, modalities_beside
-from richcomponents.data.sources.delimited import DelimitedSource
-from richcomponents.data.sources.npy import NpySource, NpzSource
-from richcomponents.data.sources.parquet import ParquetSource
-from richcomponents.data.sources.stored import H5adSource, ZarrSource
+from richcomponents.data.sources.tables import DelimitedSource, ParquetSource
 from richcomponents.errors import DataError
 
-__all__ = ["is_path", "open_path"]
+__all__ = ["open_path"]
 
 _READERS: dict[str, Callable[..., Source]] = {
     ".npy": NpySource,
@@ -31,15 +29,6 @@ _READERS: dict[str, Callable[..., Source]] = {
     ".h5mu": modalities_beside,
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), DelimitedSource),
 }
-
-
-def is_path(X: object) -> bool:
-    """A path, a list of paths, or a dict of such."""
-    if isinstance(X, Mapping):
-        return len(X) > 0 and all(map(is_path, X.values()))
-    if isinstance(X, (list, tuple)):
-        return len(X) > 0 and all(isinstance(item, (str, os.PathLike)) for item in X)
-    return isinstance(X, (str, os.PathLike))
 
 
 def open_path(path: Any, id: str | None = None, header: bool | None = None, **options: Any) -> Source:

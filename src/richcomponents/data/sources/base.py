@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -13,26 +14,9 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import Column, as_labels, plain_column, repeated
+from richcomponents.data.columns import Column, as_labels, listed, plain_column, repeated
 from richcomponents.data.table import as_matrix, column_names, same_columns
-from richcomponents.data.views import listed
 from richcomponents.errors import DataError
-
-__all__ = [
-    "ArraySource",
-    "BlockSource",
-    "ChangedError",
-    "ColumnSource",
-    "FileSource",
-    "Fingerprint",
-    "JoinedSource",
-    "Source",
-    "WithColumn",
-    "block_rows",
-    "digest",
-    "file_mark",
-    "missing_extra",
-]
 
 _MOST_ROWS, _MOST_VALUES = 2**16, 2**23
 _PIECE = 2**14  # rows that are hashed together
@@ -362,3 +346,71 @@ def _inside(folder: Path) -> list[Path]:
 
 def missing_extra(package: str, extra: str, what: str) -> DataError:
     return DataError(f"reading {what} needs {package}: pip install 'richcomponents[{extra}]'")
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is a dask collection; dask is not imported for that."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
+class DaskSource(Source):
+    """A dask array of two dimensions, or a dask data frame (whose lengths are computed first)."""
+
+    shared = False  # not compared: its rows are read elsewhere
+
+    def __init__(self, collection: Any) -> None:
+        kind = type(collection)  # a Delayed has every attribute one asks for, its type has not
+        self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
+        if self._frame is not None:
+            self.names = tuple(map(str, self._frame.columns))
+            if len(set(self.names)) < len(self.names):
+                raise DataError("the dask data frame has two columns of the same name: rename one")
+            self._lengths = tuple(int(n) for n in self._frame.map_partitions(len).compute())
+            self.width, self.n_rows = len(self.names), sum(self._lengths)
+            return
+        if not hasattr(kind, "rechunk") or collection.ndim != 2:
+            raise DataError(
+                f"a dask data frame, or a dask array of two dimensions (samples x columns), is needed, got {collection!r}"
+            )
+        if any(np.isnan(n) for n in collection.chunks[0]):
+            collection = collection.compute_chunk_sizes()
+        self._array = collection
+        self.n_rows, self.width = (int(n) for n in collection.shape)
+
+    def collection(self, columns: IntArray | None) -> Any:
+        """A dask array of these columns."""
+        if self._frame is not None:
+            chosen = self._frame if columns is None else self._frame[[self._frame.columns[c] for c in columns]]
+            return chosen.to_dask_array(lengths=self._lengths)
+        return self._array if columns is None else self._array[:, columns]
+
+    def pieces(self, lengths: Sequence[int], columns: IntArray | None) -> list[Any]:
+        """One delayed array per piece of so many rows."""
+        return list(self.collection(columns).rechunk({0: tuple(lengths), 1: -1}).to_delayed()[:, 0])
+
+    def with_column(self, values: Array, name: str) -> DaskSource:
+        """One more column, last."""
+        import dask.array as da
+
+        joined = DaskSource(da.hstack([self.collection(None), da.from_array(values[:, None], chunks=(2**20, 1))]))
+        joined.names = None if self.names is None else (*self.names, name)
+        return joined
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        rows = self.collection(columns)
+        size = block_rows(self.width if columns is None else len(columns))
+        for at in range(0, self.n_rows or 0, size):
+            yield rows[at : at + size].compute()
+
+    def mark(self) -> str:
+        name = self._frame._name if self._frame is not None else self._array.name
+        return f"dask {name} {(self.n_rows, self.width)}"
+
+
+def is_path(X: object) -> bool:
+    """A path, a list of paths, or a dict of such."""
+    if isinstance(X, Mapping):
+        return len(X) > 0 and all(map(is_path, X.values()))
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and all(isinstance(item, (str, os.PathLike)) for item in X)
+    return isinstance(X, (str, os.PathLike))

@@ -10,13 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from richcomponents.algebra import IntArray
-from richcomponents.data.cells import Column, is_number, repeated
+from richcomponents.data.columns import Column, is_label, is_number, repeated
+from richcomponents.data.sources.arrays import SampleSource, modalities
 from richcomponents.data.sources.base import Source, stacked
-from richcomponents.data.sources.stored import SampleSource, modalities
-from richcomponents.data.views import is_label
 from richcomponents.errors import DataError
-
-__all__ = ["SideBySide", "beside", "modalities_beside", "names_of_files"]
 
 
 class SideBySide(Source):

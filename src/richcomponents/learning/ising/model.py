@@ -1,21 +1,134 @@
-"""Sums over all states of an Ising model, P(s) = exp(sum_ij J_ij s_i s_j) / Z(J), s in {-1, 1}^d: log Z, moments, samples.
+"""The Ising model: graphs, sums over its states, and moments of spins.
+
+GRAPHS. Graphs of spin models: edges (m, 2) of node numbers, in the order of the couplings.
+
+SUMS. Sums over all states of an Ising model, P(s) = exp(sum_ij J_ij s_i s_j) / Z(J), s in {-1, 1}^d: log Z, moments, samples.
 
 `Elimination` adds one node at a time (the transfer matrix of a narrow grid; any graph with a small frontier or of few nodes),
 `Gibbs` keeps parallel Markov chains (the rest).
-Without fields every odd moment is zero; fields come in by :func:`richcomponents.learning.ising.graph.with_ghost`.
+Without fields every odd moment is zero; fields come in by :func:`richcomponents.learning.ising.model.with_ghost`.
+
+MOMENTS. What a component says about spins: their moments, with s^2 = 1 put in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import factorial
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from richcomponents.algebra import Array, IntArray
-from richcomponents.learning.ising.graph import coupling_matrix, neighbours
+from richcomponents.algebra import Array, IntArray, set_partitions
+from richcomponents.components import Component
+from richcomponents.data.table import dense
 
-__all__ = ["BATCH_BYTES", "Elimination", "Gibbs", "all_states", "moment_model"]
+
+def grid_edges(rows: int, columns: int, periodic: bool = True) -> IntArray:
+    """Edges (m, 2) of a rows x columns grid whose node (r, c) has number r * columns + c.
+
+    periodic : the last row is joined to the first and the last column to the first. Horizontal edges come first.
+
+    >>> len(grid_edges(5, 5)), len(grid_edges(2, 3, periodic=False))
+    (50, 7)
+    """
+    if rows < 1 or columns < 1:
+        raise ValueError(f"a grid needs at least one row and one column, got {rows} x {columns}")
+    found: dict[tuple[int, int], None] = {}
+    for down in (0, 1):
+        for r in range(rows):
+            for c in range(columns):
+                r2, c2 = r + down, c + 1 - down
+                if not periodic and (r2 == rows or c2 == columns):
+                    continue
+                one, two = r * columns + c, (r2 % rows) * columns + c2 % columns
+                if one != two and (two, one) not in found:  # a side of length 1 or 2 does not wrap twice
+                    found[one, two] = None
+    return np.array(list(found), dtype=np.int64).reshape(-1, 2)
+
+
+def neighbours(n_nodes: int, edges: IntArray) -> list[dict[int, int]]:
+    """For each node, neighbour -> number of the edge."""
+    out: list[dict[int, int]] = [{} for _ in range(n_nodes)]
+    for e, (i, j) in enumerate(edges.tolist()):
+        out[i][j] = out[j][i] = e
+    return out
+
+
+def coupling_matrix(n_nodes: int, edges: IntArray, couplings: Array) -> Array:
+    """Symmetric (d, d), zero where there is no edge."""
+    matrix = np.zeros((n_nodes, n_nodes))
+    matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = couplings
+    return matrix
+
+
+def with_ghost(n_nodes: int, edges: IntArray) -> IntArray:
+    """The edges, then one from every node i to a ghost, node n_nodes: (m + d, 2).
+
+    A field h_i is the coupling of s_i to a spin that is always 1. Leaving that spin free changes nothing that is seen:
+    states come in pairs s, -s, and s times the ghost has the law with fields. So E[s_i] is the pair moment with the ghost,
+    and every sum over states without fields does for fields too.
+    """
+    nodes = np.arange(n_nodes)
+    return np.vstack([edges, np.column_stack([nodes, np.full(n_nodes, n_nodes)])]).astype(np.int64)
+
+
+def as_edges(edges: Any, names: Sequence[str]) -> IntArray:
+    """The `edges=` argument as an array (m, 2) of different pairs of column numbers, smaller first."""
+    d = len(names)
+    if edges is None:
+        return np.column_stack(np.triu_indices(d, 1)).astype(np.int64)
+    square = getattr(edges, "shape", None)
+    if square is not None and len(square) == 2 and (square[1] != 2 or tuple(square) == (d, d)):
+        return _from_adjacency(np.asarray(dense(edges) if sparse.issparse(edges) else edges), d)
+    if isinstance(edges, (str, bytes)) or not hasattr(edges, "__iter__"):
+        raise ValueError(
+            f"edges must be None, pairs of nodes, or an adjacency matrix of shape ({d}, {d}), got {edges!r}"
+        )
+    pairs = list(edges)
+    if len(pairs) == d > 2 and all(hasattr(p, "__len__") and not isinstance(p, str) and len(p) == d for p in pairs):
+        return _from_adjacency(np.asarray(pairs), d)
+    numbers = {str(name): i for i, name in enumerate(names)}
+    found: dict[tuple[int, int], None] = {}
+    for pair in pairs:
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(f"an edge is a pair of nodes, got {pair!r}")
+        i, j = (_node(end, numbers, d, pair) for end in pair)
+        if i == j:
+            raise ValueError(f"edges holds a self-loop, {tuple(pair)!r}: s_i s_i = 1 says nothing, remove it")
+        found[min(i, j), max(i, j)] = None
+    return np.array(list(found), dtype=np.int64).reshape(-1, 2)
+
+
+def _node(end: Any, numbers: dict[str, int], d: int, pair: Any) -> int:
+    if isinstance(end, str):
+        if end not in numbers:
+            raise ValueError(f"edge {tuple(pair)!r} has an unknown node {end!r}; the columns are {', '.join(numbers)}")
+        return numbers[end]
+    if isinstance(end, (bool, np.bool_)) or not isinstance(end, (int, np.integer)):
+        raise ValueError(f"edge {tuple(pair)!r}: a node is a column number or a column name, got {end!r}")
+    if not 0 <= end < d:
+        raise ValueError(f"edge {tuple(pair)!r} has an unknown node {end}; the component has columns 0 to {d - 1}")
+    return int(end)
+
+
+def _from_adjacency(matrix: Array, d: int) -> IntArray:
+    if matrix.shape != (d, d):
+        raise ValueError(f"the adjacency matrix has shape {matrix.shape}; the component has {d} columns, so ({d}, {d})")
+    if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
+        raise ValueError("the adjacency matrix holds missing or infinite values: use 0 for no edge")
+    present = matrix != 0
+    loops = np.flatnonzero(np.diag(present))
+    if len(loops):
+        raise ValueError(f"the adjacency matrix has self-loops at nodes {loops.tolist()[:5]}: set its diagonal to zero")
+    if not np.array_equal(present, present.T):
+        i, j = np.argwhere(present != present.T)[0]
+        raise ValueError(f"the adjacency matrix is not symmetric (entries {i}, {j}): use matrix | matrix.T")
+    return np.argwhere(np.triu(present)).astype(np.int64)
+
 
 MAX_WIDTH = 14
 """Nodes in the frontier up to which `moment_model` sums exactly."""
@@ -250,3 +363,115 @@ def moment_model(n_nodes: int, edges: IntArray, *, seed: int = 0, max_width: int
     """
     found = Elimination(n_nodes, edges)
     return found if n_nodes <= MAX_NODES or found.width <= max_width else Gibbs(n_nodes, edges, seed=seed)
+
+
+_MAX_MEAN = 0.99
+_MAX_DENSE = 40  # columns up to which the tensor of fourth cumulants is formed
+
+
+def unit_diagonal(covariance: Array) -> Array:
+    """The covariance (d, d) scaled to unit diagonal: spins have variance 1. Columns without variance become 0."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    out: Array = covariance * np.outer(inverse, inverse)
+    np.fill_diagonal(out, 1.0)
+    return np.clip(out, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class SpinMoments:
+    """Moments of the spins of a component.
+
+    mean : (d,), zero without fields. scale : (d,), what the component's columns are multiplied by so that Var(s) = 1 - mean^2;
+    second : E[s s'], (d, d), unit diagonal.
+    """
+
+    component: Component
+    mean: Array
+    scale: Array
+    second: Array
+
+    @classmethod
+    def of(cls, component: Component, fields: bool) -> SpinMoments:
+        """fields : take the component's mean, which is known by the RCA's rule only; else all odd moments are zero."""
+        d = len(component.mean)
+        mean = np.clip(component.mean, -_MAX_MEAN, _MAX_MEAN) if fields else np.zeros(d)
+        sd = np.sqrt(1 - mean**2)
+        second = unit_diagonal(component.covariance) * np.outer(sd, sd) + np.outer(mean, mean)
+        scale = sd / np.sqrt(np.maximum(np.diag(component.covariance), 1e-300))
+        return cls(component, mean, scale, np.clip(second, -1.0, 1.0))
+
+    @property
+    def with_ghost(self) -> Array:
+        """E[s s'] (d + 1, d + 1), the last spin being the ghost: its pair moments are the means."""
+        return np.block([[self.second, self.mean[:, None]], [self.mean[None], np.ones((1, 1))]])
+
+    def products(self, nodes: Sequence[tuple[int, ...]]) -> Array:
+        """E[prod_(i in q) s_i] for each tuple q of one to four different nodes.
+
+        A moment is the sum over partitions of q of products of cumulants. Without fields odd ones are zero.
+        """
+        centred = not self.mean.any()
+        need: dict[tuple[int, ...], float] = {}
+        for q in nodes:
+            if not (centred and len(q) % 2):
+                need.update((tuple(q[i] for i in b), 0.0) for p in set_partitions(len(q)) for b in p if len(b) > 2)
+        for order in (3, 4):
+            wanted = [q for q in need if len(q) == order and not (centred and order == 3)]
+            need.update(zip(wanted, self._cumulants(wanted, order), strict=True))
+
+        def cumulant(q: tuple[int, ...]) -> float:
+            if len(q) == 1:
+                return float(self.mean[q[0]])
+            if len(q) == 2:
+                return float(self.second[q] - self.mean[q[0]] * self.mean[q[1]])
+            return need.get(q, 0.0)
+
+        found = [
+            sum(float(np.prod([cumulant(tuple(q[i] for i in b)) for b in p])) for p in set_partitions(len(q)))
+            if not (centred and len(q) % 2)
+            else 0.0
+            for q in nodes
+        ]
+        return np.clip(np.array(found, dtype=np.float64), -1.0, 1.0)
+
+    def _cumulants(self, nodes: Sequence[tuple[int, ...]], order: int) -> list[float]:
+        """k(s_a, s_b, ...) for each tuple of `order` nodes.
+
+        Small components: from the tensor. Large ones by polarisation, from projections alone:
+        t! 2^(t-1) k(a, b, ..) = sum over signs of their product times k_t(theta, .., theta), theta = e_a +- e_b +- ...
+        """
+        d = len(self.mean)
+        if not nodes:
+            return []
+        if d <= _MAX_DENSE:
+            tensor = self.component.cumulant(order)
+            return [float(tensor[q] * np.prod(self.scale[list(q)])) for q in nodes]
+        signs = np.hstack([np.ones((2 ** (order - 1), 1)), all_states(order - 1)])
+        out = []
+        for q in nodes:
+            total = 0.0
+            for sign in signs:
+                theta = np.zeros(d)
+                theta[list(q)] = sign
+                total += float(sign.prod()) * float(theta @ self.component.projected_cumulant(theta, order))
+            out.append(total / (factorial(order) * 2 ** (order - 1)) * float(np.prod(self.scale[list(q)])))
+        return out
+
+
+def whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
+    """W (k, d) with W Cov(view) W' = I, the component's covariance there (k, k), and equal weights (k, k) for its entries.
+
+    The view is the one that the component is a part of: U for S1, V for S3, the samples themselves. Errors of second moments
+    have the size of Cov(view) there, so that in these coordinates they are even. None for a component that is read off several
+    views (`Terms.whole`), or if the view does not see all of its columns.
+    """
+    slot = component.terms.whole
+    if component.source is None or slot is None:
+        return None
+    p = component.source.moments.layout.n_columns
+    values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
+    if not values[0] > 1e-10 * values[-1]:
+        return None
+    W = (vectors / np.sqrt(values)).T
+    return W, W @ component.covariance @ W.T, np.ones(W.shape)
