@@ -271,7 +271,7 @@ class IdentifiedSet:
         return np.zeros_like(top) if self.more else top - np.sum(self.rows**2, axis=1), top
 
 
-def _range(left: Array, right: Array) -> tuple[Array, Array]:
+def products_with_t(left: Array, right: Array) -> tuple[Array, Array]:
     """Ends of ``left_a' T right_b`` over 0 <= T <= I; ``left`` (..., m, r), ``right`` (..., n, r): (..., m, n) each."""
     dot = left @ np.swapaxes(right, -1, -2)
     size = np.sqrt((left**2).sum(-1))[..., :, None] * np.sqrt((right**2).sum(-1))[..., None, :]
@@ -280,7 +280,7 @@ def _range(left: Array, right: Array) -> tuple[Array, Array]:
 
 def cov_s1_ends(rows: Array, top: Array) -> tuple[Array, Array]:
     """Lower and upper end of every entry of Cov(S1): rows L (..., d, r), top C0 (..., d, d)."""
-    low, high = _range(rows, rows)
+    low, high = products_with_t(rows, rows)
     return top - high, top - low
 
 
@@ -319,7 +319,7 @@ def mixing_bounds(basis: Pair) -> Bounds:
     root = power(inv - np.eye(square.shape[-1]), 0.5, 0.0)
     left = basis.from_y @ ct @ root
     right = np.swapaxes(root @ basis.to_x, -1, -2)
-    low, high = _range(left, right)
+    low, high = products_with_t(left, right)
     mid = basis.from_y @ ct @ basis.to_x
     return Bounds(mid + low, mid + high)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from richcomponents.data.sources.base import (
     DaskSource,
     Fingerprint,
     Source,
-    WithColumn,
+    WithColumns,
     is_dask,
     is_path,
 )
@@ -152,9 +151,16 @@ class Rows:
             columns = np.concatenate([np.delete(read, weight), read[weight]])
             return Rows(self.source, columns=columns, weighted=True)
         weights = frequencies(sample_weight, self.n_rows)
-        add = self.source.with_column if isinstance(self.source, DaskSource) else partial(WithColumn, self.source)
-        source = add(weights, "sample_weight")
+        source = _beside(self.source, weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+
+    def with_columns(self, values: Array, names: Sequence[str]) -> Rows:
+        """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
+        if self.transform is not None or self.weighted:
+            raise ValueError("columns are added before rows are weighted or mapped")
+        source, read = _beside(self.source, values, names), self._read_columns
+        columns = np.concatenate([read, self.source.width + np.arange(values.shape[1])])
+        return Rows(source, names=None if self.names is None else (*self.names, *names), columns=columns)
 
     def mapped(self, transform: Callable[[Array], Array], names: Sequence[str] | None = None) -> Rows:
         """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
@@ -244,6 +250,15 @@ class Rows:
             if seen > n:
                 return True
         return False
+
+
+def _beside(source: Source, values: Array, names: Sequence[str]) -> Source:
+    """A source with further columns, also where its rows are elsewhere."""
+    if not isinstance(source, DaskSource):
+        return WithColumns(source, values, names)
+    for column, name in zip(values.T, names, strict=True):
+        source = source.with_column(column, name)
+    return source
 
 
 class _Maps:

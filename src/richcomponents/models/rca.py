@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -32,12 +32,23 @@ from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
-from richcomponents.moments.data import Data, Inflated, Partial, RowData, RowUnits, StateData, lost_rows
+from richcomponents.moments.data import (
+    Data,
+    Inflated,
+    Partial,
+    RowData,
+    RowUnits,
+    StateData,
+    lost_rows,
+    partial_out_rows,
+)
 from richcomponents.moments.reduce import with_bar
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _FIRST = 1000  # rows that tell an index from data
+_WIDE = 2000  # columns above which nothing is kept for all pairs of them
+_D = TypeVar("_D", bound=Data)
 
 
 class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
@@ -104,7 +115,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
-        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        self.fit_data(X, groups=groups, sample_weight=sample_weight, progress=progress, checkpoint=checkpoint)
+        return self
+
+    def fit_data(self, X: object, *, sample_weight: object = None, **reading: Any) -> Data:
+        """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
+        moments of maps of the columns of all views, covariates removed."""
+        if isinstance(X, Moments):
+            self._set_features(X.layout.n_columns, None)
+            return self._fit_state(X, None)
         values = None
         if is_source(X):
             rows = open_source(X)
@@ -113,7 +132,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             values = self._values(X, reset=True, at_least=2)
             rows = Rows(values, names=column_names(X))
         names = rows.names
-        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+        rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
             return self._fit_rows(rows, names, reading, values=values)
         self._check_state_fit(rows.width, names)  # before the rows are gone
@@ -129,7 +148,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._set_features(table.values.shape[1], names if table.named else None)
         rows = Rows(table.values, names=names)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
-        return self._fit_rows(rows, names, {"groups": groups}, table.views, table.values)
+        self._fit_rows(rows, names, {"groups": groups}, table.views, table.values)
+        return self
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
@@ -138,8 +158,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         at are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks (but for what
         only rows tell: see the class).
         """
-        self._set_features(moments.layout.n_columns, None)
-        return self._fit_state(moments, None)
+        self.fit_data(moments)
+        return self
 
     def partial_fit(self, X: object, y: object = None) -> Self:
         """Add a block of rows to those seen so far, and refit from their moments.
@@ -162,7 +182,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> Self:
+    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> StateData:
         lay = moments.layout
         self._place(self._check_state_fit(lay.n_columns, names))
         if lay.order != 4:
@@ -172,21 +192,32 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
         self._depends, self._weighted = moments.dependent, moments.dependent
-        return self._finish(StateData(moments.select(self._columns)))
+        state, lost = moments.select(np.concatenate([self._columns, self._covariate_columns])), 0.0
+        if len(self._covariate_columns):
+            self._partial = partial_out(state, range(len(self._columns), state.layout.n_columns))
+            lost = float(self._partial.rank)
+            state = self._partial.state(state, self._stretch(lost))
+        return self._finish(StateData(state, lost))
 
     def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
         """The views; refuses what cannot be fitted to a state of so many columns."""
         self._check_parameters()
-        if self.covariates:
-            raise DataError(
-                "covariates are partialled out row by row: use fit(X), or partial them out before the state is made"
-            )
         if self.order > 4:
             raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
-        self._covariate_columns: IntArray = np.zeros(0, dtype=np.int64)
-        views = resolve_views(self.views, width, names)
+        views = self._resolve(width, names)
         self._check_views(views)
         return views
+
+    def _stretch(self, lost: float) -> float:
+        """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
+        partial = self._partial
+        assert partial is not None
+        if partial.n - lost < 2:
+            raise DataError(
+                f"{partial.rank} covariates leave nothing of {partial.n} rows (of fewer, where groups or weights make them "
+                "depend on each other): use fewer covariates or more rows"
+            )
+        return float((partial.n / (partial.n - lost)) ** 0.5)
 
     def _fit_rows(
         self,
@@ -195,7 +226,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         reading: dict[str, Any],
         views: Views | None = None,
         values: Array | None = None,
-    ) -> Self:
+    ) -> RowData:
         """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
         self._check_parameters()
         self._place(self._resolve(rows.width, names, views, rows))
@@ -210,21 +241,22 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = rows.select(np.concatenate([self._columns, known]))
         self._partial, lost = None, 0.0
         if len(known):
-            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), range(len(self._columns), table.width))
-            n, lost = self._partial.moments.n, lost_rows(self._partial, table, groups)
-            if n - lost < 2:
-                raise DataError(
-                    f"{self._partial.rank} covariates leave nothing of {n} rows (of fewer, where groups or weights make them "
-                    "depend on each other): use fewer covariates or more rows"
-                )
+            places = np.arange(len(self._columns), table.width)
+            if table.width > _WIDE:
+                inside = table.array()
+                weight = inside[:, -1] if table.weighted else np.ones(len(inside))
+                self._partial = partial_out_rows(inside[:, : table.width], places, weight)
+            else:
+                self._partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
+            lost = lost_rows(self._partial, table, groups)
             kept = [self.views_.feature_names[c] for c in self._columns]
-            table = table.mapped(Inflated(self._partial, (n / (n - lost)) ** 0.5), names=kept)
+            table = table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept)
         return self._finish(RowData(table, self.n_blocks, lost=lost, **reading))
 
-    def _finish(self, data: Data) -> Self:
+    def _finish(self, data: _D) -> _D:
         self._lost = data.lost
         self._adopt(self._solve(data))
-        return self
+        return data
 
     def _place(self, views: Views) -> None:
         """Lay out the views: their columns side by side."""

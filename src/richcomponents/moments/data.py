@@ -42,7 +42,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
 
@@ -69,7 +69,7 @@ class Partial:
 
     kept, covariates : column numbers in the table; coefficients : (kept, covariates);
     explained : kept columns that are linear functions of the covariates: their residuals are exactly zero, not rounding
-    noise; mean : means of all columns; moments : the state it was computed from.
+    noise; mean : means of all columns; known : covariance of the covariates, divisor n; n : rows.
     """
 
     kept: IntArray
@@ -77,7 +77,22 @@ class Partial:
     coefficients: Array
     explained: npt.NDArray[np.bool_]
     mean: Array
-    moments: Moments
+    known: Array
+    n: int
+
+    @classmethod
+    def of(cls, cross: Array, known: Array, variances: Array, covariates: IntArray, mean: Array, n: int) -> Self:
+        """cross (kept, q), known (q, q) : covariances with and of the covariates; variances (kept,).
+
+        Collinear covariates are harmless: the least-norm regression is used.
+        """
+        scale = np.sqrt(np.diag(known))
+        scale[scale == 0] = 1.0  # a constant covariate explains nothing
+        standard = known / np.outer(scale, scale)
+        B = cross / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
+        after = variances - np.einsum("ij,ij->i", B, cross)
+        kept = np.setdiff1d(np.arange(len(mean)), covariates)
+        return cls(kept, covariates, B, after <= 1e-13 * variances, mean, known, n)
 
     @property
     def mark(self) -> str:
@@ -92,34 +107,30 @@ class Partial:
         left[:, self.explained] = self.mean[self.kept][self.explained]
         return left
 
-    def covariance(self) -> Array:
-        """Covariance of the residuals; the divisor allows for the fitted covariates."""
-        n = self.moments.n
-        return self._mapped(self.moments.covariance(unbiased=False)) * (n / max(n - 1 - self.rank, 1))
+    def covariance(self, second: Array) -> Array:
+        """Second moments (..., all, all) of all columns -> those of the residuals, R second R' with R = [I | -B]."""
+        R = np.zeros((len(self.kept), len(self.mean)))
+        R[np.arange(len(self.kept)), self.kept] = 1.0
+        R[:, self.covariates] = -self.coefficients
+        R[self.explained] = 0.0
+        return np.asarray(R @ second @ R.T)
 
-    def block_covariances(self) -> Array:
-        """Second moments of the residuals per block about the global mean, (n_blocks, kept, kept)."""
-        return np.stack([self._mapped(block) for block in self.moments.block_covariances()])
+    def state(self, moments: Moments, factor: float = 1.0) -> Moments:
+        """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
+        R = np.zeros((len(self.mean), len(self.kept)))
+        R[self.kept, np.arange(len(self.kept))] = 1.0
+        R[self.covariates] = -self.coefficients.T
+        R[:, self.explained] = 0.0
+        left = moments.transformed(R * factor)
+        moved = self.mean[self.kept] - left.mean
+        return Moments(left.layout, left.shift + moved, left.sums, left.dependent)
 
     @property
     def rank(self) -> int:
         """How many covariates there are, collinear ones counted once."""
-        known = self.covariate_covariance()
-        scale = np.sqrt(np.diag(known))
+        scale = np.sqrt(np.diag(self.known))
         scale[scale == 0] = 1.0
-        return int(np.linalg.matrix_rank(known / np.outer(scale, scale), tol=1e-9, hermitian=True))
-
-    def covariate_covariance(self) -> Array:
-        """Covariance of the covariates."""
-        return self.moments.covariance()[np.ix_(self.covariates, self.covariates)]
-
-    def _mapped(self, second: Array) -> Array:
-        """R second R', R = [I | -B]."""
-        one, two, B = self.kept, self.covariates, self.coefficients
-        cross = second[np.ix_(one, two)] @ B.T
-        left: Array = second[np.ix_(one, one)] - cross - cross.T + B @ second[np.ix_(two, two)] @ B.T
-        left[self.explained], left[:, self.explained] = 0.0, 0.0
-        return left
+        return int(np.linalg.matrix_rank(self.known / np.outer(scale, scale), tol=1e-9, hermitian=True))
 
 
 class Inflated:
@@ -139,9 +150,7 @@ class Inflated:
 
 
 def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
-    """Regress the other columns of a state on some of them.
-
-    covariates : their column numbers. Collinear ones are harmless: the least-norm regression is used.
+    """Regress the other columns of a state on some of them, by their numbers.
 
     Examples
     --------
@@ -149,25 +158,32 @@ def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
     >>> rng = np.random.default_rng(0)
     >>> age = rng.normal(size=(300, 1))
     >>> X = rng.normal(size=(300, 2)) + 3 * age
-    >>> partial = partial_out(Moments.of(np.hstack([X, age]), order=2), [2])
-    >>> bool(np.all(np.abs(np.diag(partial.covariance()) - 1) < 0.3))
+    >>> state = Moments.of(np.hstack([X, age]), order=2)
+    >>> left = partial_out(state, [2]).covariance(state.covariance())
+    >>> bool(np.all(np.abs(np.diag(left) - 1) < 0.3))
     True
     """
     known = column_numbers(list(covariates), moments.layout.n_columns)
     kept = np.setdiff1d(np.arange(moments.layout.n_columns), known)
     C = moments.covariance(unbiased=False)
-    scale = np.sqrt(np.diag(C))[known]
-    scale[scale == 0] = 1.0  # a constant covariate explains nothing
-    standard = C[np.ix_(known, known)] / np.outer(scale, scale)
-    B = C[np.ix_(kept, known)] / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
-    before = np.diag(C)[kept]
-    after = before - np.einsum("ij,ij->i", B, C[np.ix_(kept, known)])
-    return Partial(kept, known, B, after <= 1e-13 * before, moments.mean, moments)
+    return Partial.of(C[np.ix_(kept, known)], C[np.ix_(known, known)], np.diag(C)[kept], known, moments.mean, moments.n)
+
+
+def partial_out_rows(rows: Array, covariates: IntArray, weight: Array) -> Partial:
+    """The same of a wide table in memory (n, p), each row counted so often: O(n p q), nothing of size p x p."""
+    n = weight.sum()
+    mean = weight @ rows / n
+    known = (rows[:, covariates] - mean[covariates]) * weight[:, None]
+    cross = (known.T @ rows - np.outer(known.sum(axis=0), mean)) / n
+    variances = np.maximum(weight @ rows**2 / n - mean**2, 0.0)
+    kept = np.setdiff1d(np.arange(rows.shape[1]), covariates)
+    return Partial.of(cross[:, kept].T, cross[:, covariates], variances[kept], covariates, mean, round(float(n)))
 
 
 _MOST_NUMBERS = (
     2**24
 )  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
+_MEASURED = 100  # residuals on which the freedom that covariates took is measured
 _FEWEST_UNITS = 20
 _FEW_UNITS = 15.0
 
@@ -390,18 +406,29 @@ class RowUnits:
 
 def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
     """How many rows' worth of freedom the covariates took: one each, times the design effect of their products with the
-    residuals where rows depend on each other (a covariate that is constant in a group took a whole group's)."""
+    residuals where rows depend on each other (a covariate that is constant in a group took a whole group's).
+
+    Of many residuals it is measured on random sums of them.
+    """
     if groups is None and not table.weighted:
         return float(partial.rank)
-    white = [whitening(C)[0] for C in (partial.covariate_covariance(), partial.covariance())]
+    if len(partial.kept) > _MEASURED:
+        mixed = np.random.default_rng(0).normal(size=(len(partial.kept), _MEASURED))
+    else:
+        mixed = np.eye(len(partial.kept))
+
+    def left(rows: Array) -> Array:
+        return np.asarray((partial.residuals(rows) - partial.mean[partial.kept]) @ mixed)
+
+    covariance = Moments.of(table.mapped(left), 2, n_blocks=1).covariance()
+    white = [whitening(C)[0] for C in (partial.known, covariance)]
     p, q = (len(w) for w in white)
     if not p or not q:
         return float(p)
 
     def products(rows: Array) -> Array:
         known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
-        left = (partial.residuals(rows) - partial.mean[partial.kept]) @ white[1].T
-        return np.hstack([known, left])
+        return np.hstack([known, left(rows) @ white[1].T])
 
     sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
     return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
@@ -441,6 +468,10 @@ class Data(Protocol):
         """How rows (x, y) depend on each other, map : to white x (p) and y with Cov(x, y) = D; None where they do not."""
         ...
 
+    def mapped(self, map: AffineMap) -> Data:
+        """Other columns: maps of these."""
+        ...
+
     def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
         """Every step-th row, mapped; None where rows are not at hand, or depend on each other.
 
@@ -469,6 +500,9 @@ class StateData:
         if not self.state.dependent:
             return None
         return dependence_of_blocks(self.state.transformed(map.matrix), correlations, p, map.matrix.shape[1] - p)
+
+    def mapped(self, map: AffineMap) -> StateData:
+        return StateData(self.state.transformed(map.matrix), self.lost)
 
     def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
         return None
@@ -517,6 +551,10 @@ class RowData:
             return None
         sums = UnitSums(correlations, p, map.matrix.shape[1] - p, self.rows.weighted)
         return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
+
+    def mapped(self, map: AffineMap) -> RowData:
+        """Without bars and checkpoints, which belong to the columns of the user."""
+        return replace(self, rows=self.rows.mapped(map), progress=False, checkpoint=None)
 
     def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
         if self.rows.weighted or (self.groups is not None and not grouped):

@@ -262,29 +262,38 @@ class BlockSource(Source):
         return f"blocks of {self.width} columns"
 
 
-class WithColumn(Source):
-    """A source and one more column that is in memory; it is read always, and comes last."""
+class WithColumns(Source):
+    """A source and further columns that are in memory, values (n, k); they come last."""
 
-    def __init__(self, source: Source, values: Array, name: str) -> None:
-        self.source, self.values, self.width, self.files = source, values, source.width + 1, source.files
-        self.names = None if source.names is None else (*source.names, name)
+    def __init__(self, source: Source, values: Array, names: Sequence[str]) -> None:
+        self.source, self.values, self.files = source, values, source.files
+        self.width, self.added = source.width + values.shape[1], tuple(names)
+        self.names = None if source.names is None else (*source.names, *names)
         self.n_rows, self.rereadable = source.n_rows, source.rereadable
         self.shared, self.title = source.shared, source.title
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        wanted = np.arange(self.width) if columns is None else columns
+        ours = wanted >= self.source.width
+        inner = (
+            wanted[~ours] if not ours.all() else np.zeros(1, dtype=np.int64)
+        )  # rows are counted by a column of theirs
         start, entries = 0, len(self.values)
-        uneven = f"sample_weight has {entries} entries, the table has {{}} rows"
-        for block in self.source.blocks(None if columns is None else columns[:-1]):
+        uneven = f"{self.added[0]} has {entries} entries, the table has {{}} rows"
+        for block in self.source.blocks(None if len(inner) == self.source.width and columns is None else inner):
             rows = as_matrix(block)
             if start + len(rows) > entries:
                 raise DataError(uneven.format("more"))
-            yield np.column_stack([rows, self.values[start : start + len(rows)]])
+            out = np.empty((len(rows), len(wanted)))
+            out[:, ~ours] = rows[:, : np.sum(~ours)]
+            out[:, ours] = self.values[start : start + len(rows), wanted[ours] - self.source.width]
+            yield out
             start += len(rows)
         if start < entries:
             raise DataError(uneven.format(start))
 
     def mark(self) -> str:
-        return f"{self.source.mark()} and {hashlib.sha256(self.values.tobytes()).hexdigest()}"
+        return f"{self.source.mark()} and {hashlib.sha256(np.ascontiguousarray(self.values).tobytes()).hexdigest()}"
 
 
 class JoinedSource(Source):
