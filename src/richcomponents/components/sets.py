@@ -139,12 +139,10 @@ class SetSystem:
                     break
         return found
 
-    def patterns(self, subset: Subset, length: int, also: Iterable[str] = ()) -> Iterator[Subset]:
-        """Multisets of `length` views of `subset` which, together with `also`, distinguish it."""
-        extra = tuple(also)
-        for slots in combinations_with_replacement(subset, length):
-            if self.distinguishes((*slots, *extra), subset):
-                yield slots
+    def patterns(self, subset: Subset, length: int, also: Iterable[str] = ()) -> dict[Subset, None]:
+        """Multisets of `length` views of `subset` which, together with `also`, distinguish it; in order."""
+        extra, every = tuple(also), combinations_with_replacement(subset, length)
+        return {slots: None for slots in every if self.distinguishes((*slots, *extra), subset)}
 
     def without(self, subset: Subset) -> SetSystem:
         """The system with one member dropped; distinguishing sets may become smaller."""

@@ -18,7 +18,7 @@ from richcomponents.contrastive.pair import IdentifiedSet
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import jackknife_error
-from richcomponents.learning.logistic import LogisticFit
+from richcomponents.learning.logistic import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
@@ -98,26 +98,17 @@ class PaperSolution(TwoViews):
     def check_determined(self, covariates: int) -> None:
         """The formulas make no promise that could be broken."""
 
-    def calibrate(
-        self,
-        key: Key,
-        rows: Array,
-        y: Array,
-        weight: Array,
-        free: float,
-        covariates: int,
-        log_odds: LogisticFit | None = None,
-    ) -> Calibrated:
+    def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
         """Cov(S1)^-1 Cov(U, y), or log-odds on the residual as they are: nothing is weighed against residualising."""
         self.require_own(key)
         own = np.asarray(self.covariances[0])
-        u = self.split(rows)[0]
-        if log_odds is None:
-            coef = np.linalg.pinv(own, hermitian=True) @ (u.T @ (weight * y) / free)
+        u = self.split(outcome.rows)[0]
+        if outcome.log_odds is None:
+            coef = np.linalg.pinv(own, hermitian=True) @ (u.T @ (outcome.weight * outcome.y) / outcome.free)
         else:
-            coef, own = log_odds.coef, _positive(own)
-        features = u - self.predict_s2(rows)
-        return Calibrated(coef, coef, 1.0, features, y, own, free=free)
+            coef, own = outcome.log_odds.coef, _positive(own)
+        features = u - self.predict_s2(outcome.rows)
+        return Calibrated(coef, coef, 1.0, features, outcome.y, own, free=outcome.free)
 
     def errors(
         self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None

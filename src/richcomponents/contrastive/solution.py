@@ -67,7 +67,7 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.learning.logistic import LogisticFit, attenuation
+from richcomponents.learning.logistic import Outcome, attenuation
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
@@ -328,28 +328,16 @@ class PairSolution(TwoViews):
             return Reading.canonical(self.canonical, self.rank, self.lift_u)
         return Reading.of_all_columns(inverse, self.lift_u)
 
-    def calibrate(
-        self,
-        key: Key,
-        rows: Array,
-        y: Array,
-        weight: Array,
-        free: float,
-        covariates: int,
-        log_odds: LogisticFit | None = None,
-    ) -> Calibrated:
-        """Coefficients of y on S1, all columns of U included.
-
-        rows (n, d_u + d_v), y (n,) : centred; weight (n,) : how often each row counts; free : their number less what covariates
-        took; log_odds : logistic regression on :meth:`residual`, to be calibrated instead of least squares.
+    def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
+        """Coefficients of an outcome on S1, all columns of U included.
 
         Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
         that were searched: a guide for penalised fits, no result.
         """
-        inverse = self._inverse_of_residual(covariates)
+        inverse, log_odds = self._inverse_of_residual(outcome.covariates), outcome.log_odds
         reading = self._reading(inverse)
         if log_odds is None:
-            fit = self._least_squares(rows, y * weight, float((y * weight) @ y) / free, free, inverse)
+            fit = self._least_squares(outcome, inverse)
             solved = calibrate(self.canonical, self.posterior, fit, reading)
         else:
             columns = self.canonical.rank_u if inverse is None else inverse.shape[1]
@@ -363,21 +351,19 @@ class PairSolution(TwoViews):
             coef=solved.coef,
             residualised=fit.coef,
             trust=solved.trust,
-            features=reading.without_shared(self.residual(key, rows), t),
-            outcome=y,
+            features=reading.without_shared(self.residual(key, outcome.rows), t),
+            outcome=outcome.y,
             covariance=added(self.cov_u, self.pair.from_x, -self.pair.shared(t)),
-            determined=self.determined(covariates),
+            determined=self.determined(outcome.covariates),
             reduced=self.reduced,
-            wanted=self.coefficients_wanted + covariates,
-            free=free,
+            wanted=self.coefficients_wanted + outcome.covariates,
+            free=outcome.free,
             by=(solved, fit, reading, inverse),
         )
 
-    def _least_squares(
-        self, rows: Array, counted: Array, variance: float, free: float, inverse: Array | None
-    ) -> Residualised:
-        u, v = self.split(rows)
-        with_u, with_v = u.T @ counted / free, v.T @ counted / free
+    def _least_squares(self, outcome: Outcome, inverse: Array | None) -> Residualised:
+        (u, v), free, counted = self.split(outcome.rows), outcome.free, outcome.y * outcome.weight
+        with_u, with_v, variance = u.T @ counted / free, v.T @ counted / free, float(counted @ outcome.y) / free
         if inverse is None:
             return residualise(self.canonical, self.rank, with_u, with_v, variance)
         with_y = self.pair.to_y @ with_v

@@ -1,5 +1,2 @@
-"""General RCA: any number of views, any set system.
-
-In comes Data (moments of the columns of all views), out goes a SetSolution: white (coordinates) -> evidence (block
-cumulants) -> discover (which sets) -> start (sequential) -> refine (joint model; descend where it is large) -> solution.
-"""
+"""In: Data (moments of the columns of any number of views) and a set system. Out: a SetSolution, by way of evidence (white
+coordinates, block cumulants), discover (which sets) and refine (a sequential start, then the joint fit of the model)."""

@@ -29,7 +29,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
 from math import factorial
 
 import numpy as np
@@ -96,12 +95,13 @@ class _Pass:
         share = evidence.share[blocks]
         self.share = share / share.sum()
         self.transforms: Transforms = {}
+        self.above: tuple[Subset, ...] = ()  # the supersets of the set in hand
         self.tensors: dict[tuple[Subset, int], Array] = {}
 
     def find(self, q: Subset) -> None:
         self.transforms[self.gauge[q], q] = np.eye(len(self.evidence.columns[self.gauge[q]]))
-        above = self.system.supersets(q)
-        orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in above)]
+        self.above = self.system.supersets(q)
+        orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in self.above)]
         for view in q:
             if view != self.gauge[q]:
                 self.transforms[view, q] = self._transform(q, view, orders)
@@ -115,10 +115,11 @@ class _Pass:
         d = len(columns[g])
         gram = np.zeros((d + len(columns[view]),) * 2)
         for t in orders:
-            for slots in combinations_with_replacement(q, t - 1):
-                if all(self.system.distinguishes((*slots, last), q) for last in (g, view)):
+            also = self.system.patterns(q, t - 1, (view,))
+            for slots in self.system.patterns(q, t - 1, (g,)):
+                if slots in also:
                     rows = np.concatenate(
-                        [self._remainder(q, (*slots, last)).reshape(len(self.blocks), -1, len(columns[last]))
+                        [self._remainder((*slots, last)).reshape(len(self.blocks), -1, len(columns[last]))
                          for last in (g, view)], axis=-1,
                     )  # fmt: skip
                     gram += _repeats(slots) / (factorial(t) * self.evidence.inflation[t]) * self._cross(rows)
@@ -131,11 +132,11 @@ class _Pass:
         weighted = (rows * self.share[:, None, None]).reshape(-1, rows.shape[-1])
         return np.asarray((whole.T @ whole - weighted.T @ weighted) / (1 - np.sum(self.share**2)))
 
-    def _remainder(self, q: Subset, slots: Sequence[str]) -> Array:
+    def _remainder(self, slots: Sequence[str]) -> Array:
         """Block values of k(U_w1, ..., U_wt), supersets' components subtracted: (B, columns of w1, ...)."""
         t = len(slots)
         values = self.evidence.blocks[t][:, self.evidence.position(slots)][self.blocks]
-        for r in self.system.supersets(q):
+        for r in self.above:
             values = values - multilinear(self.tensors[r, t], *(self.transforms[view, r].T for view in slots))
         return np.asarray(values)
 
@@ -145,7 +146,7 @@ class _Pass:
         inverses = {view: truncated_pinv(self.transforms[view, q], None) for view in q}
         for slots in self.system.patterns(q, t):
             noise = float(np.prod([np.sum(inverses[view] ** 2) for view in slots]))
-            mean = np.tensordot(self.share, self._remainder(q, slots), 1)
+            mean = np.tensordot(self.share, self._remainder(slots), 1)
             weight = _repeats(slots) / noise
             total = total + weight * symmetrise(multilinear(mean, *(inverses[view].T for view in slots)))
             weights += weight

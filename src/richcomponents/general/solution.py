@@ -43,7 +43,7 @@ from richcomponents.general.discover import SetTest, discover_sets
 from richcomponents.general.evidence import SetEvidence, WhiteViews, home
 from richcomponents.general.model import Parameters, by_view, pattern_terms
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
-from richcomponents.learning.logistic import LogisticFit
+from richcomponents.learning.logistic import Outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap
 from richcomponents.paper.contrastive import truncated_pinv
@@ -522,26 +522,17 @@ class SetSolution:
     def check_determined(self, covariates: int) -> None:
         """Least squares on a prediction has no more columns than the views were compared in."""
 
-    def calibrate(
-        self,
-        key: Subset,
-        rows: Array,
-        y: Array,
-        weight: Array,
-        free: float,
-        covariates: int,
-        log_odds: LogisticFit | None = None,
-    ) -> Calibrated:
+    def calibrate(self, key: Subset, outcome: Outcome) -> Calibrated:
         """Least squares on the best linear prediction of a component, which gives the right coefficients when y depends on this
         component only."""
-        if log_odds is not None:
+        if outcome.log_odds is not None:
             raise ValueError(
                 "log-odds are learned on the first view's own component of two views: use ContrastiveRCA on two views, or "
                 f"ComponentRegression for {component_name(key)}"
             )
-        features, root = self.predict(key, rows)[0], np.sqrt(weight)
-        coef = np.asarray(np.linalg.lstsq(features * root[:, None], y * root, rcond=None)[0], dtype=np.float64)
-        return Calibrated(coef, None, 1.0, features, y, self.covariance(key), free)
+        features, root = self.predict(key, outcome.rows)[0], np.sqrt(outcome.weight)
+        coef = np.asarray(np.linalg.lstsq(features * root[:, None], outcome.y * root, rcond=None)[0], dtype=np.float64)
+        return Calibrated(coef, None, 1.0, features, outcome.y, self.covariance(key), outcome.free)
 
     def errors(
         self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None

@@ -109,8 +109,6 @@ class ContrastiveRCA(ComponentAnalysis):
     # ---- fitting
 
     def _check_parameters(self) -> None:
-        if self.method not in ("efficient", "paper"):
-            raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
         self._check_blocks()
         if self.mean is not None and (
             not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in _KEYS

@@ -118,8 +118,6 @@ class RCA(ComponentAnalysis):
     # ---- fitting
 
     def _check_parameters(self) -> None:
-        if self.method not in ("efficient", "paper"):
-            raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
         self._check_blocks()
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")

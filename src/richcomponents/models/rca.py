@@ -29,7 +29,7 @@ from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import Source, is_dask, is_path
 from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views
 from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
-from richcomponents.learning.logistic import LogisticFit
+from richcomponents.learning.logistic import LogisticFit, Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.data import (
@@ -307,6 +307,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return {name: values[:, views[name]] for name in views}, values[:, known]
 
     def _check_blocks(self) -> None:
+        if self.method not in ("efficient", "paper"):
+            raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
             raise ValueError(f"order must be an integer from 3 to 6, got {self.order!r}")
         if not isinstance(self.n_blocks, (int, np.integer)) or not MIN_BLOCKS <= self.n_blocks <= MOST_BLOCKS:
@@ -459,7 +461,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
         target = self._centred_target(X, y, len(rows), weight)
         free = max(float(weight.sum()) - self._lost, 1.0)
-        found: Calibrated = self._solution.calibrate(key, rows, target, weight, free, known, log_odds)
+        found: Calibrated = self._solution.calibrate(key, Outcome(rows, target, weight, free, known, log_odds))
         return found
 
     def errors(

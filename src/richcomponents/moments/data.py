@@ -523,7 +523,8 @@ class RowData:
     checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        check_outputs([self.checkpoint], self.rows.files)  # before the first pass, not the last
+        if self.checkpoint is not None:
+            check_outputs([self.checkpoint], self.rows.files)  # before the first pass, not the last
 
     def moments(self, order: int, map: AffineMap | None = None) -> Moments:
         if map is not None:
