@@ -135,7 +135,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
             return self._fit_rows(rows, names, reading, values=values)
-        self._check_state_fit(rows.width, names)  # before the rows are gone
+        self._place(self._check_state_fit(rows.width, names))  # before the rows are gone
         return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
 
     def fit_views(self, views: object, y: object = None, groups: object = None, sample_weight: object = None) -> Self:
