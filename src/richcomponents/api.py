@@ -25,6 +25,7 @@ from richcomponents.models import (
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
+    ExposureEffects,
 )
 from richcomponents.moments import Accumulator, Moments, open_source
 from richcomponents.report import write_report
@@ -44,6 +45,7 @@ __all__ = [
     "ContrastiveRCA",
     "Cumulants",
     "DataError",
+    "ExposureEffects",
     "Moments",
     "PrecisionWarning",
     "SampleSizeWarning",

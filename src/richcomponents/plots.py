@@ -27,7 +27,13 @@ MOST = 25
 
 # told apart by colour-blind readers, on light and on dark paper
 BLUE, ORANGE, GREEN, PINK, GREY = "#3b82c4", "#e08e0b", "#0f9d76", "#c2489a", "#8a919c"
-_MARKERS = {"naive": ("s", ORANGE), "residualised": ("D", GREEN), "RCA": ("o", BLUE), "truth": ("*", PINK)}
+_MARKERS = {
+    "naive": ("s", ORANGE),
+    "residualised": ("D", GREEN),
+    "adjusted": ("D", GREEN),
+    "RCA": ("o", BLUE),
+    "truth": ("*", PINK),
+}
 _LONGEST = 28
 
 
@@ -248,6 +254,59 @@ def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "",
         label=label,
         ax=ax,
     )
+
+
+def volcano_plot(effects: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
+    """Effects against -log10 of their p values; those below a false discovery rate of 10% are coloured, the largest named."""
+    if ax is None:
+        ax = _new_axes(6.4, 4.6)
+    p, found = np.maximum(effects.p_value, 1e-300), effects.q_value < 0.1
+    height = -np.log10(p)
+    ax.plot(effects.value[~found], height[~found], "o", color=GREY, markersize=3, alpha=0.6, label="q \u2265 0.1")
+    ax.plot(effects.value[found], height[found], "o", color=BLUE, markersize=4, label="q < 0.1")
+    for i in np.flatnonzero(found)[np.argsort(p[found])][:8]:
+        ax.annotate(_short(effects.names[i]), (effects.value[i], height[i]), fontsize="x-small", xytext=(4, 2),
+                    textcoords="offset points", parse_math=False)  # fmt: skip
+    ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+    ax.set_xlabel("effect")
+    ax.set_ylabel("-log10 p")
+    ax.set_title(plain(title), parse_math=False)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
+    """Effects that hidden controls come out with, with limits, around their true value, zero."""
+    points = {"adjusted": hidden.others["adjusted"], "RCA": hidden.value}
+    ax = interval_plot(
+        hidden.names, points, hidden.low, hidden.high, title=title, label="effect (zero in truth)", ax=ax
+    )
+    ax.axvline(0, color=GREY, linewidth=1.2, linestyle="--", zorder=0)
+    return ax
+
+
+def sensitivity_plot(
+    effects: Estimate, path: tuple[Array, Array, float], *, title: str = "", most: int = 10, ax: Axes | None = None
+) -> Axes:
+    """Effects of the columns that change most, from controls without noise (the controls as covariates) to nothing but noise.
+
+    path : effects (k, d), the shares of noise (k,), and the share at which the estimate lies.
+    """
+    if ax is None:
+        ax = _new_axes(6.8, 4.6)
+    values, at, here = path
+    for i in largest(values[-1] - values[0], most):
+        (line,) = ax.plot(at, values[:, i], linewidth=1.4, label=_short(effects.names[i]))
+        ax.plot([here], [effects.value[i]], "o", color=line.get_color(), markersize=5)
+    ax.axhline(0, color=GREY, linewidth=0.8, zorder=0)
+    ax.axvline(here, color=GREY, linewidth=0.8, linestyle="--", zorder=0)
+    ax.set_xlabel("assumed noise of the controls, from none (covariates) to all it can be")
+    ax.set_ylabel("effect")
+    ax.set_title(plain(title), parse_math=False)
+    legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return ax
 
 
 def overview_plot(draw: Sequence[Any]) -> Any:

@@ -305,8 +305,10 @@ class HiddenControls:
             setting = (Basis.of(solution.pair), found.y_from_v, found.n, design_effect(solution))
             seen = slopes.of_control(held, rest)
             correction = Correction.of(seen, *setting)
-            errors = *_hidden_errors(seen, correction, t, solution), correction.error(t + solution.posterior.t_shifts)
-            hidden[:, held] = correction.adjusted, correction.at(t), *errors
+            pulled = np.sum(correction.at(replicated(solution, setting[0], 0)[2]) ** 2, axis=0)
+            moved = np.sqrt(correction.error(t + solution.posterior.t_shifts) ** 2 + pulled)
+            errors = _hidden_errors(seen, correction, t, solution)
+            hidden[:, held] = correction.adjusted, correction.at(t), *errors, moved
             there = Correction.of(slopes.with_controls(rest), *setting)
             on_u.append(np.stack([there.adjusted, there.at(t)]))
         adjusted, change, error, beside, moved = hidden

@@ -9,15 +9,15 @@ one where it is a point (Imbens and Manski 2004).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import stats
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
@@ -35,7 +35,7 @@ class Estimate:
     value, standard_error : (d,) or (d, k); the error is nan where there is none. degrees : of Student's t (blocks - 1).
     names : of the entries (d,); columns : of a matrix (k,). level : of `low` and `high`.
     identified : lower and upper end of the identified set, where the data allow no more than that; identified_error : standard
-    errors of the two ends. Limits are then those of the set.
+    errors of the two ends. Limits are then those of the set, unless set_limits is False: the set is told beside them.
     centre : where the limits lie around, if that is not the value (which they reach nevertheless).
     covering : another estimate of the same entries whose limits are to be covered as well.
     others : what other methods make of the same entries, for comparison.
@@ -56,6 +56,7 @@ class Estimate:
     others: Mapping[str, Array] = field(default_factory=dict)
     positive: str = ""
     replicates: Array | None = None
+    set_limits: bool = True
 
     @classmethod
     def unbounded(cls, value: Array, **options: Any) -> Estimate:
@@ -67,7 +68,7 @@ class Estimate:
         """Lower and upper confidence limits; nan where there is neither an error nor an identified set."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        if self.identified is None:
+        if self.identified is None or not self.set_limits:
             middle = self.value if self.centre is None else self.centre
             half = float(stats.t.ppf(0.5 + level / 2, self.degrees)) * self.standard_error
             low, high = middle - half, middle + half
@@ -129,6 +130,20 @@ class Estimate:
         with np.errstate(over="ignore"):
             values = map(np.exp, (self.value, self.low, self.high))
             return dict(zip(("odds ratio", "odds low", "odds high"), values, strict=True))
+
+    def take(self, rows: IntArray) -> Self:
+        """These entries of a vector."""
+
+        def chosen(part: Any) -> Any:
+            if isinstance(part, tuple) and all(isinstance(x, str) for x in part):
+                return tuple(part[i] for i in rows) if part else part
+            if isinstance(part, tuple):
+                return tuple(x[rows] for x in part)
+            if isinstance(part, Mapping):
+                return {name: x[rows] for name, x in part.items()}
+            return part[rows] if isinstance(part, np.ndarray) and part.shape == self.value.shape else part
+
+        return replace(self, **{one.name: chosen(getattr(self, one.name)) for one in fields(self)})
 
     # ---- as a table
 

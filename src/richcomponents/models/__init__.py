@@ -3,6 +3,7 @@ other rooms compute."""
 
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.effects import ExposureEffects
 from richcomponents.models.general import RCA
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.models.logistic import ComponentLogisticRegression
@@ -19,5 +20,6 @@ __all__ = [
     "ComponentPCA",
     "ComponentRegression",
     "ContrastiveRCA",
+    "ExposureEffects",
     "subspace_distance",
 ]

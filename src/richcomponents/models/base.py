@@ -101,7 +101,7 @@ def positive_class(classes: Sequence[Any], wanted: Any = None) -> tuple[int, boo
         raise DataError(
             f"positive={str(wanted)!r} is not a class of y, which holds {_listed(classes)}: name one of these"
         )
-    first, second = map(_leaning, classes)
+    first, second = map(leaning, classes)
     if first != second:
         return int(second > first), False
     order = in_order(classes)
@@ -135,7 +135,7 @@ def _number(label: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _leaning(label: Any) -> int:
+def leaning(label: Any) -> int:
     """Words for "yes" less words for "no"."""
     return sum(_LEANING.get(word, 0) for word in _WORDS.findall(str(label).casefold()))
 

@@ -598,6 +598,19 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return found
 
     @property
+    def solution_(self) -> Any:
+        """What the solver returned, in the columns of all views side by side."""
+        check_is_fitted(self)
+        return self._solution
+
+    @property
+    def explained_columns_(self) -> IntArray:
+        """Columns of the table that are exact functions of the covariates: nothing is left of them."""
+        check_is_fitted(self)
+        none = np.zeros(0, dtype=np.int64)
+        return none if self._partial is None else self._columns[self._partial.explained & (self._partial.variances > 0)]
+
+    @property
     def n_samples_(self) -> int:
         """Rows of the fit."""
         check_is_fitted(self)

@@ -69,13 +69,14 @@ class Partial:
 
     kept, covariates : column numbers in the table; coefficients : (kept, covariates);
     explained : kept columns that are linear functions of the covariates: their residuals are exactly zero, not rounding
-    noise; mean : means of all columns; known : covariance of the covariates, divisor n; n : rows.
+    noise; variances : of the kept columns; mean : of all columns; known : covariance of the covariates, divisor n; n : rows.
     """
 
     kept: IntArray
     covariates: IntArray
     coefficients: Array
     explained: npt.NDArray[np.bool_]
+    variances: Array
     mean: Array
     known: Array
     n: int
@@ -92,7 +93,7 @@ class Partial:
         B = cross / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
         after = variances - np.einsum("ij,ij->i", B, cross)
         kept = np.setdiff1d(np.arange(len(mean)), covariates)
-        return cls(kept, covariates, B, after <= 1e-13 * variances, mean, known, n)
+        return cls(kept, covariates, B, after <= 1e-13 * variances, variances, mean, known, n)
 
     @property
     def mark(self) -> str:

@@ -1,0 +1,484 @@
+"""Effects of exposures under hidden confounding, given negative controls."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.components.wide import Factored, search_space
+from richcomponents.contrastive.diagnostics import TestResult
+from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, Slopes, outside_test
+from richcomponents.contrastive.solution import PairSolution, solve_pair
+from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.data.rows import Rows
+from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
+from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.estimator import Estimator
+from richcomponents.models.exposures import Exposures, read_exposures
+from richcomponents.moments import Moments, block_numbers
+from richcomponents.moments.data import AffineMap, Data, StateData
+from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
+from richcomponents.storage import storable
+from richcomponents.text import page
+
+FOLDS = 5
+FEWEST_CONTROLS = 4
+"""With fewer, none is hidden: too little would be left to estimate its effect from."""
+
+_IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
+_SUSPICIOUS = 0.001
+_SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
+
+VERDICTS = {
+    "strong": "The higher orders and the controls agree on how noisy the controls are.",
+    "supported": "The higher orders say little, but hidden controls come out with no effect: they support the correction.",
+    "weak": "The data say little about how noisy the controls are: the correction is made in part.",
+    "not identified": "Nothing but the limits of the identified set is known: look at its two ends.",
+    "contradicted": "Hidden controls come out with effects when the correction is made: the estimate stays near that with the "
+    "controls as covariates.",
+    "nothing to adjust": "Given the exposure, the controls share nothing with the tests, and do not go with the exposure: the "
+    "effects are the unadjusted ones.",
+    "not separable": "The controls go with the exposure in a way they do not share with the tests: either the exposure changes "
+    "the controls, or the hidden part is a function of the exposure (each lab saw one group). No method can tell.",
+}
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Effects(Estimate):
+    """Effects of one exposure, column by column: an Estimate with false discovery rates and calibrated errors.
+
+    systematic : (d,), standard deviation of the error that hidden controls show beyond their standard errors; nan where there
+    are too few controls to tell.
+    """
+
+    systematic: Array | None = None
+
+    @property
+    def calibrated(self) -> Estimate:
+        """The same with the systematic error of hidden controls (an empirical null) added to the standard errors."""
+        more = np.zeros_like(self.value) if self.systematic is None else np.nan_to_num(self.systematic)
+        error = np.sqrt(self.standard_error**2 + more**2)
+        return Estimate(self.value, error, self.degrees, names=self.names, level=self.level)
+
+    def _table(self) -> dict[str, Array]:
+        table, calibrated = super()._table(), self.calibrated
+        after = {"q": self.q_value, "calibrated p": calibrated.p_value, "calibrated q": calibrated.q_value}
+        places = list(table)
+        at = places.index("p") + 1
+        return {title: table.get(title, after.get(title)) for title in [*places[:at], *after, *places[at:]]}  # type: ignore[misc]
+
+
+class ExposureEffects(Estimator):
+    """Does an exposure change U when something hidden goes with it, given negative controls V?
+
+    U = alpha e + S1 + S2 and V = A S2 + S3: V are columns that the exposure e does not change but the hidden S2 disturbs. The
+    controls as covariates (analysis of covariance) leave a bias, because they are noisy; this knows how noisy they are. It
+    moves from the analysis of covariance towards the corrected estimate as far as the data, and the controls themselves when
+    they are hidden from it, support that (see contrastive/effects.py).
+
+    Parameters
+    ----------
+    rca : ContrastiveRCA
+        Which columns are U and V, and known covariates. Cloned and fitted to what the exposures leave.
+    exposure : name or list of names, optional
+        Columns of X that hold exposures (numbers, for a table without names), instead of y: for files, dask tables, states.
+    reference : optional
+        Of classes: the one that others are compared with. By default the one whose name says so (control, no, healthy, ...).
+
+    Attributes
+    ----------
+    effects_ : Effects, or dict of Effects by exposure when there are several
+        Per column of U: estimate, naive and adjusted (controls as covariates), standard error, limits, p, q, identified set.
+    coef_, adjusted_, naive_ : array (d_u,), or (exposures, d_u)
+    control_effects_ : Estimate or dict
+        What controls get when they are hidden and their effects estimated from the others: zero in truth. None if fewer than 4.
+    controls_ : list of dict
+        Per control and exposure: hidden effect, its error and p value, and how far the effects on U move without it.
+    outside_ : dict of TestResult
+        Per exposure: whether the controls go with it as the shared part does.
+    rank_effects_ : {rank: array like coef_}
+        At one shared direction fewer and more.
+    rho_ : array (exposures,); from 0, the controls as covariates, to 1, the correction in full.
+    exposures_, notes_, verdict_, rca_
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA, datasets
+    >>> data = datasets.make_confounded(2000, random_state=1)
+    >>> model = ExposureEffects(rca=ContrastiveRCA(views=6)).fit(data.X, data.y)
+    >>> error = lambda effects: float(np.mean((effects - data.effects) ** 2))
+    >>> error(model.coef_) < error(model.adjusted_) < error(model.naive_)
+    True
+    """
+
+    def __init__(self, rca: Any = None, exposure: object = None, reference: object = None) -> None:
+        self.rca = rca
+        self.exposure = exposure
+        self.reference = reference
+
+    # ---- fitting
+
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        progress: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Fit to one table (or a state) whose columns are U, V, known covariates and, where they are named, exposures.
+
+        y : (n,) or (n, q), exposures in memory: numbers, or classes. X, groups, sample_weight, progress, checkpoint : as in
+        :meth:`ContrastiveRCA.fit`; X may also be a state of :class:`Moments`, of several sites for example.
+        """
+        model = self._model()
+        found = read_exposures(X, y, self.exposure, self.reference)
+        known = list(model.covariates or ())
+        model.set_params(covariates=[*known, *found.columns])
+        reading = {} if isinstance(X, Moments) else {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        table = found.table
+        if isinstance(table, Rows) and sample_weight is not None:
+            table = table.weighted_by(sample_weight)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", WeakIdentificationWarning
+            )  # of coefficients; effects have a verdict of their own
+            data = model.fit_data(table, **reading)
+        if not isinstance(model.solution_, PairSolution):
+            raise DataError('effects need ContrastiveRCA(method="efficient")')
+        self.rca_, self.exposures_, self.notes_ = model, found.names, found.notes
+        if isinstance(table, Rows):
+            self.n_features_in_, names = table.width - len(found.columns) if y is not None else table.width, table.names
+            if names is not None:
+                self.feature_names_in_ = np.array(names[: self.n_features_in_], dtype=object)
+        self._solve(data, self._products(table, found, groups, data.lost))
+        return self
+
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit to a state of order four: sums suffice, also those of several sites."""
+        return self.fit(moments)
+
+    def _model(self) -> ContrastiveRCA:
+        if not isinstance(self.rca, ContrastiveRCA):
+            raise DataError("rca= says which columns are tests and controls: give rca=ContrastiveRCA(views=...)")
+        model: ContrastiveRCA = clone(self.rca)
+        if model.A is not None:
+            raise DataError("effects estimate A themselves: leave out A=")
+        return model
+
+    def _products(self, table: Rows | Moments, found: Exposures, groups: object, lost: float) -> Products:
+        """Second moments of U, V, covariates and exposures, by block."""
+        model = self.rca_
+        u, v = (model.views_[i] for i in (0, 1))
+        others = model.covariates_
+        columns, known = np.concatenate([u, v, others]), len(others) - len(found.columns)
+        if isinstance(table, Moments):
+            return Products.of_state(table.select(columns), len(u), len(v), known, lost)
+        chosen = table.select(columns)
+        if not any(isinstance(C, Factored) for C in (model.solution_.cov_u, model.solution_.cov_v)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                state = Moments.of(chosen, 2, n_blocks=model.n_blocks, groups=groups)
+            return Products.of_state(state, len(u), len(v), known, lost)
+        rows = chosen.array()
+        weight = rows[:, -1] if chosen.weighted else np.ones(len(rows))
+        on_u, on_v, beside, exposures = np.split(rows[:, : len(columns)], np.cumsum([len(u), len(v), known]), axis=1)
+        blocks = block_numbers(len(rows), model.n_blocks, groups)
+        return Products.of_rows(on_u, on_v, beside, exposures, weight, blocks, lost)
+
+    def _solve(self, data: Data, products: Products) -> None:
+        solution, slopes = self.rca_.solution_, products.slopes()
+        self._check_slopes(slopes)
+        refit = _Refits(data, solution, self.rca_.rank, self.rca_.random_state)
+        controls = len(slopes.v)
+        self._hidden: HiddenControls | None = None
+        if controls >= FEWEST_CONTROLS and solution.rank and not solution.second_order_only:
+            order = np.random.default_rng(self.rca_.random_state).permutation(controls) % min(FOLDS, controls)
+            self._hidden = HiddenControls.of(slopes, [np.flatnonzero(order == k) for k in np.unique(order)], refit)
+        self._found = PairEffects.of(products, solution, self._hidden)
+        self.rho_ = self._found.rho
+        self.outside_ = dict(zip(self.exposures_, outside_test(slopes, solution), strict=True))
+        self.rank_effects_ = {
+            r: self._shaped(effects.T) for r, effects in refit.other_ranks(products, self._hidden).items()
+        }
+        self.coef_, self.adjusted_, self.naive_ = (
+            self._shaped(effects.T) for effects in (self._found.value, self._found.adjusted, self._found.naive)
+        )
+        self.verdicts_ = {name: self._verdict(i) for i, name in enumerate(self.exposures_)}
+        self._tell()
+
+    def _check_slopes(self, slopes: Slopes) -> None:
+        """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
+        model = self.rca_
+        partial_explained = model.explained_columns_
+        if len(partial_explained):
+            column = model.views_.describe(int(partial_explained[0]))
+            raise DataError(
+                f"{column} is an exact function of the exposures and covariates: is it the exposure itself? Take it out of the "
+                "views"
+            )
+        for name, noise in zip(self.exposures_, np.diag(slopes.noise), strict=True):
+            if not np.isfinite(noise) or noise <= 0:
+                raise DataError(
+                    f"the exposure {name!r} is an exact function of the covariates or of other exposures: nothing is left to "
+                    "compare. Is it one of the covariates?"
+                )
+
+    # ---- answers
+
+    def _shaped(self, values: Array) -> Array:
+        """(q, d) -> (d,) for one exposure."""
+        return np.asarray(values[0] if len(self.exposures_) == 1 else values)
+
+    def _by_exposure(self, make: Callable[[int], Any]) -> Any:
+        made = {name: make(i) for i, name in enumerate(self.exposures_)}
+        return made if len(made) > 1 else next(iter(made.values()))
+
+    @property
+    def effects_(self) -> Any:
+        check_is_fitted(self, "rca_")
+        return self._by_exposure(self._effects)
+
+    def _effects(self, i: int) -> Effects:
+        found = self._found
+        unidentified = self.verdicts_[self.exposures_[i]] == "not identified"
+        return Effects(
+            found.value[:, i],
+            found.error[:, i],
+            found.degrees,
+            names=self.rca_.components_["S1"].feature_names,
+            others={"naive": found.naive[:, i], "adjusted": found.adjusted[:, i]},
+            identified=(found.ends[0][:, i], found.ends[1][:, i]),
+            identified_error=(found.ends_error[0][:, i], found.ends_error[1][:, i]),
+            set_limits=unidentified,
+            systematic=self._systematic(i) * found.scale,
+        )
+
+    @property
+    def control_effects_(self) -> Any:
+        check_is_fitted(self, "rca_")
+        return None if self._hidden is None else self._by_exposure(self._control_effects)
+
+    def _control_effects(self, i: int) -> Estimate:
+        assert self._hidden is not None
+        value, error = (part[:, i] for part in self._hidden.effects(self.rho_))
+        error = np.where(np.isfinite(error), error, np.nan)
+        names = self.rca_.components_["S3"].feature_names
+        return Estimate(
+            value, error, self._found.degrees, names=names, others={"adjusted": self._hidden.adjusted[:, i]}
+        )
+
+    def _systematic(self, i: int) -> float:
+        """Standard deviation of what hidden effects show beyond their errors, in standard deviations of a column: the empirical
+        null, by the method of moments (DerSimonian and Laird). nan where fewer than four tell."""
+        if self._hidden is None:
+            return float("nan")
+        own = np.sqrt(np.maximum(np.diag(self._cov_v), 1e-300))
+        seen = self._control_effects(i)
+        known = np.isfinite(seen.standard_error)
+        if known.sum() < FEWEST_CONTROLS:
+            return float("nan")
+        effect, weight = (seen.value / own)[known], (own / seen.standard_error)[known] ** 2
+        excess = float(weight @ effect**2) - known.sum()
+        return float(np.sqrt(max(excess, 0.0) / weight.sum()))
+
+    @property
+    def _cov_v(self) -> Array:
+        return np.asarray(self.rca_.solution_.cov_v)
+
+    @property
+    def controls_(self) -> list[dict[str, object]]:
+        check_is_fitted(self, "rca_")
+        if self._hidden is None:
+            return []
+        hidden, found, rows = self._hidden, self._found, []
+        for i, exposure in enumerate(self.exposures_):
+            seen = self._control_effects(i)
+            without = hidden.u_adjusted[:, :, i] + self.rho_[i] * hidden.u_change[:, :, i]
+            moved = np.sqrt(np.mean(((without - found.value[:, i]) / found.error[:, i]) ** 2, axis=1))
+            for j, name in enumerate(seen.names):
+                rows.append(
+                    {
+                        "control": name,
+                        "exposure": exposure,
+                        "hidden effect": float(seen.value[j]),
+                        "standard error": float(seen.standard_error[j]),
+                        "p": float(seen.p_value[j]),
+                        "effects move without it": float(moved[hidden.fold[j]]),
+                    }
+                )
+        return rows
+
+    def _verdict(self, i: int) -> str:
+        solution, test, known = self.rca_.solution_, self.outside_[self.exposures_[i]], self._found
+        if solution.rank == 0:
+            return "not separable" if test.p_value < _SUSPICIOUS else "nothing to adjust"
+        supported = False
+        if self._hidden is not None:
+            precision, estimate = (part[i] for part in self._hidden.support())
+            asked = precision > _SUPPORTED**-2
+            if asked and known.rho[i] < 0.5 * known.rho_own[i]:
+                return "contradicted"
+            supported = asked and estimate > 0.5 * precision
+        if solution.verdict == "strong":
+            return "strong"
+        if supported:
+            return "supported"
+        return str(solution.verdict)
+
+    @property
+    def verdict_(self) -> str:
+        """The least sure of the exposures' verdicts."""
+        check_is_fitted(self, "rca_")
+        order = list(VERDICTS)
+        return max(self.verdicts_.values(), key=order.index)
+
+    def _tell(self) -> None:
+        """Warn of what makes the numbers doubtful."""
+        for name, verdict in self.verdicts_.items():
+            if verdict in ("not identified", "not separable", "contradicted"):
+                warn_user(f"effects of {name}: {verdict}. {VERDICTS[verdict]}", WeakIdentificationWarning)
+            test = self.outside_[name]
+            if self.rca_.rank_ and test.p_value < _SUSPICIOUS:
+                warn_user(self._advice(name, test), SpecificationWarning)
+
+    def _advice(self, exposure: str, test: TestResult) -> str:
+        named = ""
+        if self._hidden is not None:
+            seen = self._control_effects(self.exposures_.index(exposure))
+            worst = int(np.argmin(np.nan_to_num(seen.p_value, nan=1.0)))
+            named = f" {seen.names[worst]} sits off most (hidden effect, p = {p_text(float(seen.p_value[worst]))})."
+        return (
+            f"the controls go with {exposure} beyond what they share with the tests (p = {p_text(test.p_value)}): the exposure "
+            f"seems to change some of them, or more is hidden than {self.rca_.rank_} directions.{named} Leave doubtful "
+            "controls out and compare"
+        )
+
+    def summary(self) -> str:
+        """A page of text: the verdict, the effects, the controls, what to do."""
+        check_is_fitted(self, "rca_")
+        model, lines = self.rca_, []
+        views = model.views_
+        lines += [
+            f"Effects on {views.names[0]} ({len(views[0])} columns), {len(views[1])} controls, {model.n_samples_} rows",
+            "",
+        ]
+        lines += [*self.notes_, ""] if self.notes_ else []
+        for i, name in enumerate(self.exposures_):
+            test, found = self.outside_[name], self._effects(i)
+            lines += [f"{name}: {self.verdicts_[name]}. {VERDICTS[self.verdicts_[name]]}"]
+            if model.rank_:
+                many = "s" if model.rank_ > 1 else ""
+                lines += [
+                    f"  {model.rank_} hidden direction{many}; {self.rho_[i]:.0%} of the way from the controls as covariates to "
+                    "the full correction"
+                ]
+            lines += [f"  controls beyond the shared part: p = {p_text(test.p_value)}" + _words(test.p_value)]
+            lines += ["", str(_largest(found)), ""]
+        if self._hidden is None:
+            lines += [
+                f"Fewer than {FEWEST_CONTROLS} controls (or nothing shared): none could be hidden to check the correction."
+            ]
+        else:
+            lines += ["Hidden controls (their effects are zero in truth):"]
+            for i, name in enumerate(self.exposures_):
+                seen = self._control_effects(i)
+                lines += [f"{name}:", str(_largest(seen))] if len(self.exposures_) > 1 else [str(_largest(seen))]
+        return page(lines)
+
+    def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
+        """Draw the effects of one exposure (matplotlib); returns the Axes.
+
+        what : "forest" (effects, limits and identified sets of the largest), "volcano" (effects against p values), "controls"
+        (what they get when hidden), "sensitivity" (effects as the assumed noise of the controls goes from none to all).
+        """
+        check_is_fitted(self, "rca_")
+        name = self.exposures_[0] if exposure is None else exposure
+        if name not in self.exposures_:
+            raise ValueError(f"exposure must be one of {', '.join(map(repr, self.exposures_))}, got {exposure!r}")
+        i = self.exposures_.index(name)
+        if what == "forest":
+            return estimate_plot(self._effects(i), title=f"Effects of {name}", label="effect", ax=ax)
+        if what == "volcano":
+            return volcano_plot(self._effects(i), title=f"Effects of {name}", ax=ax)
+        if what == "controls":
+            if self._hidden is None:
+                raise ValueError(f"no control was hidden: that needs {FEWEST_CONTROLS} of them, and something shared")
+            title = "Your controls, as the method sees them when they are hidden"
+            return control_plot(self._control_effects(i), title=title, ax=ax)
+        if what == "sensitivity":
+            return sensitivity_plot(
+                self._effects(i), self._path(i), title=f"If the controls were noisier: {name}", ax=ax
+            )
+        raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
+
+    def _path(self, i: int) -> tuple[Array, Array, float]:
+        """Effects (k, d) at T = t I for t from 0 to 1, those t (k,), and where the estimate lies (mean of T times rho)."""
+        found, at = self._found, np.linspace(0, 1, 21)
+        moved = found.left @ found.right[:, i]
+        mean = float(np.trace(found.t)) / max(len(found.t), 1)
+        return found.adjusted[:, i] - at[:, None] * moved, at, mean * float(self.rho_[i])
+
+
+def _words(p: float) -> str:
+    return "" if p >= _SUSPICIOUS else " (they do not fit: see controls_)"
+
+
+def _largest(found: Estimate, most: int = 20) -> Any:
+    """The entries that stand out most, where there are many."""
+    if len(found.value) <= most:
+        return found
+    rows = np.sort(np.argsort(np.nan_to_num(found.p_value, nan=1.0), kind="stable")[:most])
+    return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"
+
+
+@dataclass(frozen=True)
+class _Refits:
+    """Fits of the same two views with fewer controls, or at other ranks."""
+
+    data: Data
+    solution: PairSolution
+    rank: object
+    random_state: int | None
+
+    def __call__(self, rest: IntArray, rank: object = None) -> PairSolution:
+        """With these controls only. U enters by the coordinates that were searched."""
+        found, wanted = self.solution.canonical, self.rank if rank is None else rank
+        data, d_v = self.data, found.y_from_v.shape[1]
+        if self.solution.n > _IN_MEMORY and not self.solution.truncated and found.rank_v == d_v:
+            data = StateData(self.solution.state, self.solution.lost)  # of x and y
+            into = AffineMap(
+                np.zeros(found.rank_u + d_v), linalg.block_diag(np.eye(found.rank_u), found.v_from_y[rest].T)
+            )
+        else:
+            into = AffineMap(self.solution.mean, linalg.block_diag(found.x_from_u.T, np.eye(d_v)[:, rest]))
+        k = found.rank_u
+        places = dict(zip(self.solution.views, (slice(0, k), slice(k, k + len(rest))), strict=True))
+        if isinstance(wanted, (int, np.integer)):
+            wanted = min(int(wanted), k, len(rest))
+        options = replace(self.solution.options, rank=wanted)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            space = search_space(data.mapped(into), places, lambda rows: None, options.at_least)
+            return solve_pair(space, self.solution.keys, options)
+
+    def other_ranks(self, products: Products, hidden: HiddenControls | None) -> dict[int, Array]:
+        """{rank: effects (p, q)} one direction below and above."""
+        found, r = self.solution.canonical, self.solution.rank
+        every = np.arange(found.y_from_v.shape[1])
+        ranks = [k for k in (r - 1, r + 1) if 1 <= k <= len(found.correlations)] if r else []
+        there = {k: self(every, k) for k in ranks}
+        effects = {k: PairEffects.of(products, one, hidden).value for k, one in there.items()}
+        return dict(sorted({r: PairEffects.of(products, self.solution, hidden).value, **effects}.items()))
