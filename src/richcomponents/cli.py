@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 _SHOWN = 50
+_STRONGEST = 10
 
 Data = Annotated[
     list[Path], typer.Argument(help="One table, or two (one view each). CSV, TSV, Parquet, npz, h5ad, h5mu.")
@@ -33,6 +34,14 @@ ViewOptions = Annotated[
         help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
         "first k columns and the rest. Not needed for two files, or a file with two matrices. Three or more: hidden "
         "components of any subsets of them.",
+    ),
+]
+TwoViews = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--views",
+        help="Tests first, then controls: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number "
+        "k: the first k columns and the rest. Not needed for two files, or a file with two matrices.",
     ),
 ]
 Sets = Annotated[
@@ -72,6 +81,8 @@ Header = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.")]
+Report = Annotated[Path | None, typer.Option(help="Write an HTML report here.")]
+Save = Annotated[Path | None, typer.Option(help="Save the fitted model here.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -114,15 +125,15 @@ def fit(
     drop_missing: DropMissing = False,
     header: Header = None,
     seed: Seed = 0,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
+    report: Report = None,
+    save: Save = None,
     as_json: Json = False,
 ) -> None:
     """Learn what is specific to U once the part shared with V is removed.
 
     rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
     """
-    from richcomponents.outputs import check_outputs, write_text
+    from richcomponents.outputs import check_outputs
 
     check_outputs([report, save], data)
     result = _fitted(
@@ -130,21 +141,70 @@ def fit(
         covariates=covariates, groups=groups, key=key, rank=rank, components=components, drop_missing=drop_missing,
         header=header, seed=seed,
     )  # fmt: skip
-    if save is not None:
-        result.model.save(save)
-        _say(f"The model is in {save}.")
-    if report is not None:
-        from richcomponents.report import render
-
-        title = f"Rich component analysis of {' and '.join(path.name for path in data)}"
-        with _busy("writing the report"):
-            page = render(result.findings, title)
-        write_text(report, page)
-        _say(f"The report is in {report}.")
+    _write(result, save, report, f"Rich component analysis of {_names(data)}")
     if as_json:
         _print_json(result)
     else:
         _print_fit(result)
+
+
+@app.command()
+def effects(
+    data: Data,
+    exposure: Annotated[str, typer.Option(help="The exposure's column: disease, drug, dose; numbers, or classes.")],
+    views: TwoViews = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Of an exposure with two classes, the one whose effect is wanted.")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), "
+            "else the first in order."
+        ),
+    ] = None,
+    covariates: Covariates = None,
+    groups: Groups = None,
+    key: Key = None,
+    rank: Rank = "auto",
+    drop_missing: DropMissing = False,
+    header: Header = None,
+    seed: Seed = 0,
+    report: Report = None,
+    out: Annotated[Path | None, typer.Option(help="Write the table of all effects here: .csv or .tsv.")] = None,
+    save: Save = None,
+    as_json: Json = False,
+) -> None:
+    """Does an exposure change the tests, when something hidden goes with it and disturbs them too?
+
+    Controls are columns that the exposure does not change, but what is hidden disturbs.
+
+    rca effects cohort.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html --out effects.csv
+    """
+    from richcomponents.commands import EffectsRequest, check_table_name, run_effects, write_effects
+    from richcomponents.outputs import check_outputs
+
+    check_outputs([report, out, save], data)
+    check_table_name(out)
+    request = EffectsRequest(
+        data=data, views=views or (), exposure=exposure, positive=positive, reference=reference,
+        covariates=_parts(covariates), groups=groups, key=key, rank=rank, drop_missing=drop_missing, header=header,
+        seed=seed, command=_command(),
+    )  # fmt: skip
+    with _busy("estimating effects, hiding one control after the other"):
+        result = run_effects(request)
+    _write(result, save, report, f"Effects of {exposure} in {_names(data)}")
+    if out is not None:
+        write_effects(out, result.findings)
+        _say(f"The table of effects is in {out}.")
+    if as_json:
+        _print_json(result)
+    else:
+        _print_effects(result)
+        if report is None:
+            _print(
+                "Next: --report page.html draws effects, controls and sensitivity; --out effects.csv writes every column."
+            )
 
 
 @app.command()
@@ -281,6 +341,26 @@ def _fitted(
     return run_fit(request, progress=sys.stderr.isatty())
 
 
+def _names(data: list[Path]) -> str:
+    return " and ".join(path.name for path in data)
+
+
+def _write(result: FitResult, save: Path | None, report: Path | None, title: str) -> None:
+    """The model and the report, where they are wanted."""
+    from richcomponents.outputs import write_text
+
+    if save is not None:
+        result.model.save(save)
+        _say(f"The model is in {save}.")
+    if report is not None:
+        from richcomponents.report import render
+
+        with _busy("writing the report"):
+            page = render(result.findings, title)
+        write_text(report, page)
+        _say(f"The report is in {report}.")
+
+
 def _parts(given: list[str] | None) -> list[str]:
     """What was given once with commas, or several times, or both."""
     return [name.strip() for part in given or () for name in part.split(",")]
@@ -341,6 +421,23 @@ def _print_fit(result: FitResult) -> None:
     _print(found.summary)
 
 
+def _print_effects(result: FitResult) -> None:
+    _tell_notes(result)
+    found = result.findings
+    _print(f"{found.verdict.capitalize()}. {found.headline()}\n")
+    for answer in found.effects:
+        shown, total = answer.compact(_STRONGEST), len(answer.effects.names)
+        which = f", the {len(shown)} clearest of {total}" if len(shown) < total else ""
+        _print_rows(f"Effects of {answer.exposure}{which}", shown)
+    _print(
+        "estimate: with what is hidden removed; adjusted: the controls as covariates; naive: no controls;\n"
+        "q: the share of false ones among all effects as clear as this one.\n"
+    )
+    for sentence in found.advice():
+        if sentence not in found.notes:
+            _print(sentence)
+
+
 def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
     from richcomponents.cumulants.estimate import p_text
 
@@ -350,7 +447,7 @@ def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
     def cell(key: str, value: object) -> str:
         if not isinstance(value, float):
             return str(value)
-        return p_text(value) if key == "p" else f"{value:.4g}"
+        return p_text(value) if key in ("p", "q") else f"{value:.4g}"
 
     if shown:
         _print_table(title, known, [[cell(key, row[key]) for key in known] for row in shown])

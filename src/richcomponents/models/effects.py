@@ -21,6 +21,7 @@ from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
+from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
@@ -35,20 +36,23 @@ FEWEST_CONTROLS = 4
 """With fewer, none is hidden: too little would be left to estimate its effect from."""
 
 _IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
+_LONGEST = 4000  # characters of a recipe
 _SUSPICIOUS = 0.001
 _SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
 
 VERDICTS = {
-    "strong": "The higher orders and the controls agree on how noisy the controls are.",
-    "supported": "The higher orders say little, but hidden controls come out with no effect: they support the correction.",
-    "weak": "The data say little about how noisy the controls are: the correction is made in part.",
-    "not identified": "Nothing but the limits of the identified set is known: look at its two ends.",
-    "contradicted": "Hidden controls come out with effects when the correction is made: the estimate stays near that with the "
-    "controls as covariates.",
-    "nothing to adjust": "Given the exposure, the controls share nothing with the tests, and do not go with the exposure: the "
-    "effects are the unadjusted ones.",
+    "strong": "The data say how noisy the controls are, and nothing contradicts it.",
+    "supported": "The data say little about how noisy the controls are, but controls that were hidden come out with no effect, "
+    "as they should: they support the correction.",
+    "weak": "The data say little about how noisy the controls are: how far the correction goes is in part an assumption.",
+    "not identified": "The data do not say how noisy the controls are: each effect may lie anywhere in its identified set.",
+    "contradicted": "Controls that were hidden come out with effects when the correction is made: the estimates stay near "
+    "those with the controls as covariates.",
+    "nothing to adjust": "The controls share nothing with the tests and do not go with the exposure: the effects are the "
+    "unadjusted ones.",
     "not separable": "The controls go with the exposure in a way they do not share with the tests: either the exposure changes "
-    "the controls, or the hidden part is a function of the exposure (each lab saw one group). No method can tell.",
+    "the controls, or what is hidden goes with the exposure so closely that nothing is left to compare (each lab saw one "
+    "group).",
 }
 
 
@@ -69,6 +73,12 @@ class Effects(Estimate):
         more = np.zeros_like(self.value) if self.systematic is None else np.nan_to_num(self.systematic)
         error = np.sqrt(self.standard_error**2 + more**2)
         return Estimate(self.value, error, self.degrees, names=self.names, level=self.level)
+
+    def _cells(self) -> list[list[str]]:
+        """What is read first: a table no wider than a terminal."""
+        head, *rows = super()._cells()
+        at = [head.index(title) for title in ("", "estimate", "adjusted", "naive", head[-1], "p", "q") if title in head]
+        return [[row[i] for i in at] for row in [head, *rows]]
 
     def _table(self) -> dict[str, Array]:
         table, calibrated = super()._table(), self.calibrated
@@ -364,6 +374,36 @@ class ExposureEffects(Estimator):
             f"the controls go with {exposure} beyond what they share with the tests (p = {p_text(test.p_value)}): the exposure "
             f"seems to change some of them, or more is hidden than {self.rca_.rank_} directions.{named} Leave doubtful "
             "controls out and compare"
+        )
+
+    def recipe(self) -> str:
+        """What to type for the same fit; empty where that would be pages of column names."""
+        whole: Any = self.__repr__
+        model = whole(N_CHAR_MAX=_LONGEST).replace("rca=ContrastiveRCA(", "rca=rc.ContrastiveRCA(")
+        given = "X, y" if self.exposure is None else "X"
+        told = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model)'
+        return "" if "..." in model else told
+
+    def answers(self) -> tuple[ExposureAnswer, ...]:
+        """What is to be said about each exposure: what a report shows."""
+        check_is_fitted(self, "rca_")
+        return tuple(self._answer(i, name) for i, name in enumerate(self.exposures_))
+
+    def _answer(self, i: int, name: str) -> ExposureAnswer:
+        verdict, test = self.verdicts_[name], self.outside_[name]
+        return ExposureAnswer(
+            exposure=name,
+            verdict=verdict,
+            meaning=VERDICTS[verdict],
+            effects=self._effects(i),
+            hidden=None if self._hidden is None else self._control_effects(i),
+            controls=[row for row in self.controls_ if row["exposure"] == name],
+            outside=test,
+            alarm=self._advice(name, test) if self.rca_.rank_ and test.p_value < _SUSPICIOUS else "",
+            rank=self.rca_.rank_,
+            rho=float(self.rho_[i]),
+            ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
+            path=self._path(i),
         )
 
     def summary(self) -> str:

@@ -16,7 +16,9 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.base import Contrast
+from richcomponents.models.effects import VERDICTS
 from richcomponents.models.estimator import Estimator, as_fitted
 
 SUSPICIOUS = 0.01
@@ -125,8 +127,8 @@ class Findings:
     """All that is said about one fit.
 
     views : {name: column names}. diagnostics, variance : of two views, U first; sets : of any number of views. outcome : None
-    without a target. learned : None without another learner. notes : warnings raised on the way, as sentences. summary : the
-    model's own page of text.
+    without a target. learned : None without another learner. effects : of exposures, one each. notes : warnings raised
+    on the way, as sentences. summary : the model's own page of text.
     """
 
     n: int
@@ -139,6 +141,7 @@ class Findings:
     sets: Sets | None = None
     outcome: Outcome | None = None
     learned: Learned | None = None
+    effects: tuple[ExposureAnswer, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
 
@@ -172,6 +175,8 @@ class Findings:
             raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
         own = rca.views_.feature_names if names is None else tuple(map(str, names))
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
+        if hasattr(model, "answers"):
+            return cls._of_effects(model, rca, own, views, truth, notes, provenance)
         found = cls(
             n=rca.n_samples_,
             views=views,
@@ -192,6 +197,33 @@ class Findings:
         told = _outcome(model, views, X, y, columns, outcome, truth)
         return replace(found, outcome=told, notes=(*notes, *model.notes()))
 
+    @classmethod
+    def _of_effects(
+        cls,
+        model: Any,
+        rca: Any,
+        own: Sequence[str],
+        views: dict[str, tuple[str, ...]],
+        truth: Array | None,
+        notes: Sequence[str],
+        made: Provenance | None,
+    ) -> Findings:
+        answers = tuple(answer.named(*views.values()) for answer in model.answers())
+        if truth is not None:
+            answers = tuple(one.with_truth(of) for one, of in zip(answers, np.atleast_2d(truth), strict=True))
+        known = rca.covariates_[: len(rca.covariates_) - len(answers)]  # the exposures stand last
+        return cls(
+            n=rca.n_samples_,
+            views=views,
+            covariates=tuple(own[i] for i in known),
+            summary=model.summary(),
+            mixing=(),
+            diagnostics=rca.diagnostics_,
+            effects=answers,
+            notes=(*notes, *model.notes_),
+            provenance=Provenance(model.recipe(), seed=rca.random_state) if made is None else made,
+        )
+
     @property
     def shared_share(self) -> float | None:
         """Of two views: mean over the columns of U of Var(S2) / Var(U), free of units."""
@@ -200,6 +232,8 @@ class Findings:
     @property
     def verdict(self) -> str:
         """How well the parts are told apart, in a word or two."""
+        if self.effects:
+            return max((answer.verdict for answer in self.effects), key=list(VERDICTS).index)
         if self.diagnostics is not None:
             return self.diagnostics.verdict
         if self.sets is None or math.isnan(self.sets.worst_error):
@@ -208,7 +242,7 @@ class Findings:
 
     def alarms(self) -> list[str]:
         """Tests of what is assumed that fail, as sentences."""
-        out, d = [], self.diagnostics
+        out, d = [_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
         if self.outcome is not None and self.outcome.test.p_value < SUSPICIOUS:
             out.append(
                 f"{self.outcome.name} goes with {self.outcome.outside} ({p_value(self.outcome.test.p_value)}): it seems to "
@@ -230,6 +264,11 @@ class Findings:
 
     def _answer(self) -> str:
         first = next(iter(self.views))
+        if self.effects:
+            meanings = list(dict.fromkeys(answer.meaning for answer in self.effects))
+            if len(meanings) == 1:
+                return " ".join([*meanings, *(answer.finding() for answer in self.effects)])
+            return " ".join(f"{answer.exposure}: {answer.verdict}. {answer.headline()}" for answer in self.effects)
         if self.sets is not None:
             widest = max(self.sets.rows, key=lambda row: sum(math.isfinite(_number(row[view])) for view in self.views))
             shares = [f"{_number(widest[v]):.0%} of {v}" for v in self.views if math.isfinite(_number(widest[v]))]
@@ -257,7 +296,15 @@ class Findings:
     def question(self) -> str:
         """What was asked, in one sentence."""
         counted = {view: _count(columns, "column") for view, columns in self.views.items()}
-        if self.diagnostics is None:
+        if self.effects:
+            (u, of_u), (v, of_v) = counted.items()
+            exposures = [answer.exposure for answer in self.effects]
+            asked = (
+                f"{'Does' if len(exposures) == 1 else 'Do'} {_listed(exposures)} change the {of_u} of {_role(u, 'U')}, when "
+                f"something that nobody measured may go with {'it' if len(exposures) == 1 else 'them'} and disturb them? "
+                f"Negative controls: the {of_v} of {_role(v, 'V')}. {self.n} samples"
+            )
+        elif self.diagnostics is None:
             parts = [f"{view} ({count})" for view, count in counted.items()]
             asked = f"Which hidden parts do {_listed(parts)} have in common, and what is their own? {self.n} samples"
         else:
@@ -275,8 +322,14 @@ class Findings:
 
     def advice(self) -> list[str]:
         """Sentences for the reader, notes included, each once."""
-        told = [] if self.diagnostics is None else self.diagnostics.advice()
-        return list(dict.fromkeys([*told, *self.notes]))
+        return list(dict.fromkeys([*self._told(), *self.notes]))
+
+    def _told(self) -> list[str]:
+        if self.effects:
+            several = len(self.effects) > 1
+            controls = [f"{a.exposure}: {a.about_controls()}" if several else a.about_controls() for a in self.effects]
+            return list(dict.fromkeys([*controls, *(one for answer in self.effects for one in answer.advice())]))
+        return [] if self.diagnostics is None else self.diagnostics.advice()
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
@@ -286,7 +339,7 @@ class Findings:
             "headline": self.headline(),
             "verdict": self.verdict,
             "alarms": self.alarms(),
-            "advice": [] if d is None else d.advice(),
+            "advice": self._told(),
             "notes": list(self.notes),
             "n": self.n,
             "views": self.views,
@@ -319,6 +372,8 @@ class Findings:
                 "variance": self.variance.rows(),
                 "A": self.mixing[0].matrix,
             }
+        if self.effects:
+            found["exposures"] = [answer.as_dict() for answer in self.effects]
         if self.sets is not None:
             found["components"] = self.sets.rows
             found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
@@ -335,6 +390,10 @@ def p_value(p: float) -> str:
     """
     text = p_text(p)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
 def _number(value: object) -> float:
