@@ -267,39 +267,49 @@ def simulate(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("richcomponents-demo.html"),
+    out: Annotated[Path, typer.Option(help="Where the report goes; the picture goes next to it.")] = Path(
+        "richcomponents-demo.html"
+    ),
+    draws: Annotated[int, typer.Option(help="How often tests, controls and labs are drawn.", min=1)] = 20,
 ) -> None:
-    """The main job on embedded data: real measurements, hidden labs, and what each method makes of them."""
+    """Effects of an exposure on embedded data: real measurements, hidden labs, and what each method makes of them."""
     import numpy as np
 
     from richcomponents.demo import run_demo
     from richcomponents.outputs import check_outputs
 
-    check_outputs([out])  # before a word is said
+    picture = out.with_suffix(".png")
+    check_outputs([out, picture])  # before a word is said
     _print(
-        "Which measurements of cell nuclei go with malignancy, when the samples went to three labs?\n"
-        "Each lab has its own bias, and nobody wrote down which sample went where. Real measurements (Wisconsin breast\n"
-        "cancer, from scikit-learn), simulated labs; control measurements share nothing with the tests but the labs.\n"
+        "Do malignant samples differ, when most of them went to another lab?\n\n"
+        "Ten measurements of cell nuclei in 569 samples (Wisconsin breast cancer, from scikit-learn) are the tests. Two labs\n"
+        "each add a bias of their own; malignant samples went more often to the second, and nobody wrote down which went\n"
+        "where. Five more columns are controls: the labs disturb them too, malignancy does not change them. The measurements\n"
+        "are real, the labs are simulated, so the truth is known.\n"
     )
-    with _busy("fitting twenty draws of the labs"):
-        result = run_demo(out)
-    markers, controls = result.findings.views.values()
-    _print(f"{result.findings.n} samples, {len(markers)} test markers (U), {len(controls)} controls (V)\n")
-    _print(f"{result.findings.headline()}\n\n{result.summary}\n")
-    _print_table(
-        "Coefficients, one draw of the labs",
-        ["coefficient", *result.coefficients],
-        [[m, *(f"{beta[i]:+.3f}" for beta in result.coefficients.values())] for i, m in enumerate(markers)],
-    )
-    count = len(next(iter(result.errors.values())))
-    _print_table(
-        f"Squared error of the coefficients, {count} draws of the labs",
-        ["method", "median", "worst draw"],
-        [[method, f"{np.median(values):.5f}", f"{values.max():.5f}"] for method, values in result.errors.items()],
-    )
+    with _busy(f"estimating effects in {draws} draws of the labs"):
+        result = run_demo(out, picture, draws)
+    methods, answer = [name for name in result.effects if name != "truth"], result.findings.effects[0]
+    rows = [[name, *(f"{values[i]:+.2f}" for values in result.effects.values())] for i, name in enumerate(result.names)]
+    errors = ["mean squared error", *(f"{result.errors[name][0]:.4f}" for name in methods), ""]
+    _print_table("Effect of malignancy (standard deviations), first draw", ["", *result.effects], [*rows, errors])
     _print(
-        "naive: ignore the labs. covariates: add the controls to the regression. RCA: remove the shared part.\n"
-        f"\nThe report is in {out.resolve()}: open it in a browser."
+        "naive: the difference as it is. ANCOVA: the controls as covariates. RUV-2: factors of the controls as covariates.\n"
+        "RCA: also takes into account that the controls are noisy.\n"
+    )
+    _print(f"Verdict on this table: {answer.verdict}. {answer.meaning}\n{answer.about_controls()}\n")
+    if draws > 1:
+        ratios = result.ratios
+        _print(
+            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}, and RCA's "
+            f"squared error is\n{np.median(ratios):.2f} of ANCOVA's at the median ({np.median(result.errors['RCA']):.4f} and "
+            f"{np.median(result.errors['ANCOVA']):.4f}; naive {np.median(result.errors['naive']):.2f}, RUV-2 "
+            f"{np.median(result.errors['RUV-2']):.3f}); smaller in {int(np.sum(ratios < 1))} of {draws}.\n"
+        )
+    _print(
+        f"The picture is in {picture.resolve()}\nThe report is in {out.resolve()}: open it in a browser.\n\n"
+        "With a table of your own:\n"
+        "  rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html"
     )
 
 

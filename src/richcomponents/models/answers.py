@@ -15,7 +15,8 @@ from richcomponents.cumulants.estimate import Estimate, p_text
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
 _MISFIT = 0.01
-_DOUBTFUL = 0.05  # p value of a hidden control from which it is worth a second look
+_NARROW = 0.5  # identified sets, in standard errors
+_DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
 
 ADVICE = {
     "strong": "Before you rely on it, ask of each control whether the exposure could change it: that assumption is yours.",
@@ -101,14 +102,14 @@ class ExposureAnswer:
             out.append({"name": row["name"], **known})
         return out
 
-    def rank_rows(self) -> list[dict[str, object]]:
+    def rank_rows(self, most: int | None = None) -> list[dict[str, object]]:
         """Effects by the number of hidden directions, the clearest first."""
         titles = {
             r: f"{r} direction{'' if r == 1 else 's'}" + (" (chosen)" if r == self.rank else "") for r in self.ranks
         }
         return [
             {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
-            for i in map(int, self.order())
+            for i in map(int, self.order()[:most])
         ]
 
     def as_dict(self) -> dict[str, object]:
@@ -127,9 +128,15 @@ class ExposureAnswer:
 
     # ---- words
 
-    def headline(self) -> str:
-        """The verdict, and what was found."""
-        return f"{self.meaning} {self.finding()}"
+    def reach(self) -> str:
+        """Where the noise of the controls is in doubt: whether that matters, in a sentence; else empty."""
+        if self.verdict not in ("weak", "not identified") or self.effects.identified is None:
+            return ""
+        low, high = self.effects.identified
+        width = float(np.nanmedian((high - low) / self.effects.standard_error))
+        if width < _NARROW:
+            return "That matters little here: the sets are narrower than the standard errors."
+        return f"Half of the identified sets are wider than {width:.1f} standard errors."
 
     def finding(self) -> str:
         """What changes with the exposure, in a sentence."""
@@ -172,9 +179,9 @@ class ExposureAnswer:
         else:
             told = "too few are left for each to say how sure its effect is."
         together = (
-            f"All together, they go with the exposure as the part does that they share with the tests ({fit})."
+            f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
             if self.outside.p_value >= _MISFIT
-            else f"All together, they go with the exposure in a way they do not share with the tests ({fit})."
+            else f"But together they go with the exposure in a way they do not share with the tests ({fit})."
         )
         return f"Controls, each hidden in turn and treated as a test: {told} {together}"
 

@@ -259,16 +259,24 @@ class Findings:
 
     def headline(self) -> str:
         """The verdict in a few sentences, failed tests included."""
+        return " ".join(filter(None, (self.lead(), self.detail())))
+
+    def lead(self) -> str:
+        """The part of the headline that nobody may miss."""
         alarms = self.alarms()
         return " ".join([self._answer(), *(["But look:"] if alarms else []), *alarms])
+
+    def detail(self) -> str:
+        """The rest of the headline: what was found for each exposure."""
+        return " ".join(part for answer in self.effects for part in (answer.finding(), answer.reach()) if part)
 
     def _answer(self) -> str:
         first = next(iter(self.views))
         if self.effects:
-            meanings = list(dict.fromkeys(answer.meaning for answer in self.effects))
-            if len(meanings) == 1:
-                return " ".join([*meanings, *(answer.finding() for answer in self.effects)])
-            return " ".join(f"{answer.exposure}: {answer.verdict}. {answer.headline()}" for answer in self.effects)
+            verdicts = {answer.verdict for answer in self.effects}
+            if len(verdicts) == 1:
+                return self.effects[0].meaning
+            return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
         if self.sets is not None:
             widest = max(self.sets.rows, key=lambda row: sum(math.isfinite(_number(row[view])) for view in self.views))
             shares = [f"{_number(widest[v]):.0%} of {v}" for v in self.views if math.isfinite(_number(widest[v]))]

@@ -197,11 +197,12 @@ def verdict(found: Findings) -> str:
     tone, alarms = _TONE.get(found.verdict, ""), found.alarms()
     badge = found.verdict + (", but a test fails" if alarms else "")
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice())
+    detail = f"<p>{escape(found.detail())}</p>" if found.detail() else ""
     return (
         f"<p>{escape(found.question())}</p>"
         f'<section class="verdict {tone if not alarms or tone == "poor" else "fair"}" aria-label="Verdict">'
         f'<span class="badge">{escape(badge)}</span>'
-        f'<p class="headline">{escape(found.headline())}</p><ul>{advice}</ul></section>'
+        f'<p class="headline">{escape(found.lead())}</p>{detail}<ul>{advice}</ul></section>'
     )
 
 
@@ -345,7 +346,7 @@ def sensitivity(found: Findings) -> str:
         if len(answer.ranks) > 1:
             out.append(
                 f"<h3>And if more, or less, were hidden?</h3><p>Effects with {_ranks(answer)} hidden directions. "
-                f"Columns that change much are not settled.</p>{html_table(answer.rank_rows())}"
+                f"Columns that change much are not settled.</p>{html_table(answer.rank_rows(_SHOWN))}"
             )
     return "".join(out)
 
