@@ -419,6 +419,13 @@ class PairEffects:
         )
 
 
+def effects_of(slopes: Slopes, solution: PairSolution, rho: Array) -> Array:
+    """Effects (p, q) of another fit of the same views, as far on the way to its T."""
+    found, t = solution.canonical, posterior_mean(solution)
+    correction = Correction.of(slopes, Basis.of(solution.pair), found.y_from_v, found.n, design_effect(solution))
+    return np.asarray(correction.adjusted + rho * correction.at(t))
+
+
 def replicated(solution: PairSolution, basis: Basis, n_blocks: int) -> tuple[list[Basis], Array, Array]:
     """Without each block: the basis of the shared coordinates and the change of T (B, r, r), one Newton step; and changes
     (k, r, r) whose squares add up to what the prior may have pulled, and seems to have pulled."""

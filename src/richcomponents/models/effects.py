@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, Slopes, outside_test
+from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, Slopes, effects_of, outside_test
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.data.rows import Rows
@@ -25,7 +25,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.moments import Moments, block_numbers
-from richcomponents.moments.data import AffineMap, Data, StateData
+from richcomponents.moments.data import AffineMap, Data, RowData, StateData
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.storage import storable
 from richcomponents.text import page
@@ -201,7 +201,7 @@ class ExposureEffects(Estimator):
     def _solve(self, data: Data, products: Products) -> None:
         solution, slopes = self.rca_.solution_, products.slopes()
         self._check_slopes(slopes)
-        refit = _Refits(data, solution, self.rca_.rank, self.rca_.random_state)
+        refit = _Refits(data, solution, self.rca_.rank)
         controls = len(slopes.v)
         self._hidden: HiddenControls | None = None
         if controls >= FEWEST_CONTROLS and solution.rank and not solution.second_order_only:
@@ -210,9 +210,9 @@ class ExposureEffects(Estimator):
         self._found = PairEffects.of(products, solution, self._hidden)
         self.rho_ = self._found.rho
         self.outside_ = dict(zip(self.exposures_, outside_test(slopes, solution), strict=True))
-        self.rank_effects_ = {
-            r: self._shaped(effects.T) for r, effects in refit.other_ranks(products, self._hidden).items()
-        }
+        others = {r: effects_of(slopes, fit, self.rho_) for r, fit in refit.other_ranks().items()}
+        ranks = sorted({**others, solution.rank: self._found.value}.items())
+        self.rank_effects_ = {r: self._shaped(effects.T) for r, effects in ranks}
         self.coef_, self.adjusted_, self.naive_ = (
             self._shaped(effects.T) for effects in (self._found.value, self._found.adjusted, self._found.naive)
         )
@@ -444,41 +444,38 @@ def _largest(found: Estimate, most: int = 20) -> Any:
     return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"
 
 
-@dataclass(frozen=True)
 class _Refits:
-    """Fits of the same two views with fewer controls, or at other ranks."""
+    """Fits of the same two views with fewer controls, or at other ranks. U enters by the coordinates that were searched."""
 
-    data: Data
-    solution: PairSolution
-    rank: object
-    random_state: int | None
+    def __init__(self, data: Data, solution: PairSolution, rank: object) -> None:
+        self.solution, self.rank, found = solution, rank, solution.canonical
+        self.k, self.d_v = found.rank_u, found.y_from_v.shape[1]
+        if isinstance(data, StateData) or (
+            solution.n > _IN_MEMORY and not solution.truncated and found.rank_v == self.d_v
+        ):
+            state = StateData(solution.state, solution.lost)  # of x and y
+            into = linalg.block_diag(np.eye(self.k), found.v_from_y.T)
+            self.data: Data = state.mapped(AffineMap(np.zeros(len(into)), into))
+        else:
+            narrow = data.mapped(AffineMap(solution.mean, linalg.block_diag(found.x_from_u.T, np.eye(self.d_v))))
+            self.data = narrow.held() if isinstance(narrow, RowData) and solution.n <= _IN_MEMORY else narrow
 
     def __call__(self, rest: IntArray, rank: object = None) -> PairSolution:
-        """With these controls only. U enters by the coordinates that were searched."""
-        found, wanted = self.solution.canonical, self.rank if rank is None else rank
-        data, d_v = self.data, found.y_from_v.shape[1]
-        if self.solution.n > _IN_MEMORY and not self.solution.truncated and found.rank_v == d_v:
-            data = StateData(self.solution.state, self.solution.lost)  # of x and y
-            into = AffineMap(
-                np.zeros(found.rank_u + d_v), linalg.block_diag(np.eye(found.rank_u), found.v_from_y[rest].T)
-            )
-        else:
-            into = AffineMap(self.solution.mean, linalg.block_diag(found.x_from_u.T, np.eye(d_v)[:, rest]))
-        k = found.rank_u
-        places = dict(zip(self.solution.views, (slice(0, k), slice(k, k + len(rest))), strict=True))
+        """With these controls only."""
+        chosen = np.concatenate([np.arange(self.k), self.k + rest])
+        into = AffineMap(np.zeros(self.k + self.d_v), np.eye(self.k + self.d_v)[:, chosen])
+        parts = slice(0, self.k), slice(self.k, len(chosen))
+        wanted = self.rank if rank is None else rank
         if isinstance(wanted, (int, np.integer)):
-            wanted = min(int(wanted), k, len(rest))
+            wanted = min(int(wanted), self.k, len(rest))
         options = replace(self.solution.options, rank=wanted)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            space = search_space(data.mapped(into), places, lambda rows: None, options.at_least)
+            places = dict(zip(self.solution.views, parts, strict=True))
+            space = search_space(self.data.mapped(into), places, lambda rows: None, options.at_least)
             return solve_pair(space, self.solution.keys, options)
 
-    def other_ranks(self, products: Products, hidden: HiddenControls | None) -> dict[int, Array]:
-        """{rank: effects (p, q)} one direction below and above."""
-        found, r = self.solution.canonical, self.solution.rank
-        every = np.arange(found.y_from_v.shape[1])
-        ranks = [k for k in (r - 1, r + 1) if 1 <= k <= len(found.correlations)] if r else []
-        there = {k: self(every, k) for k in ranks}
-        effects = {k: PairEffects.of(products, one, hidden).value for k, one in there.items()}
-        return dict(sorted({r: PairEffects.of(products, self.solution, hidden).value, **effects}.items()))
+    def other_ranks(self) -> dict[int, PairSolution]:
+        """One direction fewer, and one more."""
+        r, most = self.solution.rank, len(self.solution.canonical.correlations)
+        return {k: self(np.arange(self.d_v), k) for k in (r - 1, r + 1) if r and 1 <= k <= most}
