@@ -5,8 +5,8 @@
 
 Sections: simulated (hidden labs, a skewed or Gaussian factor), demo (hidden labs in a table of breast cancer), cohort
 (methylation sites; the gold standard knows the cell fractions), sites (all other sites at once), violation (many controls,
-other exposures), protection (60 designs, some of which break the model), coverage (of intervals; size of p values), discovery (2 000
-columns), controls (size and power of the test of controls), wide (600 x 20 000: seconds and memory).
+other exposures), protection (60 designs, some of which break the model), coverage (of intervals; size of p values), discovery
+(2 000 columns), controls (size and power of the test of controls), wide (600 x 20 000: seconds and memory).
 
 The sections cohort, sites and violation read a folder with beta.csv.gz (people x sites) and pheno.csv, whose path is in the
 environment variable COHORT; without it they are left out.

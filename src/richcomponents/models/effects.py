@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, Slopes, effects_of, outside_test
+from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, effects_of, outside_test
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.data.rows import Rows
@@ -36,6 +36,7 @@ FEWEST_CONTROLS = 4
 
 _IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
 _SUSPICIOUS = 0.001
+_NOTHING = 1e-9  # of the variance of an exposure
 _SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
 
 VERDICTS = {
@@ -145,12 +146,20 @@ class ExposureEffects(Estimator):
         """
         model = self._model()
         found = read_exposures(X, y, self.exposure, self.reference)
-        known = list(model.covariates or ())
-        model.set_params(covariates=[*known, *found.columns])
-        reading = {} if isinstance(X, Moments) else {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
         table = found.table
-        if isinstance(table, Rows) and sample_weight is not None:
-            table = table.weighted_by(sample_weight)
+        if isinstance(table, Rows):
+            views, known = model.columns_of(table.width, table.names, [*found.columns])
+            self._check_rows(table, len(known) + len(found.columns))
+            model.set_params(
+                views={name: views[name].tolist() for name in views}, covariates=[*known.tolist(), *found.columns]
+            )
+            table = table if sample_weight is None else table.weighted_by(sample_weight)
+            if not table.rereadable:  # one pass is all there is: sums suffice
+                table = Moments.of(table, 4, n_blocks=model.n_blocks, **reading)
+        else:
+            model.set_params(covariates=[*(model.covariates or ()), *found.columns])
+        reading = {} if isinstance(table, Moments) else reading
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", WeakIdentificationWarning
@@ -169,6 +178,12 @@ class ExposureEffects(Estimator):
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state of order four: sums suffice, also those of several sites."""
         return self.fit(moments)
+
+    def _check_rows(self, table: Rows, regressors: int) -> None:
+        if table.n_rows is not None and table.n_rows <= regressors + 2:
+            raise DataError(
+                f"{table.n_rows} rows are too few for {regressors} exposures and covariates: use fewer of them, or more rows"
+            )
 
     def _model(self) -> ContrastiveRCA:
         if not isinstance(self.rca, ContrastiveRCA):
@@ -199,8 +214,8 @@ class ExposureEffects(Estimator):
         return Products.of_rows(on_u, on_v, beside, exposures, weight, blocks, lost)
 
     def _solve(self, data: Data, products: Products) -> None:
+        self._check_exposures(products)
         solution, slopes = self.rca_.solution_, products.slopes()
-        self._check_slopes(slopes)
         refit = _Refits(data, solution, self.rca_.rank)
         controls = len(slopes.v)
         self._hidden: HiddenControls | None = None
@@ -219,18 +234,18 @@ class ExposureEffects(Estimator):
         self.verdicts_ = {name: self._verdict(i) for i, name in enumerate(self.exposures_)}
         self._tell()
 
-    def _check_slopes(self, slopes: Slopes) -> None:
+    def _check_exposures(self, products: Products) -> None:
         """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
         model = self.rca_
-        partial_explained = model.explained_columns_
-        if len(partial_explained):
-            column = model.views_.describe(int(partial_explained[0]))
+        explained = model.explained_columns_
+        if len(explained):
+            column = model.views_.describe(int(explained[0]))
             raise DataError(
                 f"{column} is an exact function of the exposures and covariates: is it the exposure itself? Take it out of the "
                 "views"
             )
-        for name, noise in zip(self.exposures_, np.diag(slopes.noise), strict=True):
-            if not np.isfinite(noise) or noise <= 0:
+        for name, left in zip(self.exposures_, products.left_of_exposures(), strict=True):
+            if left < _NOTHING:
                 raise DataError(
                     f"the exposure {name!r} is an exact function of the covariates or of other exposures: nothing is left to "
                     "compare. Is it one of the covariates?"
