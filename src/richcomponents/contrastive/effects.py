@@ -162,6 +162,19 @@ class Products:
         blocks = range(len(self.n))
         return self.z.sum(0), reduce(np.add, map(self.with_u, blocks)), reduce(np.add, map(self.squares, blocks))
 
+    def left_of_exposures(self) -> Array:
+        """(q,) the share of each exposure's variance that covariates and other exposures do not explain."""
+        k = 1 + self.known + self.q
+        zz = self.z.sum(0)[:k, :k]
+        out = np.zeros(self.q)
+        for i, place in enumerate(range(1 + self.known, k)):
+            others = np.delete(np.arange(k), place)
+            scale = np.sqrt(np.maximum(np.diag(zz)[others], 1e-300))
+            standard = np.linalg.pinv(zz[np.ix_(others, others)] / np.outer(scale, scale), rcond=1e-12, hermitian=True)
+            with_others = zz[place, others] / scale
+            out[i] = 1 - with_others @ standard @ with_others / max(zz[place, place], 1e-300)
+        return out
+
     def slopes(self) -> Slopes:
         """Of all rows."""
         return self._solved(*self._total, float(self.n.sum()))
@@ -417,6 +430,13 @@ class PairEffects:
             right=correction.right,
             t=t,
         )
+
+
+def effects_of(slopes: Slopes, solution: PairSolution, rho: Array) -> Array:
+    """Effects (p, q) of another fit of the same views, as far on the way to its T."""
+    found, t = solution.canonical, posterior_mean(solution)
+    correction = Correction.of(slopes, Basis.of(solution.pair), found.y_from_v, found.n, design_effect(solution))
+    return np.asarray(correction.adjusted + rho * correction.at(t))
 
 
 def replicated(solution: PairSolution, basis: Basis, n_blocks: int) -> tuple[list[Basis], Array, Array]:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, Slopes, outside_test
+from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, effects_of, outside_test
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.data.rows import Rows
@@ -26,7 +26,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.moments import Moments, block_numbers
-from richcomponents.moments.data import AffineMap, Data, StateData
+from richcomponents.moments.data import AffineMap, Data, RowData, StateData
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.storage import storable
 from richcomponents.text import page
@@ -38,6 +38,7 @@ FEWEST_CONTROLS = 4
 _IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
 _LONGEST = 4000  # characters of a recipe
 _SUSPICIOUS = 0.001
+_NOTHING = 1e-9  # of the variance of an exposure
 _SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
 
 VERDICTS = {
@@ -155,12 +156,20 @@ class ExposureEffects(Estimator):
         """
         model = self._model()
         found = read_exposures(X, y, self.exposure, self.reference)
-        known = list(model.covariates or ())
-        model.set_params(covariates=[*known, *found.columns])
-        reading = {} if isinstance(X, Moments) else {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
         table = found.table
-        if isinstance(table, Rows) and sample_weight is not None:
-            table = table.weighted_by(sample_weight)
+        if isinstance(table, Rows):
+            views, known = model.columns_of(table.width, table.names, [*found.columns])
+            self._check_rows(table, len(known) + len(found.columns))
+            model.set_params(
+                views={name: views[name].tolist() for name in views}, covariates=[*known.tolist(), *found.columns]
+            )
+            table = table if sample_weight is None else table.weighted_by(sample_weight)
+            if not table.rereadable:  # one pass is all there is: sums suffice
+                table = Moments.of(table, 4, n_blocks=model.n_blocks, **reading)
+        else:
+            model.set_params(covariates=[*(model.covariates or ()), *found.columns])
+        reading = {} if isinstance(table, Moments) else reading
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", WeakIdentificationWarning
@@ -179,6 +188,12 @@ class ExposureEffects(Estimator):
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state of order four: sums suffice, also those of several sites."""
         return self.fit(moments)
+
+    def _check_rows(self, table: Rows, regressors: int) -> None:
+        if table.n_rows is not None and table.n_rows <= regressors + 2:
+            raise DataError(
+                f"{table.n_rows} rows are too few for {regressors} exposures and covariates: use fewer of them, or more rows"
+            )
 
     def _model(self) -> ContrastiveRCA:
         if not isinstance(self.rca, ContrastiveRCA):
@@ -209,9 +224,9 @@ class ExposureEffects(Estimator):
         return Products.of_rows(on_u, on_v, beside, exposures, weight, blocks, lost)
 
     def _solve(self, data: Data, products: Products) -> None:
+        self._check_exposures(products)
         solution, slopes = self.rca_.solution_, products.slopes()
-        self._check_slopes(slopes)
-        refit = _Refits(data, solution, self.rca_.rank, self.rca_.random_state)
+        refit = _Refits(data, solution, self.rca_.rank)
         controls = len(slopes.v)
         self._hidden: HiddenControls | None = None
         if controls >= FEWEST_CONTROLS and solution.rank and not solution.second_order_only:
@@ -220,27 +235,27 @@ class ExposureEffects(Estimator):
         self._found = PairEffects.of(products, solution, self._hidden)
         self.rho_ = self._found.rho
         self.outside_ = dict(zip(self.exposures_, outside_test(slopes, solution), strict=True))
-        self.rank_effects_ = {
-            r: self._shaped(effects.T) for r, effects in refit.other_ranks(products, self._hidden).items()
-        }
+        others = {r: effects_of(slopes, fit, self.rho_) for r, fit in refit.other_ranks().items()}
+        ranks = sorted({**others, solution.rank: self._found.value}.items())
+        self.rank_effects_ = {r: self._shaped(effects.T) for r, effects in ranks}
         self.coef_, self.adjusted_, self.naive_ = (
             self._shaped(effects.T) for effects in (self._found.value, self._found.adjusted, self._found.naive)
         )
         self.verdicts_ = {name: self._verdict(i) for i, name in enumerate(self.exposures_)}
         self._tell()
 
-    def _check_slopes(self, slopes: Slopes) -> None:
+    def _check_exposures(self, products: Products) -> None:
         """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
         model = self.rca_
-        partial_explained = model.explained_columns_
-        if len(partial_explained):
-            column = model.views_.describe(int(partial_explained[0]))
+        explained = model.explained_columns_
+        if len(explained):
+            column = model.views_.describe(int(explained[0]))
             raise DataError(
                 f"{column} is an exact function of the exposures and covariates: is it the exposure itself? Take it out of the "
                 "views"
             )
-        for name, noise in zip(self.exposures_, np.diag(slopes.noise), strict=True):
-            if not np.isfinite(noise) or noise <= 0:
+        for name, left in zip(self.exposures_, products.left_of_exposures(), strict=True):
+            if left < _NOTHING:
                 raise DataError(
                     f"the exposure {name!r} is an exact function of the covariates or of other exposures: nothing is left to "
                     "compare. Is it one of the covariates?"
@@ -484,41 +499,38 @@ def _largest(found: Estimate, most: int = 20) -> Any:
     return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"
 
 
-@dataclass(frozen=True)
 class _Refits:
-    """Fits of the same two views with fewer controls, or at other ranks."""
+    """Fits of the same two views with fewer controls, or at other ranks. U enters by the coordinates that were searched."""
 
-    data: Data
-    solution: PairSolution
-    rank: object
-    random_state: int | None
+    def __init__(self, data: Data, solution: PairSolution, rank: object) -> None:
+        self.solution, self.rank, found = solution, rank, solution.canonical
+        self.k, self.d_v = found.rank_u, found.y_from_v.shape[1]
+        if isinstance(data, StateData) or (
+            solution.n > _IN_MEMORY and not solution.truncated and found.rank_v == self.d_v
+        ):
+            state = StateData(solution.state, solution.lost)  # of x and y
+            into = linalg.block_diag(np.eye(self.k), found.v_from_y.T)
+            self.data: Data = state.mapped(AffineMap(np.zeros(len(into)), into))
+        else:
+            narrow = data.mapped(AffineMap(solution.mean, linalg.block_diag(found.x_from_u.T, np.eye(self.d_v))))
+            self.data = narrow.held() if isinstance(narrow, RowData) and solution.n <= _IN_MEMORY else narrow
 
     def __call__(self, rest: IntArray, rank: object = None) -> PairSolution:
-        """With these controls only. U enters by the coordinates that were searched."""
-        found, wanted = self.solution.canonical, self.rank if rank is None else rank
-        data, d_v = self.data, found.y_from_v.shape[1]
-        if self.solution.n > _IN_MEMORY and not self.solution.truncated and found.rank_v == d_v:
-            data = StateData(self.solution.state, self.solution.lost)  # of x and y
-            into = AffineMap(
-                np.zeros(found.rank_u + d_v), linalg.block_diag(np.eye(found.rank_u), found.v_from_y[rest].T)
-            )
-        else:
-            into = AffineMap(self.solution.mean, linalg.block_diag(found.x_from_u.T, np.eye(d_v)[:, rest]))
-        k = found.rank_u
-        places = dict(zip(self.solution.views, (slice(0, k), slice(k, k + len(rest))), strict=True))
+        """With these controls only."""
+        chosen = np.concatenate([np.arange(self.k), self.k + rest])
+        into = AffineMap(np.zeros(self.k + self.d_v), np.eye(self.k + self.d_v)[:, chosen])
+        parts = slice(0, self.k), slice(self.k, len(chosen))
+        wanted = self.rank if rank is None else rank
         if isinstance(wanted, (int, np.integer)):
-            wanted = min(int(wanted), k, len(rest))
+            wanted = min(int(wanted), self.k, len(rest))
         options = replace(self.solution.options, rank=wanted)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            space = search_space(data.mapped(into), places, lambda rows: None, options.at_least)
+            places = dict(zip(self.solution.views, parts, strict=True))
+            space = search_space(self.data.mapped(into), places, lambda rows: None, options.at_least)
             return solve_pair(space, self.solution.keys, options)
 
-    def other_ranks(self, products: Products, hidden: HiddenControls | None) -> dict[int, Array]:
-        """{rank: effects (p, q)} one direction below and above."""
-        found, r = self.solution.canonical, self.solution.rank
-        every = np.arange(found.y_from_v.shape[1])
-        ranks = [k for k in (r - 1, r + 1) if 1 <= k <= len(found.correlations)] if r else []
-        there = {k: self(every, k) for k in ranks}
-        effects = {k: PairEffects.of(products, one, hidden).value for k, one in there.items()}
-        return dict(sorted({r: PairEffects.of(products, self.solution, hidden).value, **effects}.items()))
+    def other_ranks(self) -> dict[int, PairSolution]:
+        """One direction fewer, and one more."""
+        r, most = self.solution.rank, len(self.solution.canonical.correlations)
+        return {k: self(np.arange(self.d_v), k) for k in (r - 1, r + 1) if r and 1 <= k <= most}

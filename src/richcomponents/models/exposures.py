@@ -12,6 +12,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.data.columns import as_labels
 from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_labels, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.models.base import in_order, leaning, positive_class
@@ -55,14 +56,11 @@ def read_exposures(X: object, y: object, named: object, reference: object) -> Ex
         numbers = tuple(_number(column, X.layout.n_columns) for column in wanted)
         return Exposures(X, tuple(f"column {c}" for c in numbers), numbers)
     coded: list[_Coded] = []
-    rows, kept = (open_source(X), wanted) if is_source(X) else _in_memory(X, wanted, coded, reference)
-    if is_source(X):
-        kept = [name for name in wanted if not isinstance(name, str) or name in (rows.names or ())]
-        words = [name for name in wanted if name not in kept]
-        coded += [_code(labels, str(name), reference) for name, labels in rows.read(words).items()] if words else []
+    rows, kept = _of_source(X, wanted, coded, reference) if is_source(X) else _in_memory(X, wanted, coded, reference)
     if y is not None:
         coded += [_code(values, name, reference) for name, values in _columns_of(y)]
-    columns, names = [_place(rows, column) for column in kept], [str(column) for column in kept]
+    columns = [_place(rows, column) for column in kept]
+    names = [column if isinstance(column, str) else f"column {column}" for column in kept]
     if coded:
         values = np.hstack([one.values for one in coded])
         if rows.n_rows is not None and len(values) != rows.n_rows:
@@ -95,6 +93,19 @@ def _place(rows: Rows, column: object) -> int:
             rows.source.check_column(column, "the exposure")
         return list(rows.names or ()).index(column)
     return _number(column, rows.width)
+
+
+def _of_source(X: object, wanted: list[Any], coded: list[_Coded], reference: object) -> tuple[Rows, list[Any]]:
+    """Rows of a file, a stream or a dask table; named columns of text are read and coded."""
+    rows, kept = open_source(X), list(wanted)
+    if isinstance(rows.source, DaskSource) or not rows.rereadable:
+        return rows, kept
+    for name, values in rows.read([name for name in wanted if isinstance(name, str)]).items():
+        one = _code(values, name, reference)
+        if len(one.names) > 1 or one.names[0] != name or name not in (rows.names or ()):
+            coded.append(one)
+            kept.remove(name)
+    return rows, kept
 
 
 def _in_memory(X: object, wanted: list[Any], coded: list[_Coded], reference: object) -> tuple[Rows, list[Any]]:

@@ -290,13 +290,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
         return resolve_views(self.views, width, names) if views is None else views
 
-    def columns_of(self, width: int, names: Sequence[str] | None = None) -> tuple[Views, IntArray]:
-        """Which columns of a table are views, and which covariates, as a fit would take them; nothing is fitted."""
+    def columns_of(
+        self, width: int, names: Sequence[str] | None = None, beside: Sequence[int] = ()
+    ) -> tuple[Views, IntArray]:
+        """Which columns of a table are views, and which covariates, as a fit would take them; nothing is fitted.
+
+        beside : columns that are neither.
+        """
         reader = copy(self)
         reader._check_parameters()
+        given = [] if self.covariates is None else list(self.covariates)
+        reader.covariates = [*given, *beside]
         views = reader._resolve(width, names)
         reader._check_views(views)
-        return views, reader._covariate_columns
+        return views, reader._covariate_columns[: len(reader._covariate_columns) - len(beside)]
 
     def read_views(self, X: object) -> tuple[dict[str, Array], Array]:
         """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them; nothing is fitted."""

@@ -558,6 +558,10 @@ class RowData:
         """Without bars and checkpoints, which belong to the columns of the user."""
         return replace(self, rows=self.rows.mapped(map), progress=False, checkpoint=None)
 
+    def held(self) -> RowData:
+        """The same rows in memory, as they are after their maps."""
+        return replace(self, rows=Rows(self.rows.array(), weighted=self.rows.weighted))
+
     def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
         if self.rows.weighted or (self.groups is not None and not grouped):
             return None

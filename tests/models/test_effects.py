@@ -1,0 +1,365 @@
+"""Effects of exposures under hidden confounding: laws first, then doors, then what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import richcomponents as rc
+from richcomponents.contrastive.canonical import canonical
+from richcomponents.contrastive.effects import Basis, Correction, Products, Slopes, identified_ends, outside_test
+from richcomponents.contrastive.pair import Pair
+from richcomponents.moments import block_numbers
+
+pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+
+
+def rca(d_u: int = 6, d_v: int = 6, **options: object) -> rc.ContrastiveRCA:
+    return rc.ContrastiveRCA(views={"u": list(range(d_u)), "v": list(range(d_u, d_u + d_v))}, **options)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rc.datasets.make_confounded(1200, random_state=2)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return rc.ExposureEffects(rca=rca()).fit(data.X, data.y)
+
+
+# ---- laws
+
+
+def population(seed: int, d_u: int = 5, d_v: int = 4, r: int = 2):
+    """Exact second moments of U = alpha e + S1 + S2, V = A S2 + S3, S2 = Gamma e + S2'."""
+    rng = np.random.default_rng(seed)
+    load, A = rng.normal(size=(d_u, r)), rng.normal(size=(d_v, d_u))
+    s2 = load @ load.T
+    s1, s3 = (root @ root.T + 0.3 * np.eye(len(root)) for root in (rng.normal(size=(d, d)) for d in (d_u, d_v)))
+    alpha, gamma = rng.normal(size=(d_u, 1)), load @ rng.normal(size=(r, 1))
+    slopes = Slopes(
+        u=alpha + gamma,
+        v=A @ gamma,
+        with_v=s2 @ A.T,
+        var_u=np.diag(s1 + s2),
+        cov_v=A @ s2 @ A.T + s3,
+        noise=np.zeros((1, 1)),
+    )
+    found = canonical(s1 + s2, s2 @ A.T, slopes.cov_v, 1e18)
+    x = found.x_from_u[:r]
+    d = found.correlations[:r]
+    h = np.sqrt(1 - d**2)
+    t = (x @ s2 @ x.T - np.diag(d**2)) / np.outer(h, h)
+    return slopes, found, t, alpha
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_formula_is_exact_at_the_true_t_and_ancova_at_zero(seed):
+    slopes, found, t, alpha = population(seed)
+    basis = Basis.of(Pair.at(found, 2))
+    correction = Correction.of(slopes, basis, found.y_from_v, 1e18, 1.0)
+    np.testing.assert_allclose(correction.adjusted + correction.at(t), alpha, atol=1e-7)
+    ancova = slopes.u - slopes.with_v @ np.linalg.solve(slopes.cov_v, slopes.v)
+    np.testing.assert_allclose(correction.adjusted, ancova, atol=1e-9)
+    assert np.abs(ancova - alpha).max() > 1e-2  # the bias that no sample size removes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_identified_set_holds_every_admissible_effect_and_no_more(seed):
+    slopes, found, _, alpha = population(seed)
+    basis = Basis.of(Pair.at(found, 2))
+    correction = Correction.of(slopes, basis, found.y_from_v, 1e18, 1.0)
+    low, high = identified_ends(slopes, basis, correction.adjusted)
+    assert np.all(low <= alpha + 1e-8)
+    assert np.all(alpha <= high + 1e-8)
+    angles = np.linspace(0, np.pi, 2000)
+    lines = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    reached = correction.adjusted + correction.at(lines[:, :, None] * lines[:, None, :])  # projectors on lines
+    np.testing.assert_allclose(reached.min(0), low, atol=1e-5)
+    np.testing.assert_allclose(reached.max(0), high, atol=1e-5)
+
+
+def test_slopes_are_least_squares_with_any_rows_left_out(rng):
+    n = 200
+    known, e = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+    V = rng.normal(size=(n, 3)) + 1e3
+    U = rng.normal(size=(n, 4)) + e @ rng.normal(size=(2, 4)) + V[:, :1]
+    blocks = block_numbers(n, 10)
+    products = Products.of_rows(U, V, known, e, np.ones(n), blocks, 0.0)
+    state = rc.Moments.of(np.hstack([U, V, known, e]), 2, n_blocks=10)
+    again = Products.of_state(state, 4, 3, 2, 0.0)
+
+    def direct(rows):
+        design = np.column_stack([np.ones(len(U)), known, e])[rows]
+        both = np.hstack([U, V])[rows]
+        coef = np.linalg.lstsq(design, both, rcond=None)[0]
+        left = both - design @ coef
+        return coef[3:].T, left.T @ left / len(left)
+
+    for made in (products, again):
+        for found, rows in [
+            (made.slopes(), np.ones(n, bool)),
+            *zip(made.without_each_block(), (blocks != b for b in range(10)), strict=True),
+        ]:
+            coef, cov = direct(rows)
+            np.testing.assert_allclose(np.vstack([found.u, found.v]), coef, rtol=1e-7, atol=1e-8)
+            np.testing.assert_allclose(found.with_v, cov[:4, 4:], rtol=1e-7, atol=1e-7)
+            np.testing.assert_allclose(found.cov_v, cov[4:, 4:], rtol=1e-7, atol=1e-7)
+            np.testing.assert_allclose(found.var_u, np.diag(cov)[:4], rtol=1e-7)
+
+
+def test_no_correction_is_the_analysis_of_covariance_and_hidden_controls_are_regressed_on_the_others(data, model):
+    base = rc.baselines.ancova(data.X, data.y, rca())
+    np.testing.assert_allclose(model.adjusted_, base.value, rtol=1e-9)
+    np.testing.assert_allclose(model.naive_, rc.baselines.unadjusted(data.X, data.y, rca()).value, rtol=1e-9)
+    seen = model.control_effects_
+    folds = {}
+    for row, fold in zip(model.controls_, model._hidden.fold, strict=True):
+        folds.setdefault(int(fold), []).append(seen.names.index(row["control"]))
+    for held in folds.values():
+        rest = [j for j in range(6) if j not in held]
+        design = np.column_stack([np.ones(1200), data.y, data.V[:, rest]])
+        coef = np.linalg.lstsq(design, data.V[:, held], rcond=None)[0][1]
+        np.testing.assert_allclose(seen.others["adjusted"][held], coef, rtol=1e-7, atol=1e-10)
+
+
+def test_units_do_not_matter(data, model):
+    scale = np.array([1e-3, 1.0, 1e3, 1.0, 5.0, 1.0, 1e4, 1.0, 1e-4, 1.0, 1.0, 2.0])
+    other = rc.ExposureEffects(rca=rca()).fit(data.X * scale, data.y * 50)
+    np.testing.assert_allclose(other.coef_, model.coef_ * scale[:6] / 50, rtol=1e-5)
+    np.testing.assert_allclose(other.effects_.p_value, model.effects_.p_value, rtol=1e-3)
+    np.testing.assert_allclose(other.rho_, model.rho_, rtol=1e-5)
+
+
+def test_it_beats_the_analysis_of_covariance_where_controls_are_noisy():
+    better = 0
+    for seed in range(6):
+        drawn = rc.datasets.make_confounded(1500, confounder="skewed", random_state=100 + seed)
+        found = rc.ExposureEffects(rca=rca()).fit(drawn.X, drawn.y)
+        error = [float(np.mean((effects - drawn.effects) ** 2)) for effects in (found.coef_, found.adjusted_)]
+        better += error[0] < error[1]
+    assert better >= 5
+
+
+def test_errors_are_of_the_size_of_the_mistakes():
+    z = []
+    for seed in range(8):
+        drawn = rc.datasets.make_confounded(1500, confounder="skewed", random_state=200 + seed)
+        found = rc.ExposureEffects(rca=rca()).fit(drawn.X, drawn.y).effects_
+        z.append((found.value - drawn.effects) / found.standard_error)
+    assert 0.6 < np.sqrt(np.mean(np.square(z))) < 1.5
+
+
+# ---- doors
+
+
+@pytest.fixture(scope="module")
+def frame(data):
+    names = [f"U_{i}" for i in range(6)] + [f"V_{i}" for i in range(6)]
+    table = pd.DataFrame(data.X, columns=names)
+    return table.assign(y=data.y, group=np.where(data.y > np.median(data.y), "case", "control"))
+
+
+def named(**options):
+    views = {"u": [f"U_{i}" for i in range(6)], "v": [f"V_{i}" for i in range(6)]}
+    return rc.ContrastiveRCA(views=views, **options)
+
+
+def test_every_door_gives_the_same_effects(data, model, frame, tmp_path):
+    whole = np.column_stack([data.X, data.y])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    np.save(tmp_path / "t.npy", whole)
+    numbers = frame.drop(columns="group")
+    fits = {
+        "frame": rc.ExposureEffects(rca=named(), exposure="y").fit(numbers),
+        "series": rc.ExposureEffects(rca=named()).fit(numbers.drop(columns="y"), numbers["y"]),
+        "csv": rc.ExposureEffects(rca=named(), exposure="y").fit(tmp_path / "t.csv"),
+        "parquet": rc.ExposureEffects(rca=named(), exposure="y").fit(tmp_path / "t.parquet"),
+        "csv and y": rc.ExposureEffects(rca=named()).fit(tmp_path / "t.csv", data.y),
+        "npy": rc.ExposureEffects(rca=rca(), exposure=12).fit(tmp_path / "t.npy"),
+        "int views": rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6)).fit(data.X, data.y),
+        "iterator": rc.ExposureEffects(rca=rca(), exposure=12).fit(iter(np.array_split(whole, 3))),
+        "state": rc.ExposureEffects(rca=rca(), exposure=12).fit_moments(rc.Moments.of(whole, 4)),
+        "weights": rc.ExposureEffects(rca=rca()).fit(data.X, data.y, sample_weight=np.ones(1200)),
+    }
+    for name, found in fits.items():
+        np.testing.assert_allclose(found.coef_, model.coef_, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            found.effects_.standard_error, model.effects_.standard_error, rtol=1e-5, err_msg=name
+        )
+    assert fits["csv"].effects_.names[0] == "U_0"
+
+
+def test_two_sites_that_share_sums_only(data, model):
+    whole = np.column_stack([data.X, data.y])
+    one = rc.Moments.of(whole[:500], 4, shift=whole.mean(axis=0))
+    two = rc.Moments.of(whole[500:], 4, shift=whole.mean(axis=0), start=500)
+    found = rc.ExposureEffects(rca=rca(), exposure=12).fit(one + two)
+    np.testing.assert_allclose(found.coef_, model.coef_, rtol=1e-6)
+
+
+def test_known_covariates_leave_everything_from_rows_and_from_a_state(data):
+    rng = np.random.default_rng(0)
+    age = rng.normal(size=(1200, 2))
+    moved = np.hstack([data.X + age @ rng.normal(size=(2, 12)), age, (data.y + age[:, 0])[:, None]])
+    rows = rc.ExposureEffects(rca=rca(covariates=[12, 13]), exposure=14).fit(moved)
+    state = rc.ExposureEffects(rca=rca(covariates=[12, 13]), exposure=14).fit(rc.Moments.of(moved, 4))
+    np.testing.assert_allclose(state.coef_, rows.coef_, rtol=1e-5)
+    design = np.column_stack([np.ones(1200), moved[:, 14], age, moved[:, 6:12]])
+    np.testing.assert_allclose(rows.adjusted_, np.linalg.lstsq(design, moved[:, :6], rcond=None)[0][1], rtol=1e-8)
+
+
+def test_classes_are_compared_with_the_one_whose_name_says_so(data, frame, tmp_path):
+    found = rc.ExposureEffects(rca=named(), exposure="group").fit(frame.drop(columns="y"))
+    numbers = rc.ExposureEffects(rca=rca()).fit(data.X, (frame["group"] == "case").astype(float))
+    np.testing.assert_allclose(found.coef_, numbers.coef_, rtol=1e-9)
+    assert found.exposures_ == ("group=case",)
+    assert "case (600 rows) against control (600 rows)" in found.notes_[0]
+    other = rc.ExposureEffects(rca=named(), exposure="group", reference="case").fit(frame.drop(columns="y"))
+    np.testing.assert_allclose(other.coef_, -found.coef_, rtol=1e-6)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    file = rc.ExposureEffects(rca=named(), exposure="group").fit(tmp_path / "t.csv")
+    np.testing.assert_allclose(file.coef_, found.coef_, rtol=1e-9)
+
+
+def test_several_exposures_are_regressed_together(data):
+    rng = np.random.default_rng(1)
+    both = np.column_stack([data.y, data.y + rng.normal(size=1200)])
+    found = rc.ExposureEffects(rca=rca()).fit(data.X, pd.DataFrame(both, columns=["dose", "other"]))
+    design = np.column_stack([np.ones(1200), both, data.V])
+    np.testing.assert_allclose(found.adjusted_, np.linalg.lstsq(design, data.U, rcond=None)[0][1:3], rtol=1e-8)
+    assert set(found.effects_) == {"dose", "other"}
+    assert found.coef_.shape == (2, 6)
+    three = rc.ExposureEffects(rca=rca()).fit(data.X, np.array(["a", "b", "control"])[np.arange(1200) % 3])
+    assert three.exposures_ == ("y=a", "y=b")
+
+
+def test_groups_make_errors_larger(data):
+    X, y = np.repeat(data.X[:400], 3, axis=0), np.repeat(data.y[:400], 3)
+    plain = rc.ExposureEffects(rca=rca()).fit(X, y)
+    grouped = rc.ExposureEffects(rca=rca()).fit(X, y, groups=np.repeat(np.arange(400), 3))
+    ratio = np.median(grouped.effects_.standard_error / plain.effects_.standard_error)
+    assert ratio > 1.3
+
+
+def test_wide_views_need_nothing_of_their_size_squared():
+    drawn = rc.datasets.make_confounded(150, 3000, 8, confounder="labs", n_labs=2, random_state=3)
+    found = rc.ExposureEffects(rca=rca(3000, 8)).fit(drawn.X, drawn.y)
+    base = rc.baselines.ancova(drawn.X, drawn.y, rca(3000, 8))
+    np.testing.assert_allclose(found.adjusted_, base.value, rtol=1e-6, atol=1e-9)
+    error = [float(np.mean((effects - drawn.effects) ** 2)) for effects in (found.coef_, found.adjusted_, found.naive_)]
+    assert error[0] < 1.1 * error[1] < error[2]
+    assert found.effects_.q_value.shape == (3000,)
+
+
+# ---- how sure
+
+
+def test_what_the_estimate_tells(data, model):
+    found = model.effects_
+    table = found.to_frame()
+    wanted = {"estimate", "naive", "adjusted", "standard error", "p", "q", "calibrated p", "low", "high"}
+    assert wanted | {"identified low", "identified high"} <= set(table.columns)
+    assert np.all(found.calibrated.standard_error >= found.standard_error - 1e-15)
+    assert np.all((found.low <= found.value) & (found.value <= found.high))
+    assert list(model.rank_effects_) == [1, 2, 3]
+    np.testing.assert_allclose(model.rank_effects_[2], model.coef_)
+    assert model.verdict_ in ("strong", "supported")
+    assert "controls as covariates" in model.summary()
+    assert found.take(np.array([2, 0])).names == ("x2", "x0")
+
+
+def test_invalid_controls_are_found(data):
+    V = data.V.copy()
+    V[:, 3] += 0.8 * V[:, 3].std() * (data.y - data.y.mean()) / data.y.std()
+    X = np.hstack([data.U, V])
+    with pytest.warns(rc.SpecificationWarning, match="x9 sits off most"):
+        found = rc.ExposureEffects(rca=rca()).fit(X, data.y)
+    assert found.outside_["y"].p_value < 1e-6
+
+
+def test_the_test_of_controls_knows_that_directions_are_estimated():
+    """Its p values are uniform enough under strong confounding, where a test that took directions for known would reject."""
+    p = []
+    for seed in range(60):
+        drawn = rc.datasets.make_confounded(800, 4, 6, confounder="binary", confounding=2.0, random_state=400 + seed)
+        known = rc.ContrastiveRCA(views=4, rank=1, covariates=[10]).fit(np.column_stack([drawn.X, drawn.y]))
+        products = Products.of_rows(
+            drawn.U, drawn.V, np.zeros((800, 0)), drawn.y[:, None], np.ones(800), block_numbers(800, 20), 1.0
+        )
+        p.append(outside_test(products.slopes(), known.solution_)[0].p_value)
+    assert np.mean(np.array(p) < 0.05) < 0.15
+    assert 0.35 < np.mean(p) < 0.65
+
+
+def test_perfect_confounding_and_unrelated_controls_are_said():
+    rng = np.random.default_rng(3)
+    lab = rng.integers(0, 2, 800)
+    X = rng.normal(size=(800, 12)) + np.outer(lab, rng.normal(size=12) * 1.5)
+    with pytest.warns(rc.WeakIdentificationWarning, match="not separable"):
+        found = rc.ExposureEffects(rca=rca()).fit(X, lab)
+    assert found.verdict_ == "not separable"
+    nothing = rc.ExposureEffects(rca=rca()).fit(rng.normal(size=(500, 12)), rng.normal(size=500))
+    assert nothing.verdict_ == "nothing to adjust"
+    np.testing.assert_array_equal(nothing.coef_, nothing.naive_)
+    assert nothing.control_effects_ is None
+    assert nothing.controls_ == []
+
+
+def test_two_controls_cannot_be_hidden(data):
+    found = rc.ExposureEffects(rca=rca(6, 2)).fit(data.X[:, :8], data.y)
+    assert found.control_effects_ is None
+    assert np.isnan(found.effects_.systematic).all()
+    assert "none could be hidden" in found.summary()
+    with pytest.raises(ValueError, match="no control was hidden"):
+        found.plot("controls")
+
+
+def bad_exposures(data):
+    rng = np.random.default_rng(0)
+    few = np.where(np.arange(1200) < 2, "rare", "usual")
+    return [
+        (rca(), np.ones(1200), "'y' is constant|constant"),
+        (rca(), data.X[:, 0], "column 'x0' of view 'u' is an exact function"),
+        (rca(), data.X[:, 7], "column 'x7' of view 'v' is an exact function"),
+        (rca(), np.where(np.arange(1200) == 5, np.nan, data.y), "missing or infinite in row 5"),
+        (rca(), few, "'rare' in 2 rows only"),
+        (rca(), np.array([f"p{i}" for i in range(1200)]), "is it an identifier"),
+        (rca(), np.array(["a"] * 1200), "'a' in every row"),
+        (rca(), rng.normal(size=(1200, 1300)), "too few for 1300 exposures"),
+        (rca(), data.y[:100], "100 entries, the table has 1200"),
+        (rca(), np.column_stack([data.y, 2 * data.y]), "exact function of the covariates or of other exposures"),
+        (rca(rank=9), data.y, "rank=9 is impossible"),
+        (rca(A=np.eye(6)), data.y, "leave out A="),
+        (rca(method="paper"), data.y, "efficient"),
+        (None, data.y, "rca= says"),
+        (rca(), None, "give the exposure as y"),
+    ]
+
+
+def test_what_cannot_be_compared_is_refused_in_words(data):
+    for given, y, message in bad_exposures(data):
+        with pytest.raises(rc.DataError, match=message):
+            rc.ExposureEffects(rca=given).fit(data.X, y)
+    with pytest.raises(rc.DataError, match="'dose' is not a column"):
+        rc.ExposureEffects(rca=rca(), exposure="dose").fit(data.X)
+    with pytest.raises(rc.DataError, match="not both"):
+        rc.ExposureEffects(rca=rca(), exposure=3).fit(data.X, data.y)
+    with pytest.raises(rc.DataError, match="not a class"):
+        rc.ExposureEffects(rca=rca(), reference="none").fit(data.X, np.array(["a", "b"])[np.arange(1200) % 2])
+
+
+def test_it_is_an_estimator_that_is_saved_and_drawn(data, model, tmp_path):
+    assert set(clone(model).get_params(deep=False)) == {"rca", "exposure", "reference"}
+    model.save(tmp_path / "m.npz")
+    again = rc.load(tmp_path / "m.npz")
+    assert again.summary() == model.summary()
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    for what in ("forest", "volcano", "controls", "sensitivity"):
+        assert model.plot(what) is not None
+    with pytest.raises(ValueError, match="what must be"):
+        model.plot("pie")
+    with pytest.raises(ValueError, match="exposure must be one of 'y'"):
+        model.plot(exposure="z")
