@@ -424,33 +424,24 @@ class ExposureEffects(Estimator):
     def summary(self) -> str:
         """A page of text: the verdict, the effects, the controls, what to do."""
         check_is_fitted(self, "rca_")
-        model, lines = self.rca_, []
-        views = model.views_
-        lines += [
+        model, answers = self.rca_, self.answers()
+        views, shared = model.views_, f"{model.rank_} hidden direction{'' if model.rank_ == 1 else 's'}"
+        lines = [
             f"Effects on {views.names[0]} ({len(views[0])} columns), {len(views[1])} controls, {model.n_samples_} rows",
-            "",
+            *self.notes_,
         ]
-        lines += [*self.notes_, ""] if self.notes_ else []
-        for i, name in enumerate(self.exposures_):
-            test, found = self.outside_[name], self._effects(i)
-            lines += [f"{name}: {self.verdicts_[name]}. {VERDICTS[self.verdicts_[name]]}"]
+        for answer in answers:
+            lines += ["", f"{answer.exposure}: {answer.verdict}. {answer.meaning}", *filter(None, [answer.reach()])]
+            lines += [answer.finding(), answer.about_controls(), *answer.advice()]
             if model.rank_:
-                many = "s" if model.rank_ > 1 else ""
-                lines += [
-                    f"  {model.rank_} hidden direction{many}; {self.rho_[i]:.0%} of the way from the controls as covariates to "
-                    "the full correction"
-                ]
-            lines += [f"  controls beyond the shared part: p = {p_text(test.p_value)}" + _words(test.p_value)]
-            lines += ["", str(_largest(found)), ""]
-        if self._hidden is None:
-            lines += [
-                f"Fewer than {FEWEST_CONTROLS} controls (or nothing shared): none could be hidden to check the correction."
-            ]
-        else:
-            lines += ["Hidden controls (their effects are zero in truth):"]
-            for i, name in enumerate(self.exposures_):
-                seen = self._control_effects(i)
-                lines += [f"{name}:", str(_largest(seen))] if len(self.exposures_) > 1 else [str(_largest(seen))]
+                way = "of the way from the controls as covariates (adjusted) to the full correction"
+                lines += [f"{shared}; the estimate goes {answer.rho:.0%} {way}"]
+            lines += ["", str(_largest(answer.effects))]
+        if self._hidden is not None:
+            lines += ["", "Hidden controls (their effects are zero in truth):"]
+            for answer in answers:
+                lines += [f"{answer.exposure}:"] if len(answers) > 1 else []
+                lines += [str(_largest(answer.hidden))] if answer.hidden is not None else []
         return page(lines)
 
     def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
@@ -485,10 +476,6 @@ class ExposureEffects(Estimator):
         moved = found.left @ found.right[:, i]
         mean = float(np.trace(found.t)) / max(len(found.t), 1)
         return found.adjusted[:, i] - at[:, None] * moved, at, mean * float(self.rho_[i])
-
-
-def _words(p: float) -> str:
-    return "" if p >= _SUSPICIOUS else " (they do not fit: see controls_)"
 
 
 def _largest(found: Estimate, most: int = 20) -> Any:
