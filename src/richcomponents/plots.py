@@ -135,6 +135,7 @@ def interval_plot(
     if ax is None:
         ax = _new_axes(6.4, 1.3 + 0.3 * len(rows))
     at = np.arange(len(rows))
+    ax.use_sticky_edges = False  # a band at the edge leaves room for markers
     if identified is not None:
         width = np.maximum(identified[1] - identified[0], 0.0)[rows]
         ax.barh(at, width, left=identified[0][rows], height=0.62, color=BLUE, alpha=0.22, label="identified set")

@@ -14,7 +14,7 @@ from richcomponents.cumulants.estimate import Estimate, p_text
 
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
-_MISFIT = 0.01
+_ALARMING, _MISFIT = 0.001, 0.01  # p values of the test of all controls from which on it is an alarm, and is spoken of
 _NARROW = 0.5  # identified sets, in standard errors
 _DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
 
@@ -38,10 +38,10 @@ class ExposureAnswer:
     """All that is known about one exposure.
 
     effects : on the columns of U; hidden : effects of controls that were hidden (zero in truth), or None; controls : one row
-    each; outside : test of whether the controls go with the exposure as the shared part does; alarm : a sentence where they do
-    not, else empty. rank, rho : hidden directions, and how far the estimate goes from the controls as covariates (0) to the
-    full correction (1). ranks : {rank: effects (d_u,)}; path : effects (k, d_u) by assumed noise (k,), and where the estimate
-    lies."""
+    each; outside : test of whether the controls go with the exposure as the shared part does. rank, rho : hidden
+    directions, and how far the estimate goes from the controls as covariates (0) to the full correction (1). ranks : {rank:
+    effects (d_u,)}; path : effects (k, d_u) by assumed noise (k,), and where the estimate lies.
+    """
 
     exposure: str
     verdict: str
@@ -50,7 +50,6 @@ class ExposureAnswer:
     hidden: Estimate | None
     controls: list[dict[str, object]]
     outside: TestResult
-    alarm: str
     rank: int
     rho: float
     ranks: dict[int, Array]
@@ -135,15 +134,18 @@ class ExposureAnswer:
         low, high = self.effects.identified
         width = float(np.nanmedian((high - low) / self.effects.standard_error))
         if width < _NARROW:
-            return "That matters little here: the sets are narrower than the standard errors."
-        return f"Half of the identified sets are wider than {width:.1f} standard errors."
+            return "The noise of the controls matters little here: the identified sets are narrower than the standard errors."
+        return f"Half of the identified sets are wider than {width:.1f} standard errors of the effects."
 
     def finding(self) -> str:
         """What changes with the exposure, in a sentence."""
         total, count = len(self.found), int(self.found.sum())
         columns = f"{total} column{'' if total == 1 else 's'}"
         if self.verdict == "not separable":
-            return f"So nothing is said about which of the {columns} {self.exposure} changes."
+            return (
+                f"So nothing is said about which of the {columns} {self.exposure} changes: the numbers hold what is hidden as "
+                "well."
+            )
         sure = (
             "whatever the noise of the controls"
             if self.verdict == "not identified"
@@ -165,10 +167,13 @@ class ExposureAnswer:
 
     def about_controls(self) -> str:
         """How the controls fared, in a sentence or two."""
-        p = p_text(self.outside.p_value)
-        fit = f"p {p}" if p.startswith("<") else f"p = {p}"
+        fit = _with_letter(self.outside.p_value)
+        if self.hidden is None and not self.rank:
+            return (
+                "No control was hidden to check the correction: given the exposure, tests and controls share nothing."
+            )
         if self.hidden is None:
-            return "No control could be hidden to check the correction: that takes four of them, and something shared."
+            return "There are too few controls (fewer than four) or rows: none could be hidden to check the correction."
         known = sum(np.isfinite(_p(row["p"])) for row in self.controls)
         doubtful = self.doubtful()
         if doubtful:
@@ -181,13 +186,33 @@ class ExposureAnswer:
         together = (
             f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
             if self.outside.p_value >= _MISFIT
-            else f"But together they go with the exposure in a way they do not share with the tests ({fit})."
+            else f"Together they go with the exposure in a way they do not share with the tests ({fit})."
         )
         return f"Controls, each hidden in turn and treated as a test: {told} {together}"
+
+    @property
+    def alarm(self) -> str:
+        """A sentence where the controls go with the exposure as they should not; else empty."""
+        if not self.rank or self.outside.p_value >= _ALARMING:
+            return ""
+        worst = min(self.controls, key=lambda row: _p(row["p"]), default=None)
+        named = f" {worst['control']} sits off most (hidden effect, {_with_letter(_p(worst['p']))})." if worst else ""
+        directions = f"{self.rank} direction{'' if self.rank == 1 else 's'}"
+        return (
+            f"the controls go with {self.exposure} beyond what they share with the tests "
+            f"({_with_letter(self.outside.p_value)}): the exposure seems to change some of them, or more is hidden than "
+            f"{directions}.{named} Leave doubtful controls out "
+            "and compare"
+        )
 
     def advice(self) -> list[str]:
         """What to do next."""
         return [ADVICE[self.verdict]]
+
+
+def _with_letter(p: float) -> str:
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def _p(value: Any) -> float:

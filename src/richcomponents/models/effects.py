@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
-from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, effects_of, outside_test
 from richcomponents.contrastive.solution import PairSolution, solve_pair
-from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.models.answers import ExposureAnswer
@@ -375,21 +374,9 @@ class ExposureEffects(Estimator):
         for name, verdict in self.verdicts_.items():
             if verdict in ("not identified", "not separable", "contradicted"):
                 warn_user(f"effects of {name}: {verdict}. {VERDICTS[verdict]}", WeakIdentificationWarning)
-            test = self.outside_[name]
-            if self.rca_.rank_ and test.p_value < _SUSPICIOUS:
-                warn_user(self._advice(name, test), SpecificationWarning)
-
-    def _advice(self, exposure: str, test: TestResult) -> str:
-        named = ""
-        if self._hidden is not None:
-            seen = self._control_effects(self.exposures_.index(exposure))
-            worst = int(np.argmin(np.nan_to_num(seen.p_value, nan=1.0)))
-            named = f" {seen.names[worst]} sits off most (hidden effect, p = {p_text(float(seen.p_value[worst]))})."
-        return (
-            f"the controls go with {exposure} beyond what they share with the tests (p = {p_text(test.p_value)}): the exposure "
-            f"seems to change some of them, or more is hidden than {self.rca_.rank_} directions.{named} Leave doubtful "
-            "controls out and compare"
-        )
+        for answer in self.answers():
+            if answer.alarm:
+                warn_user(answer.alarm, SpecificationWarning)
 
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""
@@ -414,7 +401,6 @@ class ExposureEffects(Estimator):
             hidden=None if self._hidden is None else self._control_effects(i),
             controls=[row for row in self.controls_ if row["exposure"] == name],
             outside=test,
-            alarm=self._advice(name, test) if self.rca_.rank_ and test.p_value < _SUSPICIOUS else "",
             rank=self.rca_.rank_,
             rho=float(self.rho_[i]),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},

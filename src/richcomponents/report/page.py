@@ -195,7 +195,7 @@ def _figure(picture: str, caption: str) -> str:
 def verdict(found: Findings) -> str:
     """What was asked, and the answer; a test that fails takes the green away."""
     tone, alarms = _TONE.get(found.verdict, ""), found.alarms()
-    badge = found.verdict + (", but a test fails" if alarms else "")
+    badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms else "")
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice())
     detail = f"<p>{escape(found.detail())}</p>" if found.detail() else ""
     return (
@@ -277,10 +277,11 @@ def _effects(found: Findings, answer: ExposureAnswer, i: int) -> str:
         )
     rows = [{key: row[key] for key in _FIRST_READ if key in row} for row in answer.rows()]
     rows = [rows[int(at)] for at in answer.order()]
+    warned = f" {escape(answer.finding())}" if answer.verdict == "not separable" else ""
     form = "".join(c if c.isalnum() else "-" for c in answer.exposure)
     return (
         f"<h2>What changes with {name}</h2><p>Each effect is the difference in a column of {u} that goes with {name} "
-        f"(for numbers: with one unit), in the column's own units.</p>"
+        f"(for numbers: with one unit), in the column's own units.{warned}</p>"
         f"{_figure(picture, caption)}{searchable_table(rows, f'effects-{form}')}"
         '<p class="soft">low, high: 95% interval. q: share of false ones among all effects as clear as this one. '
         "calibrated: p and q that allow, beside the standard error, for an error as large as hidden controls show.</p>"
