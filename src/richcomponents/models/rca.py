@@ -28,7 +28,7 @@ from richcomponents.data.columns import Views, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import Source, is_dask, is_path
 from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views
-from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
+from richcomponents.errors import ConstantColumnWarning, DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.logistic import LogisticFit, Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
@@ -456,7 +456,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key = self._key(component)
         known = len(self._covariate_columns)
         if not penalised and log_odds is None:
-            self._solution.check_determined(known)
+            self._solution.check_determined(key, known)
         rows = self._centred(X)
         weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
         target = self._centred_target(X, y, len(rows), weight)
@@ -551,11 +551,25 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Standard errors of any function of the fitted model: leave out one block at a time and refit.
 
         function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are. progress : show a bar.
+
+        Where views were reduced to few directions, because they have too many columns for their samples, there are no errors
+        (nan, and a SampleSizeWarning): a refit keeps these directions and all that lies outside of them as they are, and errors
+        come out many times too small. Fit to several draws of the samples, with replacement, instead.
         """
         check_is_fitted(self)
         used = self._solution.blocks
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
+        if self._solution.reduced_views:
+            named = " and ".join(repr(view) for view in self._solution.reduced_views)
+            warn_user(
+                f"no standard errors: too many columns of {named} for the samples, so that views were compared in few "
+                "directions, which refits without a block do not choose again, nor what lies outside of them. Use fewer columns or more "
+                "samples, or fit to samples drawn with replacement",
+                SampleSizeWarning,
+            )
+            point = np.asarray(function(self), dtype=np.float64)
+            return Estimate(point, np.full_like(point, np.nan), len(used) - 1)
         return from_replicates(
             function(self), [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
         )
