@@ -247,9 +247,9 @@ class SetProblem:
                 beyond[view] = whole.plus(frame.back.T, -C[inner[view], inner[view]])
         return self.white.composed(self.space.frames, self.place, totals), beyond
 
-    def _sample(self, step: int) -> Array | None:
+    def _sample(self, step: int) -> tuple[Array, Array] | None:
         """Rows whose influence on the cumulants is a weight: also those of groups, as blocks say how much they depend."""
-        return self.space.data.sample(self.map, step, grouped=True)
+        return self.space.data.counted_sample(self.map, step)
 
     def _warn_of_absent(self, absent: Sequence[Subset]) -> None:
         if absent:
@@ -532,10 +532,13 @@ class SetSolution:
 
     @property
     def verdict(self) -> str:
-        """ "paper", "weak" where the data say little about some transformation, else "estimated"."""
+        """ "paper", "weak" where the data say little about some transformation, "strong" where they tell all of them, "not
+        rated" where errors of transformations are not known (large problems)."""
         if self.parameters is None:
             return "paper"
-        return "weak" if any(error > _WEAK for error in (self.relative_errors or {}).values()) else "estimated"
+        if not self.relative_errors:
+            return "not rated"
+        return "weak" if any(error > _WEAK for error in self.relative_errors.values()) else "strong"
 
     @property
     def independent_rows(self) -> float:
@@ -627,7 +630,9 @@ class SetSolution:
         degrees = self.independent - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
         frame, loads = self.white.frames[key[0]], self._loading(key)
-        inside = symmetric(np.linalg.pinv(symmetric(loads.T @ self._inverse @ loads), hermitian=True))
+        inside = np.asarray(
+            np.linalg.pinv(symmetric(loads.T @ self._inverse @ loads), hermitian=True), dtype=np.float64
+        )
         return Calibrated(
             coef,
             coef,
