@@ -30,7 +30,8 @@ class SampleComplexity:
     sigma : smallest singular value of the unfolded cumulants that are inverted: sigma_4, of k4(V, U, U, U), for two views;
     sigma_kappa, of k_(L+1)(S_Q) over all members, for a set system.
     sigma_A, norm_A : smallest singular value (zero of a matrix with fewer rows than columns, which has no left inverse) and
-    spectral norm over all transformations; norm_A is at least one, as the lemmas assume. radius : R, a bound on |S| for every component.
+    spectral norm over all transformations; norm_A is at least one, as the lemmas assume.
+    radius : R, a bound on |S| for every component.
     order : t, of the cumulants that are wanted; accuracy : eta, their error in Frobenius norm.
     L, members, chain : the set system is L-distinguishable, has p members, and its longest chain of subsets q members.
     of_mixing : error of the transformations, per unit of error (Frobenius) of the cumulants they come from.
