@@ -37,9 +37,8 @@ class RCA(ComponentAnalysis):
 
     A table, a file and weights of one give the same numbers. States, iterators and :meth:`partial_fit` have no rows to read
     again: other than for two views they do without the last step, which weighs the cumulants by their full covariance. Their
-    transformations differ from those of :meth:`fit` by 1 to 5 percent in the median and up to 10 (3 000 to 50 000 samples of
-    three views), no more than their error, which is a tenth to a half larger; of a component that the data hardly show, by any
-    amount.
+    transformations differ from those of :meth:`fit` by 2 to 8 percent in the median (10 000 to 100 000 samples of three views),
+    less than their own error, which is up to 40 percent larger; of a component that the data hardly show, by half and more.
 
     Parameters
     ----------

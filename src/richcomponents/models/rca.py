@@ -173,7 +173,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         The state's columns are the table's; `views=` is an int, or a dict of column numbers. The coordinates that a fit looks
         at are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks. Except for an
         RCA of three views and more: rows give its last fit of A better weights, so that transformations differ by a few percent
-        of their size, about as much as their standard error (see :class:`RCA`).
+        of their size, less than their error (see :class:`RCA`).
         """
         self.fit_data(moments)
         return self
