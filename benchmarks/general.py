@@ -4,8 +4,8 @@
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), states (how far a fit to a state is from one to rows), discovery, coverage, speed (k = 5 views of d = 10, 8 components, N = 10^5: measured by every run). Errors are relative
-(Frobenius), medians over draws.
+slow), states (how far a fit to a state is from one to rows), discovery, coverage, speed (k = 5 views of d = 10, 8 components,
+N = 10^5: measured by every run). Errors are relative (Frobenius), medians over draws.
 """
 
 from __future__ import annotations
@@ -188,10 +188,10 @@ def show(rows: Measured, options: Options) -> None:
             cells = "  ".join(f"{k} {np.median([r[method][k] for r in held]):.4f}" for k in keys)
             print(f"{case['label']:>23} N={case['n']:>7} {len(held):>3} draws {method:>9}: {cells}")
     for case, held in measured["states"]:
-        apart, wrong = (np.median([r[what] for r in held]) for what in ("apart", "rows"))
+        apart, rows_wrong, state_wrong = (np.median([r[what] for r in held]) for what in ("apart", "rows", "state"))
         print(
-            f"STATES {case['label']:>7} N={case['n']:>6} {len(held):>3} draws: A of a state and of rows {apart:.3f} apart, at most "
-            f"{max(r['most'] for r in held):.3f}; errors {wrong:.3f} (rows) {np.median([r['state'] for r in held]):.3f} (state)"
+            f"STATES {case['label']:>7} N={case['n']:>6} {len(held):>3} draws: A of a state and of rows {apart:.3f} apart, "
+            f"at most {max(r['most'] for r in held):.3f}; errors {rows_wrong:.3f} (rows) {state_wrong:.3f} (state)"
         )
     for case, held in measured["discovery"]:
         right, wrong = np.mean([r["exact"] for r in held]), np.mean([r["false"] > 0 for r in held])
