@@ -25,8 +25,9 @@ from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.models.estimator import Estimator, as_fitted
+from richcomponents.models.estimator import Estimator, as_fitted, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.moments.data import Data
 from richcomponents.plots import estimate_plot
 from richcomponents.storage import storable
 
@@ -188,13 +189,19 @@ class ComponentLearner(Estimator):
 
     def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Component:
         """Fit a clone of the RCA to X and return the component to learn; y : of learners that ignore it."""
+        return self._fit_rca_data(X, groups, y)[0]
+
+    def _fit_rca_data(self, X: object, groups: object = None, y: object = None) -> tuple[Component, Data]:
+        """The same, with what the solver saw of X."""
         model = self.unfitted_rca()
-        self.rca_ = model.fit(X, y, groups=groups)
+        refuse_second_table(y)
+        data: Data = model.fit_data(X, groups=groups)
+        self.rca_ = model
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
         self.component_: Component = self._component_of(model)
-        return self.component_
+        return self.component_, data
 
     def unfitted_rca(self) -> Any:
         """A clone of the RCA that was given."""

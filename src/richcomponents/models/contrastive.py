@@ -171,9 +171,9 @@ class ContrastiveRCA(ComponentAnalysis):
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
         moved. Without evidence ("not identified"), or where the test cannot exclude more shared directions than were found
         (``diagnostics_.largest_rank``): the identified set widened for noise, and no standard error. A is then without bounds
-        in the second case, and where nothing is shared: nothing is known about it. All of these
-        leave out the noise of the variance outside the principal components that wide views are reduced to. For
-        everything else: the block jackknife of :meth:`jackknife`, which refits.
+        in the second case, and where nothing is shared: nothing is known about it. Of wide views, which are reduced to
+        principal components, there is the identified set only, without the noise of the variance outside of these. For
+        everything else: the block jackknife of :meth:`jackknife`, which refits, and gives no errors of wide views.
         """
         check_is_fitted(self)
         if what not in ("A", "covariance"):
