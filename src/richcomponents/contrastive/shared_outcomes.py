@@ -13,7 +13,7 @@ o - gamma'U depends on S1 only, with coefficients beta - gamma: h (beta - gamma)
 that outcome. What w lacks in precision it owes to D^-1. With v the noise of an entry of h b, that of w is v D^-2 and their
 covariance v; the stretch with the least expected squared error, M as in `calibration`, then acts on f w,
 
-    f_i = (g_i + lambda) / (g_i + lambda / D_i^2),     g = diag E[(I - T)^2],     lambda = v / (mean square of h (beta - gamma)),
+    f_i = (g_i + lambda) / (g_i + lambda / D_i^2),     g = diag E[(I - T)^2],    lambda = v / (mean square of h (beta - gamma)),
 
 so that nothing is corrected where V hardly shows a shared direction. The change (M - I) f w is made as far as it stands
 above its uncertainty over left-out blocks and over the posterior of T (trust). Without evidence beta is b.
@@ -32,6 +32,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.components.component import least_squares_without_blocks
 from richcomponents.contrastive.calibration import (
+    MAX_T,
     Calibration,
     Reading,
     Residualised,
@@ -39,7 +40,7 @@ from richcomponents.contrastive.calibration import (
     residualise,
 )
 from richcomponents.contrastive.effects import RIDGE, Basis
-from richcomponents.contrastive.intervals import Replicates, inverse_on_range, replicate
+from richcomponents.contrastive.intervals import inverse_on_range, replicate
 from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
 from richcomponents.contrastive.posterior import Logistic
 from richcomponents.contrastive.solution import PairSolution
@@ -80,29 +81,24 @@ class BothParts:
                 "only, where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
             )
         here, known = Parts.of_outcome(solution, outcome), solution.posterior
-        filtered, solved = _calibrated(solution, here, outcome)
+        solved = _calibrated(solution, here, outcome)
         coef = here.b + solved.coef - solved.residualised
-        t = solved.t_effective
         replicas = _replicated(solution, outcome, keep)
-        if solution.evident:  # as elsewhere: of the estimate without protection, whose bias is of that size
-            errors = _with_noise_of_t(here, replicas, replicate(solution.block_evidence()))
-        else:
-            change = ((solved.stretch - np.eye(len(t))) @ (filtered * replicas.w)[..., None]).reshape(replicas.w.shape)
-            coefs = replicas.b + (replicas.into @ change[..., None])[..., 0]
-            errors = jackknife_variance(coefs), jackknife_variance(replicas.split(coefs, t, known.t_trusted))
+        coef_variance, split_variance = _variances(here, replicas, *_noise_of_t(solution, len(keep)))
+        shared_variance = jackknife_variance(replicas.gamma)
         open_ends = None
         if known.rank and not known.gate:
             noise = np.moveaxis(replicas.ends_of_split(), 1, 0)
             open_ends = here.ends_of_split(), np.sqrt(jackknife_variance(noise))
         return cls(
             coef=coef,
-            coef_error=np.sqrt(errors[0]),
+            coef_error=np.sqrt(coef_variance),
             shared=here.gamma,
-            shared_error=np.sqrt(jackknife_variance(replicas.gamma)),
+            shared_error=np.sqrt(shared_variance if known.rank else np.full_like(shared_variance, np.nan)),
             residualised=here.b,
             trust=solved.trust,
-            split=here.split(coef, t, known.t_trusted),
-            split_error=np.sqrt(errors[1]),
+            split=here.split(coef, solved.t_effective, known.t_trusted),
+            split_error=np.sqrt(split_variance),
             split_ends=open_ends,
             degrees=max(len(keep) - 1, 1),
         )
@@ -200,8 +196,8 @@ def _lift(basis: Pair, ridge: float) -> Array:
     return np.stack([one.lift(ridge) for one in Basis.each(basis)])
 
 
-def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> tuple[Array, Calibration]:
-    """f (r,), and the calibration of the coefficients beta - gamma on S1, read off f w."""
+def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> Calibration:
+    """Of the coefficients beta - gamma on S1, read off f w."""
     found, known = solution.canonical, solution.posterior
     counted = outcome.y * outcome.weight / outcome.free
     noise = residualise(found, known.rank, *solution.split(outcome.rows.T @ counted), float(here.variance)).noise
@@ -212,7 +208,7 @@ def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> tuple[
         squares, ridge = np.diag(known.mean_g2), noise / size * float(np.trace(known.mean_g2))
         f = (squares + ridge) / (squares + ridge * excess)
     fit = Residualised(here.into @ (f * here.w), noise)
-    return f, calibrate(found, known, fit, Reading.canonical(found, known.rank))
+    return calibrate(found, known, fit, Reading.canonical(found, known.rank))
 
 
 def _replicated(solution: PairSolution, outcome: Outcome, keep: Array) -> Parts:
@@ -237,15 +233,30 @@ def _replicated(solution: PairSolution, outcome: Outcome, keep: Array) -> Parts:
     return Parts(pair, on_x @ found.x_from_u, with_y @ _lift(pair, ridge), variance)
 
 
-def _with_noise_of_t(here: Parts, replicas: Parts, found: Replicates) -> tuple[Array, Array]:
-    """Variances of beta (d_u,) and of the split (3,): jackknife + shrinkage expected under the prior + shrinkage seen."""
-    t = Logistic.at(found.x).value
-    moved, spread = found.t_changes()
+def _noise_of_t(solution: PairSolution, n_blocks: int) -> tuple[Array, Array, Array]:
+    """T without protection, its changes without each block (B, r, r), and changes (k, r, r) whose squares add up to the rest
+    of what is uncertain about it. Without evidence T = 0 and nothing is."""
+    known = solution.posterior
+    none = np.zeros((n_blocks, known.rank, known.rank))
+    if solution.evident:
+        found = replicate(solution.block_evidence())
+        return Logistic.at(found.x).value, *found.t_changes()
+    if solution.known_A is None:
+        return none[0], none, none[:0]
+    values, vectors = np.linalg.eigh(known.t_draws)
+    draws = (vectors * np.minimum(values, MAX_T)[..., None, :]) @ _transposed(vectors)
+    return draws[0], none, np.sqrt(known.draw_weights)[:, None, None] * (draws - draws[0])
+
+
+def _variances(here: Parts, replicas: Parts, t: Array, moved: Array, spread: Array) -> tuple[Array, Array]:
+    """Of beta (d_u,) and of the split (3,), both without protection, as the errors of other coefficients: what trust and f
+    hold back is of that size. moved, spread : see `_noise_of_t`."""
     coefs = replicas.beta(t + moved)
-    stretched = np.linalg.solve(np.eye(len(t)) - t, here.w)  # M w
-    along = (np.linalg.solve(np.eye(len(t)) - t, (spread @ stretched).T)).T @ here.into.T  # d beta = h^-1 M dT M w
+    inverse = np.linalg.inv(np.eye(len(t)) - t)
+    turned = spread @ (inverse @ here.w)  # dT M w
+    along = turned @ inverse @ here.into.T  # d beta = h^-1 M dT M w
     shared = (spread @ here.hg) @ here.hg / here.variance
-    own = (spread @ stretched) @ stretched / here.variance - shared
+    own = turned @ (inverse @ here.w) / here.variance - shared
     shares = np.stack([own, shared, -own - shared], axis=-1)
     return (
         jackknife_variance(coefs) + np.sum(along**2, axis=0),

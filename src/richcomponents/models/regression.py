@@ -138,10 +138,17 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.coef_, self.shared_coef_ = found.coef, found.shared
         self.coefficients_ = Estimate(found.coef, found.coef_error, degrees, names)
         self.shared_coefficients_ = Estimate(found.shared, found.shared_error, degrees, names)
-        ends, errors = (None, None) if found.split_ends is None else map(tuple, found.split_ends)
-        self.variance_split_ = Estimate(
-            found.split, found.split_error, degrees, PARTS, identified=ends, identified_error=errors
-        )
+        self.variance_split_ = Estimate(found.split, found.split_error, degrees, PARTS)
+        if found.split_ends is not None:
+            (low, high), errors = found.split_ends
+            self.variance_split_ = Estimate(
+                found.split,
+                np.full_like(found.split, np.nan),
+                degrees,
+                PARTS,
+                identified=(np.maximum(low, 0.0), high),
+                identified_error=(errors[0], errors[1]),
+            )
         shared = float(self.shared_coef_ @ model.components_["S2"].mean)
         self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean) - shared
         return self
@@ -275,6 +282,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         sentence = (
             f"Of the variance of {y}, {own} comes from S1 and {shared} from S2; {left} is not explained by either"
         )
+        if self.rca_.rank_ == 0:
+            return f"The views share nothing, so there is no S2. Of the variance of {y}, {own} comes from S1."
         if split.identified is None:
             return f"{sentence} ({split.level:.0%} intervals)."
         return f"{sentence} (least share of S2; in brackets all that second moments allow, widened for noise)."
