@@ -45,10 +45,10 @@ def measure(job: Job) -> Row:
     assert data.beta is not None
     assert data.y is not None
     cov_s2 = np.cov(data.S2.T)
-    gamma = rng.normal(size=10)
+    chosen = rng.normal(size=10)
     if S2.startswith("labs"):
-        gamma = np.linalg.solve(np.eye(10) / 3 + cov_s2, cov_s2 @ gamma)
-    gamma /= np.linalg.norm(gamma)
+        chosen = np.asarray(np.linalg.solve(np.eye(10) / 3 + cov_s2, cov_s2 @ chosen), dtype=np.float64)
+    gamma = chosen / np.linalg.norm(chosen)
     y = data.y + data.S2 @ gamma
     rca = rc.ContrastiveRCA(views=10)
     with warnings.catch_warnings():
