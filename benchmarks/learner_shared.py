@@ -6,14 +6,14 @@
 o = beta'S1 + gamma'S2 + N(0, 1), |beta| = |gamma| = 1, d = 10, A unknown. A section is a kind of S2 ("gaussian": for which S1
 and S2 are not told apart); gamma is what there is of it in U's columns where S2 has fewer dimensions.
 Squared errors of beta: least squares on U and V, ComponentRegression without and with shared=True; and shares of the
-coefficients, and of the parts of the variance, inside their 95% intervals.
+coefficients, and of the parts of the variance, inside their 95% intervals. A fit that is not identified states none for beta.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -58,10 +58,12 @@ def measure(job: Job) -> Row:
     centred = data.X - data.X.mean(axis=0)
     simple = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0][:10]
     parts = np.array([data.beta @ data.beta / 3, gamma @ cov_s2 @ gamma, 1.0])
+    assert both.coefficients_ is not None
     assert both.shared_coef_ is not None
     errors = (simple - data.beta, plain.coef_ - data.beta, both.coef_ - data.beta, both.shared_coef_ - gamma)
     return {
         **{name: float(error @ error) for name, error in zip(ERRORS, errors, strict=True)},
+        "beta_stated": bool(np.isfinite(both.coefficients_.low).all()),
         "beta_covered": covered(both.coefficients_, data.beta),
         "gamma_covered": covered(both.shared_coefficients_, gamma),
         "split_covered": covered(both.variance_split_, parts / parts.sum()),
@@ -83,10 +85,16 @@ def show(measured: Measured, options: argparse.Namespace) -> None:
         for case, rows in by_case(measured(section), cases(options)):
             middle = medians(rows, ERRORS)
             worst = max(row["both"] / row["u_and_v"] for row in rows)
-            inside = [np.mean([row[f"{what}_covered"] for row in rows]) for what in ("beta", "gamma", "split")]
+            stated = [row for row in rows if row["beta_stated"]]
+            inside = [_share(stated, "beta"), _share(rows, "gamma"), _share(rows, "split")]
             figures = [f"{middle[name]:.4f}" for name in ERRORS]
-            cells = [section, case["n"], *figures[:3], f"{worst:.2f}", figures[3], *(f"{x:.3f}" for x in inside)]
-            print("|", " | ".join(map(str, cells)), "|", f"{len(rows)} draws")
+            cells = [section, case["n"], *figures[:3], f"{worst:.2f}", figures[3], *inside]
+            print("|", " | ".join(map(str, cells)), "|")
+
+
+def _share(rows: Sequence[Row], what: str) -> str:
+    inside = [row[f"{what}_covered"] for row in rows]
+    return f"{np.mean(inside):.3f} ({len(rows)})" if rows else "none"
 
 
 if __name__ == "__main__":

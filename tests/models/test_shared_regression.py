@@ -135,7 +135,9 @@ def test_without_evidence_it_is_least_squares_on_both_views():
     model = regression().fit(data.X, y)
     centred = data.X - data.X.mean(axis=0)
     np.testing.assert_allclose(model.coef_, np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0][:4], rtol=1e-8)
+    assert np.isnan(model.coefficients_.standard_error).all()
     assert np.linalg.norm(model.shared_coef_ - GAMMA) < 0.3  # known whatever T
+    assert np.isfinite(model.shared_coefficients_.standard_error).all()
     split, parts = model.variance_split_, np.array([data.beta @ data.beta / 3, GAMMA @ GAMMA / 3, 1.0])
     assert np.isnan(split.standard_error).all()
     assert np.all((split.low <= parts / parts.sum()) & (parts / parts.sum() <= split.high))

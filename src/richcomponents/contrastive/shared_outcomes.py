@@ -16,7 +16,8 @@ covariance v; the stretch with the least expected squared error, M as in `calibr
     f_i = (g_i + lambda) / (g_i + lambda / D_i^2),     g = diag E[(I - T)^2],    lambda = v / (mean square of h (beta - gamma)),
 
 so that nothing is corrected where V hardly shows a shared direction. The change (M - I) f w is made as far as it stands
-above its uncertainty over left-out blocks and over the posterior of T (trust). Without evidence beta is b.
+above its uncertainty over left-out blocks and over the posterior of T (trust). Without evidence the estimate is b, of which
+h b = (I - T) h beta + T h gamma: its sampling error would say nothing about beta.
 
 The variance of o is beta' Cov(S1) beta + gamma' Cov(S2) gamma + the noise's. Cov(S1) is taken at the T that beta was corrected
 with, Cov(S2) as the solution has it.
@@ -54,7 +55,8 @@ PARTS = ("own part (S1)", "shared part (S2)", "unexplained")
 
 @dataclass(frozen=True)
 class BothParts:
-    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d_u,) each, and their standard errors.
+    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d_u,) each, and their standard errors: nan where the data
+    do not tell S1 from S2, and for an S2 that is not there.
 
     residualised (d_u,) : those of U with U and V as regressors; trust : in [0, 1], how much of the correction was believed;
     split (3,) : shares of the outcome's variance, see PARTS; split_ends : where only second moments tell, ends (2, 3) of the
@@ -87,14 +89,17 @@ class BothParts:
         coef_variance, split_variance = _variances(here, replicas, *_noise_of_t(solution, len(keep)))
         shared_variance = jackknife_variance(replicas.gamma)
         open_ends = None
-        if known.rank and not known.gate:
+        if known.rank and not known.gate:  # beta has no bounds: b mixes beta and gamma, by how much is not known
+            coef_variance = np.full_like(coef_variance, np.nan)
             noise = np.moveaxis(replicas.ends_of_split(), 1, 0)
             open_ends = here.ends_of_split(), np.sqrt(jackknife_variance(noise))
+        if not known.rank:
+            shared_variance = np.full_like(shared_variance, np.nan)
         return cls(
             coef=coef,
             coef_error=np.sqrt(coef_variance),
             shared=here.gamma,
-            shared_error=np.sqrt(shared_variance if known.rank else np.full_like(shared_variance, np.nan)),
+            shared_error=np.sqrt(shared_variance),
             residualised=here.b,
             trust=solved.trust,
             split=here.split(coef, solved.t_effective, known.t_trusted),

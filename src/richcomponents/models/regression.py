@@ -51,7 +51,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     coef_ : array (d,), intercept_ : float, alpha_ : float
     coefficients_ : Estimate
         Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
-        zero, and an interval around them would not cover the truth.
+        zero, and an interval around them would not cover the truth. With shared=True and a fit that is "not identified" the
+        errors are nan: coefficients on S1 and S2 are then mixed.
     residualised_ : array (d,)
         What V as covariates would give, for comparison.
     shared_coef_ : array (d,), shared_coefficients_ : Estimate
@@ -255,8 +256,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
             if self.rca_.verdict_ == "not identified":
                 lines.append(
-                    "Not identified: the coefficients above are those with U and V as regressors, and their sampling errors. "
-                    "Where S1 and the shared part cannot be told apart, they mix those on S1 and those on S2."
+                    "Not identified: the coefficients above are those with U and V as regressors. Where S1 and the shared part "
+                    "cannot be told apart they mix those on S1 and those on S2, and the data do not say how: no standard errors."
                 )
             else:
                 lines.append("residualised: with U and V as regressors")
