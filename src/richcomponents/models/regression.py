@@ -257,7 +257,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             if self.rca_.verdict_ == "not identified":
                 lines.append(
                     "Not identified: the coefficients above are those with U and V as regressors. Where S1 and the shared part "
-                    "cannot be told apart they mix those on S1 and those on S2, and the data do not say how: no standard errors."
+                    "cannot be told apart they mix those on S1 and those on S2, the data do not say how: no standard errors."
                 )
             else:
                 lines.append("residualised: with U and V as regressors")
