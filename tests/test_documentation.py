@@ -255,6 +255,7 @@ def names(data):
         ),
         "general": rc.RCA(views=several.views, sets=several.sets).fit(several.X),
         "classifier": rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
+        "regression": rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), shared=True).fit(X, y),
     }
 
 
@@ -294,7 +295,7 @@ def known_names(names):
     found = {*rc.__all__, *dir(rc.baselines)}
     for what in classes:
         found |= set(dir(what))
-    for key in ("model", "learner", "general", "classifier"):
+    for key in ("model", "learner", "general", "classifier", "regression"):
         found |= set(vars(names[key]))
     for what in (*public, *methods):
         with contextlib.suppress(TypeError, ValueError):

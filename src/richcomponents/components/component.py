@@ -573,10 +573,15 @@ class Demand:
             )
 
 
-def error_at_fixed_features(features: Array, y: Array, keep: Array) -> Array:
-    """Jackknife errors (d,) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block."""
+def least_squares_without_blocks(features: Array, y: Array, keep: Array) -> Array:
+    """Coefficients (B, d) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block."""
     replicates = []
     for rows in keep:
         s, t = features[rows] - features[rows].mean(axis=0), y[rows] - y[rows].mean()
         replicates.append(np.linalg.lstsq(s, t, rcond=None)[0])
-    return jackknife_error(np.stack(replicates))
+    return np.stack(replicates)
+
+
+def error_at_fixed_features(features: Array, y: Array, keep: Array) -> Array:
+    """Their jackknife errors (d,)."""
+    return jackknife_error(least_squares_without_blocks(features, y, keep))

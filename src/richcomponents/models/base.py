@@ -306,7 +306,7 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
-    def _warn_of_others(self, X: object, target: Array) -> None:
+    def _warn_of_others(self, X: object, target: Array, remedy: str = "choose another component") -> None:
         """y depends on one component only, so it must not go with the views where that does not live."""
         model = self._need_rca()
         test = model.outcome_test(X, target, self.component)
@@ -315,6 +315,6 @@ class OutcomeLearner(ComponentLearner):
             warn_user(
                 f"y is correlated with {others} (F-test, p = {test.p_value:.1e}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that {others} holds controls only, or choose another component",
+                f"that {others} holds controls only, or {remedy}",
                 SpecificationWarning,
             )

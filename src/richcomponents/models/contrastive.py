@@ -14,6 +14,7 @@ from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
+from richcomponents.contrastive.shared_outcomes import BothParts
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
@@ -152,6 +153,19 @@ class ContrastiveRCA(ComponentAnalysis):
     def others(self, component: object = None) -> str:
         """ "V" for S1, "U" for S3."""
         return {"S1": "V", "S2": "", "S3": "U"}[self._key(component)]
+
+    def calibrate_both(self, X: object, y: object, groups: object = None) -> BothParts:
+        """Coefficients of an outcome that depends on S1 and on S2, with as much correction as the data support.
+
+        groups : as in :meth:`fit`. As of :meth:`calibrate`, the result is never far from U and V as regressors when the data
+        say little.
+        """
+        check_is_fitted(self)
+        if not isinstance(self._solution, PairSolution):
+            raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
+        outcome = self._outcome(X, y)
+        self._solution.check_determined("S1", outcome.covariates)
+        return BothParts.of(self._solution, outcome, self.kept_rows(len(outcome.y), groups))
 
     # ---- how sure
 

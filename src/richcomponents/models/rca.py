@@ -513,15 +513,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         key = self._key(component)
-        known = len(self._covariate_columns)
         if not penalised and log_odds is None:
-            self._solution.check_determined(key, known)
+            self._solution.check_determined(key, len(self._covariate_columns))
+        found: Calibrated = self._solution.calibrate(key, self._outcome(X, y, sample_weight, log_odds))
+        return found
+
+    def _outcome(
+        self, X: object, y: object, sample_weight: object = None, log_odds: LogisticFit | None = None
+    ) -> Outcome:
+        """Rows of the views and an outcome, centred, known covariates removed."""
         rows = self._centred(X)
         weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
         target = self._centred_target(X, y, len(rows), weight)
         free = max(float(weight.sum()) - self._lost, 1.0)
-        found: Calibrated = self._solution.calibrate(key, Outcome(rows, target, weight, free, known, log_odds))
-        return found
+        return Outcome(rows, target, weight, free, len(self._covariate_columns), log_odds)
 
     def errors(
         self, calibrated: Calibrated, X: object, groups: object = None, *, replicates: Array | None = None
