@@ -4,8 +4,8 @@
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), discovery, coverage, speed (k = 5 views of d = 10, 8 components, N = 10^5: measured by every run). Errors are relative
-(Frobenius), medians over draws.
+slow), states (how far a fit to a state is from one to rows), discovery, coverage, speed (k = 5 views of d = 10, 8 components,
+N = 10^5: measured by every run). Errors are relative (Frobenius), medians over draws.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXACT = {
     "k=4, random": "abd bcd ac a b c d",
 }
 FIVE = "abcde ab cd a b c d e"
-SECTIONS = ("exact", "common", "accuracy", "discovery", "coverage", "speed", "large")
+SECTIONS = ("exact", "common", "accuracy", "states", "discovery", "coverage", "speed", "large")
 
 
 def sets(words: str) -> list[Subset]:
@@ -62,6 +62,7 @@ def cases(section: str) -> list[Job]:
         "discovery": [(label, n) for n in (10_000, 100_000) for label in SYSTEMS if "," not in label],
         "speed": [("k=5, d=10", 100_000)],
         "coverage": [("common + pair", 20_000)],
+        "states": [("common", 10_000), ("all 7", 10_000), ("all 7", 100_000)],
     }[section]
     words = {**SYSTEMS, **EXACT, "k=5, d=10": FIVE}
     return [{"label": label, "sets": words[label], "n": n} for label, n in labels]
@@ -94,6 +95,8 @@ def measure(job: Job) -> Row:
         return row
     if section == "coverage":
         return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data)
+    if section == "states":
+        return of_states(data)
     for method in ("efficient", "paper"):
         model = rc.RCA(views=data.views, sets=data.sets, method=method).fit(data.X)
         row[method] = errors(model, data)
@@ -113,6 +116,19 @@ def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
     inside = (low <= np.concatenate(truth)) & (np.concatenate(truth) <= high)
     cut = sum(map(np.size, truth[: len(keys)]))
     return {"A covered": float(np.mean(inside[:cut])), "Cov covered": float(np.mean(inside[cut:]))}
+
+
+def of_states(data: MultiView) -> dict[str, float]:
+    """A from a state beside A from rows: how far from each other, and from the truth; medians, and the largest difference."""
+    model = rc.RCA(views=data.views, sets=data.sets)
+    rows, state = model.fit(data.X).transforms_, model.fit_moments(Moments.of(data.X, 4)).transforms_
+    shared = {key: A for key, A in data.transforms.items() if key[0] != key[1][0]}
+    apart = [relative(state[key], rows[key]) for key in shared]
+    wrong = {
+        name: float(np.median([relative(found[key], A) for key, A in shared.items()]))
+        for name, found in (("rows", rows), ("state", state))
+    }
+    return {"apart": float(np.median(apart)), "most": max(apart), **wrong}
 
 
 def relative(estimate: np.ndarray, truth: np.ndarray) -> float:
@@ -171,6 +187,12 @@ def show(rows: Measured, options: Options) -> None:
             keys = [k for k in held[0][method] if k != "Cov 1"]
             cells = "  ".join(f"{k} {np.median([r[method][k] for r in held]):.4f}" for k in keys)
             print(f"{case['label']:>23} N={case['n']:>7} {len(held):>3} draws {method:>9}: {cells}")
+    for case, held in measured["states"]:
+        apart, rows_wrong, state_wrong = (np.median([r[what] for r in held]) for what in ("apart", "rows", "state"))
+        print(
+            f"STATES {case['label']:>7} N={case['n']:>6} {len(held):>3} draws: A of a state and of rows {apart:.3f} apart, "
+            f"at most {max(r['most'] for r in held):.3f}; errors {rows_wrong:.3f} (rows) {state_wrong:.3f} (state)"
+        )
     for case, held in measured["discovery"]:
         right, wrong = np.mean([r["exact"] for r in held]), np.mean([r["false"] > 0 for r in held])
         missed = np.mean([r["missed"] > 0 for r in held])

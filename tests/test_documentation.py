@@ -256,6 +256,7 @@ def names(data):
         "general": rc.RCA(views=several.views, sets=several.sets).fit(several.X),
         "effects": rc.ExposureEffects(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
         "classifier": rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
+        "regression": rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), shared=True).fit(X, y),
     }
 
 
@@ -295,7 +296,7 @@ def known_names(names):
     found = {*rc.__all__, *dir(rc.baselines)}
     for what in classes:
         found |= set(dir(what))
-    for key in ("model", "learner", "general", "classifier", "effects"):
+    for key in ("model", "learner", "general", "classifier", "effects", "regression"):
         found |= set(vars(names[key]))
     for what in (*public, *methods):
         with contextlib.suppress(TypeError, ValueError):

@@ -25,15 +25,19 @@ _SHOWN = 50
 _STRONGEST = 10
 
 Data = Annotated[
-    list[Path], typer.Argument(help="One table, or two (one view each). CSV, TSV, Parquet, npz, h5ad, h5mu.")
+    list[Path],
+    typer.Argument(
+        help="One table, or several (one view each): .csv, .tsv, .tab, .txt (also .gz), .npy, .npz, .parquet (also a folder), "
+        ".h5ad, .h5mu, .zarr."
+    ),
 ]
 ViewOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--views",
         help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
-        "first k columns and the rest. Not needed for two files, or a file with two matrices. Three or more: hidden "
-        "components of any subsets of them.",
+        "first k columns and the rest. Not needed for several files, or a file with several matrices. Three or more views: "
+        "hidden components of any subsets of them.",
     ),
 ]
 TwoViews = Annotated[
@@ -55,7 +59,9 @@ Component = Annotated[
         help="What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view)."
     ),
 ]
-Target = Annotated[str | None, typer.Option(help="The outcome's column; it may depend on U's own part only.")]
+Target = Annotated[
+    str | None, typer.Option(help="The outcome's column; it may depend on one component only, U's own part by default.")
+]
 Positive = Annotated[
     str | None,
     typer.Option(
@@ -64,13 +70,13 @@ Positive = Annotated[
     ),
 ]
 Covariates = Annotated[
-    list[str] | None, typer.Option(help="Known covariates (age, sex), separated by commas, removed from both views.")
+    list[str] | None, typer.Option(help="Known covariates (age, sex), separated by commas, removed from all views.")
 ]
 Groups = Annotated[
     str | None, typer.Option(help="Column that says which rows belong together (repeated measurements).")
 ]
-Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; two files are matched by it.")]
-Rank = Annotated[str, typer.Option(help="Shared directions: auto, full, or a number.")]
+Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; several files are matched by it.")]
+Rank = Annotated[str, typer.Option(help="Shared directions of two views: auto, full, or a number.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 Header = Annotated[
     bool | None,
@@ -129,7 +135,7 @@ def fit(
     save: Save = None,
     as_json: Json = False,
 ) -> None:
-    """Learn what is specific to U once the part shared with V is removed.
+    """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share.
 
     rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
     """

@@ -20,6 +20,10 @@ class DataError(_Plain, ValueError):
     """The data cannot be used as they are; the message names the view, the column and the remedy."""
 
 
+class MissingValueError(DataError):
+    """A value that is missing or infinite, found while rows were summed."""
+
+
 class CapacityError(_Plain, MemoryError):
     """The request would need more memory than the limit allows; the message says what to lower."""
 

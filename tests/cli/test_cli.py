@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -336,3 +337,12 @@ def test_a_component_belongs_to_a_model(capsys, table):
     code, out, _ = run(capsys, "fit", table, *VIEWS, "--component", "S3", "--model", "pca", "--json")
     assert code == 0
     assert json.loads(out)["model"]["rows"][0]["name"] == "V_0"
+
+
+def test_help_knows_what_is_read(capsys):
+    with pytest.raises(SystemExit):
+        main(["fit", "--help"])
+    told = " ".join(re.sub("[│ ]+", " ", capsys.readouterr().out).split())
+    for part in (".npy", ".zarr", ".h5mu", "several (one view each)", "removed from all views", "three or more views"):
+        assert part in told, part
+    assert "both views" not in told

@@ -226,6 +226,21 @@ def test_general_rca_knows_groups_too():
         grouped.outcome_test(X[1:], y[1:], ("a",))
 
 
+def test_general_rca_counts_independent_rows():
+    """Each row twenty times, in groups or by weights, is one row; of one row a group all count."""
+    sets = [("a",), ("b",), ("c",), ("a", "b", "c")]
+    data = rc.datasets.make_views(300, 3, 2, sets=sets)
+    copies = np.repeat(np.arange(300), 20)
+
+    def rows(X, **reading):
+        return rc.RCA(views=data.views, sets=sets).fit(X, **reading).independent_rows_
+
+    assert rows(data.X) == 300
+    assert rows(data.X[copies], groups=copies) == pytest.approx(300)
+    assert rows(data.X, sample_weight=np.full(300, 20)) == pytest.approx(300)
+    assert rows(data.X, groups=np.arange(300)) == pytest.approx(300)
+
+
 # ---- the rank that cannot be excluded
 
 

@@ -312,3 +312,17 @@ def test_bad_samples(fitted):
         ComponentGaussianMixture(2).fit_component(X)
     with pytest.raises(ValueError, match="component must be one of"):
         ComponentGaussianMixture(2, rca=rc.ContrastiveRCA(views=4), component="S9").fit(X[:200])
+
+
+def test_files_streams_and_states_are_fitted_as_tables(tmp_path):
+    """There are no rows to predict: their second moments say how predictions spread."""
+    data = rc.datasets.make_contrastive(2000, d=2, S1="mixture", S2="skewed", random_state=1)
+    np.save(tmp_path / "table.npy", data.X)
+    learner = ComponentGaussianMixture(2, rca=rc.ContrastiveRCA(views=2), n_init=2)
+    table = learner.fit(data.X)
+    weights, chances, error = table.weights_, table.predict_proba(data.X), table.confidence_interval().standard_error
+    for X in (tmp_path / "table.npy", iter(np.array_split(data.X, 3)), Moments.of(data.X, 4)):
+        fit = learner.fit(X)
+        np.testing.assert_allclose(fit.weights_, weights, atol=1e-6)
+        np.testing.assert_allclose(fit.predict_proba(data.X), chances, atol=1e-5)
+        np.testing.assert_allclose(fit.confidence_interval().standard_error, error, rtol=1e-4)

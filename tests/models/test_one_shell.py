@@ -59,10 +59,18 @@ def test_streams_and_states_are_one(data):
     same(state, stream.partial_fit(data.X[1000:]), 1e-7)
 
 
-def test_weights_are_counts(data):
+def test_weights_are_counts(data, model):
+    """Of one: as without; of others: the fit to the repeated rows, whose copies are a group."""
+    same(model, rca(data).fit(data.X, sample_weight=np.ones(len(data.X))), 1e-9)
     weight = np.random.default_rng(0).integers(0, 3, len(data.X))
     weighted = rca(data).fit(data.X, sample_weight=weight)
-    same(rca(data).fit_moments(rc.Moments.of(data.X, 4, sample_weight=weight)), weighted, 1e-6)
+    whole = rca(data).fit(data.X, sample_weight=np.where(weight > 0, 1, 0))
+    same(
+        whole, rca(data).fit(np.where(weight[:, None] > 0, data.X, 1e3), sample_weight=np.where(weight > 0, 1, 0)), 1e-9
+    )
+    state = rca(data).fit_moments(rc.Moments.of(data.X, 4, sample_weight=weight))
+    for key, A in weighted.transforms_.items():  # without rows, without the last fit of A
+        assert np.linalg.norm(state.transforms_[key] - A) < 0.15 * np.linalg.norm(A)
     assert weighted.n_samples_ == weight.sum()
     y = np.random.default_rng(1).normal(size=len(data.X))
     once = weighted.calibrate(

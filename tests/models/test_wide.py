@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -214,7 +215,8 @@ def test_principal_directions_through_factors(n, d_u):
     values, vectors = np.linalg.eigh(pca.component_.covariance)
     np.testing.assert_allclose(whole.explained_variance_, values[::-1][:3], rtol=1e-10)
     assert np.abs(np.abs(whole.components_ @ vectors[:, ::-1][:, :3]) - np.eye(3)).max() < 1e-6
-    assert np.isfinite(pca.confidence_interval("explained_variance").standard_error).all()
+    with pytest.warns(rc.SampleSizeWarning, match="no standard errors"):
+        assert np.isnan(pca.confidence_interval("explained_variance").standard_error).all()
     every = rc.ComponentPCA(None, rca=rc.ContrastiveRCA(views=d_u)).fit(X)
     np.testing.assert_allclose(every.components_ @ every.components_.T, np.eye(d_u), atol=1e-9)
 
@@ -255,3 +257,71 @@ def test_two_rows_determine_nothing(rng):
     X = rng.normal(size=(2, 4))
     with pytest.raises(rc.DataError, match="2 samples do not determine"):
         rc.ContrastiveRCA(views=2).fit(X).calibrate(X, rng.normal(size=2))
+
+
+# ---- three views and more
+
+THREE = [("a",), ("b",), ("c",), ("a", "b", "c")]
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Three views of 60 columns, 200 samples of them; y = the first column of a's own component + error."""
+    data = rc.datasets.make_views(200, 3, 60, sets=THREE)
+    y = data.components[("a",)][:, 0] + np.random.default_rng(0).normal(size=200)
+    return data, y, rc.RCA(views=data.views, sets=THREE).fit(data.X)
+
+
+def test_coefficients_of_several_wide_views_do_not_explode(wide):
+    data, y, model = wide
+    learner = rc.ComponentRegression(rca=rc.RCA(views=data.views, sets=THREE), component=("a",))
+    with pytest.warns(rc.SampleSizeWarning, match=r"200 samples for 62 coefficients.*alpha=\"cv\""):
+        fit = learner.fit(data.X, y)
+    truth = np.eye(60)[0]
+    slopes, _ = least_squares(data.X[:, data.views["a"]], y)
+    assert np.sum((fit.coef_ - truth) ** 2) < 1.1 * np.sum((slopes - truth) ** 2)
+    np.testing.assert_allclose(model.calibrate(data.X, y, ("a",)).coef, fit.coef_)
+    outside = data.X[:, 60:] - data.X[:, 60:].mean(axis=0)
+    columns = np.hstack([data.X[:, :60], outside @ model._solution.white.into[60:, 1:]])
+    expected, error = least_squares(columns, y)  # the view, and the directions in which it is compared
+    np.testing.assert_allclose(fit.coef_, expected[:60], atol=1e-8)
+    np.testing.assert_allclose(fit.coefficients_.standard_error, error[:60], rtol=1e-8)
+
+
+def test_several_wide_views_refuse_fewer_samples_than_coefficients():
+    data = rc.datasets.make_views(55, 3, 60, sets=THREE)
+    y = np.random.default_rng(0).normal(size=55)
+    learner = rc.ComponentRegression(rca=rc.RCA(views=data.views, sets=THREE), component=("a",))
+    with pytest.raises(rc.DataError, match=r"55 samples do not determine the \d+ .* view 'a' \(60\).*alpha=\"cv\""):
+        learner.fit(data.X, y)
+    assert np.isfinite(learner.set_params(alpha="cv").fit(data.X, y).coef_).all()
+
+
+def test_no_prediction_keeps_so_little_that_coefficients_explode():
+    """A component that the fit all but denies: its coefficients are stretched ten times at most, as for two views."""
+    data = rc.datasets.make_views(3000, 3, 2, sets=THREE, random_state=3)
+    model = rc.RCA(views=data.views, sets=THREE).fit(data.X)
+    found, y = model._solution, data.components[("a",)][:, 0]
+    before = model.calibrate(data.X, y, ("a",)).coef
+    small = {**found.covariances, ("a",): found.covariances[("a",)] * np.array([[1.0, 1e-3], [1e-3, 1e-6]])}
+    model._solution = replace(found, covariances=small)
+    after = model.calibrate(data.X, y, ("a",)).coef
+    assert np.abs(after).max() < 11 * np.abs(before).max()
+
+
+def test_views_that_were_reduced_have_no_errors_of_refits(wide):
+    """What lies outside of the directions that were searched is not refitted: a bootstrap says .1 where refits said .0001."""
+    _, _, model = wide
+    for what, view in (("covariance", None), ("A", "b")):
+        key = ("a",) if view is None else ("a", "b", "c")
+        with pytest.warns(rc.SampleSizeWarning, match="no standard errors: too many columns of 'a' and 'b' and 'c'"):
+            limits = model.confidence_interval(what, key, view)
+        assert np.isnan(limits.standard_error).all()
+        assert np.isnan(limits.low).all()
+    X, _ = draw(200, 60, 60)
+    pair = rc.ContrastiveRCA(views=60).fit(X)
+    with pytest.warns(rc.SampleSizeWarning, match="no standard errors"):
+        assert np.isnan(pair.jackknife(lambda m: m.components_["S1"].covariance).standard_error).all()
+    limits = pair.confidence_interval("covariance")
+    assert np.isnan(limits.standard_error).all()  # the identified set is all there is
+    assert limits.identified is not None

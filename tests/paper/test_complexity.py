@@ -70,7 +70,11 @@ def test_a_set_system():
     assert found.sigma_A == pytest.approx(min(s[-1] for s in scales))
     assert found.norm_A == pytest.approx(max(1.0, *(s[0] for s in scales)))
     base = 3 * 2 * R * found.norm_A / (found.sigma_A * found.sigma)
-    assert found.log10_samples == pytest.approx(2 * (2 + 3) * np.log10(base) + 2)
+    assert found.log10_samples == pytest.approx(2 * (2 * (2 + 3) * np.log10(base) + 1))
+    assert np.log10(found.of_cumulants / 0.1) == pytest.approx(found.log10_samples / 2)  # eps = N^(-1/2)
+    inverted = found.norm_A**3 * (2 * R) ** 3 / (found.sigma_A**4 * found.sigma**2)
+    once = 2 * inverted * found.norm_A**2 * (2 * R) ** 3 / found.sigma_A**2
+    assert found.of_mixing == pytest.approx(once * 3 * found.norm_A**3 * inverted)
     higher = set_complexity(
         population.cumulants, population.columns, system, linear, population.gauge, radius=R, order=4
     )
@@ -81,3 +85,33 @@ def test_chains():
     assert longest_chain(SetSystem.of(["a", "b", ("a", "b")], "ab")) == 2
     assert longest_chain(SetSystem.of(["a", "b", "c"], "abc")) == 1
     assert longest_chain(SetSystem.all("abcd")) == 4
+
+
+def test_edges_are_infinite_or_refused_in_words(cumulants):
+    """A problem that is singular, or that wants no error at all, takes infinitely many samples; none takes less than one."""
+    u, v = VIEWS
+
+    def found(mixing=A, **options):
+        return two_view_complexity(cumulants, u, v, mixing, **{"radius": 2.0} | options)
+
+    nothing = found(np.zeros_like(A))
+    assert (nothing.sigma_A, nothing.samples, nothing.of_cumulants) == (0, np.inf, np.inf)
+    assert np.isfinite(nothing.of_mixing)
+    assert found(A.T).sigma_A == 0  # fewer rows than columns: no left inverse
+    assert found(accuracy=0).samples == np.inf
+    far = found(radius=1e60)
+    assert far.samples == far.of_cumulants == np.inf
+    assert far.log10_samples > 1000
+    assert found(accuracy=1e60).samples == 1
+    for options in (
+        {"radius": 0},
+        {"radius": -1.0},
+        {"radius": np.inf},
+        {"accuracy": -0.1},
+        {"accuracy": np.nan},
+        {"order": 0},
+    ):
+        (name,) = options
+        with pytest.raises(ValueError, match=f"{name}= must"):
+            found(**options)
+    assert cumulant_bound(6, 1e60) == np.inf

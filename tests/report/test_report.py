@@ -240,6 +240,30 @@ def test_views_of_any_number_have_a_page(tmp_path, three, kind):
     assert ("Principal directions" in text) == (kind == "pca")
 
 
+def test_an_outcome_that_no_model_explains_is_refused(tmp_path, data, three):
+    """It was dropped without a word."""
+    for model, X in ((rc.ContrastiveRCA(views=4), data.X), (rc.RCA(views=three.views, sets=three.sets), three.X)):
+        name = type(model).__name__
+        with pytest.raises(ValueError, match=rf"{name} says nothing about an outcome.*ComponentRegression\(rca={name}"):
+            write_report(tmp_path / "page.html", model.fit(X), X, X[:, 0])
+        assert not (tmp_path / "page.html").exists()
+    pca = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4)).fit(data.X)
+    with pytest.raises(ValueError, match="ComponentPCA says nothing about an outcome"):
+        Findings.of(pca, data.X, data.y)
+
+
+def test_the_verdict_is_the_models(data, three):
+    strong = rc.RCA(views=three.views, sets=three.sets).fit(three.X)
+    assert strong.verdict_ == Findings.of(strong).verdict == "strong"
+    paper = rc.RCA(views=three.views, sets=three.sets, method="paper").fit(three.X)
+    assert paper.verdict_ == Findings.of(paper).verdict == "paper"
+    two = rc.RCA(views=4).fit(data.X)
+    assert two.verdict_ == Findings.of(two).verdict == rc.ContrastiveRCA(views=4).fit(data.X).verdict_
+    with pytest.warns(rc.WeakIdentificationWarning):
+        weak = rc.RCA(views=three.views, sets=three.sets).fit(np.random.default_rng(0).normal(size=(500, 6)))
+    assert weak.verdict_ == Findings.of(weak).verdict == "weak"
+
+
 def test_a_failed_test_takes_the_green_away(data):
     rca = rc.ContrastiveRCA(views=4)
     with pytest.warns(rc.SpecificationWarning):

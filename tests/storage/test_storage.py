@@ -112,6 +112,7 @@ LEARNERS = {
     "pca": rc.ComponentPCA(2),
     "regression": rc.ComponentRegression(),
     "lasso": rc.ComponentRegression(0.01, 1.0),
+    "both parts": rc.ComponentRegression(shared=True),
     "mixture": rc.ComponentGaussianMixture(2, n_init=1),
     "mixture, auto": rc.ComponentGaussianMixture(n_init=1),
     "logistic": rc.ComponentLogisticRegression(),

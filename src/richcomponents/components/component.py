@@ -42,7 +42,7 @@ from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.data.table import as_matrix, column_names
-from richcomponents.errors import CapacityError, DataError
+from richcomponents.errors import CapacityError, DataError, SampleSizeWarning, warn_user
 from richcomponents.moments import Moments
 from richcomponents.storage import Storable, storable
 
@@ -525,10 +525,63 @@ class Calibrated:
     by: Any = None
 
 
-def error_at_fixed_features(features: Array, y: Array, keep: Array) -> Array:
-    """Jackknife errors (d,) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block."""
+LEAST_KEPT = 0.1
+"""Of what is left of a view, the least share that a prediction of a component keeps in any direction: least squares on it
+multiplies the coefficients there by one over the share, and their noise with them."""
+
+_FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What least squares of an outcome on all columns of a view asks for, and the samples there are.
+
+    view, columns : its name and its columns; wanted : coefficients of the columns that vary and of what stands beside them,
+    in words; n : rows; units : different ones, where they are few; independent : how many independent rows they are worth;
+    reduced : whether the view is wide.
+    """
+
+    view: str
+    columns: int
+    wanted: int
+    beside: str
+    n: int
+    units: int | None
+    independent: float
+    reduced: bool
+
+    def enough(self, covariates: int) -> bool:
+        """Whether there are more independent rows than coefficients, those of the covariates included."""
+        rows = self.n if self.units is None else min(self.n, self.units)
+        return rows > self.wanted + covariates
+
+    def check(self, covariates: int, determined: bool) -> None:
+        """Refuse least squares that is not determined; warn where a wide view has few samples."""
+        if not determined:
+            few = self.units is not None and self.units < self.n
+            counted = f"{self.units} independent samples" if few else f"{self.n} samples"
+            raise DataError(
+                f"{counted} do not determine the {self.wanted + covariates} coefficients of least squares on all columns "
+                f"of view {self.view!r} ({self.columns}), {self.beside} and {covariates} "
+                'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
+            )
+        if self.reduced and self.independent < _FEW_PER_COLUMN * self.wanted:
+            warn_user(
+                f"{self.independent:.0f} samples for {self.wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least "
+                'squares on all columns is determined, but its errors are large. A penalty (alpha="cv") may serve better',
+                SampleSizeWarning,
+            )
+
+
+def least_squares_without_blocks(features: Array, y: Array, keep: Array) -> Array:
+    """Coefficients (B, d) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block."""
     replicates = []
     for rows in keep:
         s, t = features[rows] - features[rows].mean(axis=0), y[rows] - y[rows].mean()
         replicates.append(np.linalg.lstsq(s, t, rcond=None)[0])
-    return jackknife_error(np.stack(replicates))
+    return np.stack(replicates)
+
+
+def error_at_fixed_features(features: Array, y: Array, keep: Array) -> Array:
+    """Their jackknife errors (d,)."""
+    return jackknife_error(least_squares_without_blocks(features, y, keep))

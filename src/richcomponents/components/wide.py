@@ -19,6 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.spectral import RANK_TOLERANCE
 from richcomponents.errors import CapacityError
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.storage import storable
@@ -145,6 +146,23 @@ def triangular(rows: Array) -> Array:
     if d > n:
         return np.asarray(np.linalg.eigh(rows @ rows.T)[1].T @ rows / np.sqrt(n))
     return np.asarray(np.linalg.qr(rows, mode="r") / np.sqrt(n))
+
+
+def inverse_factor(rows: Array) -> Array:
+    """G (d, k) with G G' the inverse of rows' rows on its range; rows (m, d) upper triangular.
+
+    Columns are scaled first, as in `whitening`, so that the rank does not depend on units.
+    """
+    scale = np.sqrt(np.sum(rows**2, axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    unit = rows / scale
+    if unit.shape[0] == unit.shape[1] and np.all(np.diag(unit) != 0):
+        inverse = linalg.solve_triangular(unit, np.eye(len(unit)))
+        if np.abs(inverse).max() < 1 / (np.sqrt(RANK_TOLERANCE) * len(unit)):  # far from collinear
+            return np.asarray(inverse / scale[:, None])
+    _, values, right = np.linalg.svd(unit, full_matrices=False)
+    keep = values**2 > RANK_TOLERANCE * max(float(values[0]) ** 2, np.finfo(float).tiny)
+    return np.asarray((right[keep] / values[keep, None]).T / scale[:, None])
 
 
 _ROWS_PER_COLUMN = 6

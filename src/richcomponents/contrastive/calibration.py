@@ -42,15 +42,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import RANK_TOLERANCE, symmetric
+from richcomponents.algebra.spectral import symmetric
+from richcomponents.components.component import LEAST_KEPT
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.posterior import Posterior
 from richcomponents.cumulants.estimate import jackknife_variance
 
-MAX_T = 0.9
+MAX_T = 1 - LEAST_KEPT
 """No direction is stretched more than 1/(1 - MAX_T) times."""
 
 INFORMATION_FLOOR = 10.0
@@ -150,23 +150,6 @@ def residualise_all_columns(
     with_residual = inverse.T @ (with_u - lift @ (correlations * with_y))
     left = max(variance - float(with_y @ with_y + with_residual @ with_residual), 1e-12 * variance)
     return Residualised(inverse @ with_residual, left / free if free > 0 else np.nan)
-
-
-def inverse_factor(rows: Array) -> Array:
-    """G (d, k) with G G' the inverse of rows' rows on its range; rows (m, d) upper triangular.
-
-    Columns are scaled first, as in `whitening`, so that the rank does not depend on units.
-    """
-    scale = np.sqrt(np.sum(rows**2, axis=0))
-    scale = np.where(scale > 0, scale, 1.0)
-    unit = rows / scale
-    if unit.shape[0] == unit.shape[1] and np.all(np.diag(unit) != 0):
-        inverse = linalg.solve_triangular(unit, np.eye(len(unit)))
-        if np.abs(inverse).max() < 1 / (np.sqrt(RANK_TOLERANCE) * len(unit)):  # far from collinear
-            return np.asarray(inverse / scale[:, None])
-    _, values, right = np.linalg.svd(unit, full_matrices=False)
-    keep = values**2 > RANK_TOLERANCE * max(float(values[0]) ** 2, np.finfo(float).tiny)
-    return np.asarray((right[keep] / values[keep, None]).T / scale[:, None])
 
 
 def guard_weights(canonical: Canonical, rank: int) -> Array:

@@ -44,8 +44,7 @@ from scipy import stats
 from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.contrastive.intervals import replicate
-from richcomponents.contrastive.pair import Pair, products_with_t, units
-from richcomponents.contrastive.posterior import Logistic
+from richcomponents.contrastive.pair import Pair, products_with_t
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import jackknife_variance
 from richcomponents.moments import Moments
@@ -446,12 +445,7 @@ def replicated(solution: PairSolution, basis: Basis, n_blocks: int) -> tuple[lis
     if r == 0 or not solution.posterior.tau_weights.any():
         return [basis] * n_blocks, np.zeros((n_blocks, r, r)), np.zeros((0, r, r))
     found = replicate(solution.block_evidence())
-    link = Logistic.at(found.x)
-    cov = found.inverse @ found.precision @ found.inverse
-    root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
-    pulled = Logistic.at(found.loose).value - link.value
-    spread = np.concatenate([link.derivative(np.tensordot(root.T, units(r), 1)), pulled[None]])
-    return Basis.each(found.bases), Logistic.at(found.xs).value - link.value, spread
+    return Basis.each(found.bases), *found.t_changes()
 
 
 def outside_test(slopes: Slopes, solution: PairSolution) -> list[TestResult]:

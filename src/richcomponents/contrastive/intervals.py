@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -130,22 +131,32 @@ class Replicates:
 
     def shrinkage_directions(self, what: Target) -> Array:
         """Changes (n, ...) of A, Cov(S1) or its diagonal whose squares add up to the variance of the shrinkage bias."""
-        r = len(self.x)
-        cov = self.inverse @ self.precision @ self.inverse
-        root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
-        link = Logistic.at(self.x)
-        dt = link.derivative(np.tensordot(root.T, units(r), 1))  # (n, r, r): one direction per column of root
         b = self.basis
-        ds = b.h @ dt @ b.h
+        ds = b.h @ self.t_directions @ b.h
         if what == "var_s1":
             return quadratic(b.from_x, ds)
         if what == "mixing":
-            right = np.linalg.solve(b.shared(link.value), b.to_x)
-            left = np.linalg.solve(b.shared(link.value), b.cross).T
+            t = Logistic.at(self.x).value
+            right = np.linalg.solve(b.shared(t), b.to_x)
+            left = np.linalg.solve(b.shared(t), b.cross).T
             d: Array = b.from_y @ left @ ds @ right
         else:
             d = b.from_x @ ds @ b.from_x.T
         return d
+
+    @cached_property
+    def t_directions(self) -> Array:
+        """Changes (n, r, r) of T whose squares add up to the variance of its shrinkage bias under the prior."""
+        cov = self.inverse @ self.precision @ self.inverse
+        root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
+        return Logistic.at(self.x).derivative(np.tensordot(root.T, units(len(self.x)), 1))  # one per column of root
+
+    def t_changes(self) -> tuple[Array, Array]:
+        """Of T: without each block (B, r, r); and changes (k, r, r) whose squares add up to what the prior may have pulled,
+        and seems to have pulled."""
+        t = Logistic.at(self.x).value
+        pulled = Logistic.at(self.loose).value - t
+        return Logistic.at(self.xs).value - t, np.concatenate([self.t_directions, pulled[None]])
 
 
 def replicate(ev: BlockEvidence) -> Replicates:
@@ -182,20 +193,16 @@ def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps
 
     def beta(basis: Pair, t: Array, u: Array, v: Array) -> Array:
         own = u[..., None] - basis.from_x @ basis.cross @ basis.to_y @ v[..., None]
-        return np.asarray((_inverse(basis.cov_s1(t)) @ own)[..., 0])
+        return np.asarray((inverse_on_range(basis.cov_s1(t)) @ own)[..., 0])
 
     here = beta(rep.basis, Logistic.at(rep.x).value, with_u, with_v)
     replicates = beta(rep.bases, Logistic.at(rep.xs).value, with_u_reps, with_v_reps)
     pulled = beta(rep.basis, Logistic.at(rep.loose).value, with_u, with_v) - here
-    spread = rep.inverse @ rep.precision @ rep.inverse
-    root = np.linalg.cholesky(spread + 1e-12 * np.trace(spread) / len(spread) * np.eye(len(spread)))
-    steps = np.tensordot(root.T, units(len(rep.x)), 1)
     own = with_u - rep.basis.from_x @ rep.basis.cross @ rep.basis.to_y @ with_v
-    dt = Logistic.at(rep.x).derivative(steps)
-    inverse = _inverse(rep.basis.cov_s1(Logistic.at(rep.x).value))
+    inverse = inverse_on_range(rep.basis.cov_s1(Logistic.at(rep.x).value))
     # d Cov(S1) = - L dT L', so d beta = Cov(S1)^-1 L dT L' beta
     lift = rep.basis.from_x @ rep.basis.h
-    moved = (inverse @ lift) @ (dt @ (lift.T @ (inverse @ own))[:, None])
+    moved = (inverse @ lift) @ (rep.t_directions @ (lift.T @ (inverse @ own))[:, None])
     prior = np.sum(moved[..., 0] ** 2, axis=0)
     return np.asarray(np.sqrt(jackknife_variance(replicates) + prior + pulled**2))
 
@@ -217,7 +224,7 @@ def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], m
     return np.asarray(np.sqrt(jackknife_variance(moved[:blocks]) + shrinkage))
 
 
-def _inverse(covariance: Array) -> Array:
+def inverse_on_range(covariance: Array) -> Array:
     """Inverses of covariances (..., d, d) on their numerical range, as the coefficients see it: units do not count."""
     scale = np.sqrt(np.maximum(np.einsum("...ii->...i", covariance), 0.0))
     scale = np.where(scale > 0, scale, 1.0)

@@ -95,7 +95,7 @@ class PaperSolution(TwoViews):
         u, v = self.split(rows)
         return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
 
-    def check_determined(self, covariates: int) -> None:
+    def check_determined(self, key: Key, covariates: int) -> None:
         """The formulas make no promise that could be broken."""
 
     def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:

@@ -287,7 +287,7 @@ TAUS = (0.1, 0.3, 0.8, 2.0)
 """Prior standard deviations of the entries of E; held-out energy weighs them."""
 
 FOLDS = 10
-DRAWS_PER_TAU = 40
+DRAWS_PER_TAU = 40  # even: half of them, and their mirror images
 INFLATION = 3.0
 """Variance of the Laplace draws relative to the curvature (never wider than the prior)."""
 
@@ -495,7 +495,7 @@ def identify(correlations: Array, n: float, gram: Array, random_state: int | Non
 
     draws, draw_weights, t = [], [], np.zeros((rank, rank))
     for weight, fit in zip(tau_weights, fits, strict=True):
-        noise = fit.posterior.deviations(rng.normal(size=(DRAWS_PER_TAU, energy.size)), INFLATION)
+        noise = fit.posterior.deviations(_mirrored(rng, DRAWS_PER_TAU, energy.size), INFLATION)
         draws.append(energy.matrix(np.vstack([fit.mode, fit.mode + noise])))
         draw_weights.append(np.full(len(draws[-1]), weight / len(draws[-1])))
         t += weight * draws[-1][0]
@@ -523,6 +523,13 @@ KNOWN_PRIOR_SD = 0.5
 """Prior standard deviation of the entries of T around 0, the lower end."""
 
 KNOWN_DRAWS = 80
+
+
+def _mirrored(rng: np.random.Generator, draws: int, size: int) -> Array:
+    """Standard normal (draws, size): half of them, then the same with the other sign. What is odd in the noise cancels in every
+    mean over draws, so that coefficients depend on the seed two to four times less than with as many independent draws."""
+    half = rng.normal(size=(draws // 2, size))
+    return np.concatenate([half, -half])
 
 
 def project(t: Array) -> Array:
@@ -558,7 +565,7 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     precision = n * design @ design.T + np.diag(prior)
     values, vectors = np.linalg.eigh(precision)
     point = vectors @ ((vectors.T @ (n * design @ target.reshape(-1))) / values)
-    noise = np.random.default_rng(random_state).normal(size=(KNOWN_DRAWS, len(rows)))
+    noise = _mirrored(np.random.default_rng(random_state), KNOWN_DRAWS, len(rows))
     draws = point + (noise @ vectors / np.sqrt(values)) @ vectors.T  # whatever the signs of the eigenvectors
     t_draws = project(np.tensordot(np.vstack([point, draws]), basis, 1))
     return Posterior(

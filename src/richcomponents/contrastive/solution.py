@@ -16,15 +16,22 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.components.component import Calibrated, CumulantSource, Terms, error_at_fixed_features
-from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, added, check_entries
+from richcomponents.components.component import Calibrated, CumulantSource, Demand, Terms, error_at_fixed_features
+from richcomponents.components.wide import (
+    Factored,
+    LinearMap,
+    SearchSpace,
+    Spread,
+    added,
+    check_entries,
+    inverse_factor,
+)
 from richcomponents.contrastive.calibration import (
     Calibration,
     Reading,
     Residualised,
     calibrate,
     error_of_all_columns,
-    inverse_factor,
     residualise,
     residualise_all_columns,
 )
@@ -61,7 +68,6 @@ from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identi
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import (
-    DataError,
     SampleSizeWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
@@ -73,9 +79,6 @@ from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
 
 INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correlation
-
-
-FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
 
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
@@ -280,10 +283,16 @@ class PairSolution(TwoViews):
         """Coefficients of least squares on U and the shared part of V."""
         return int(np.sum(self.cov_u.diagonal() > 0)) + self.rank
 
+    @property
+    def _demand(self) -> Demand:
+        """Of least squares on U and the shared part of V."""
+        beside = f"the {self.rank} shared directions"
+        wanted, worth = self.coefficients_wanted, self.canonical.n
+        return Demand(self.views[0], self.d_u, wanted, beside, self.n, self.units, worth, self.reduced)
+
     def determined(self, covariates: int) -> bool:
         """Whether there are more independent rows than coefficients, those of the covariates included."""
-        rows = self.n if self.units is None else min(self.n, self.units)
-        if rows <= self.coefficients_wanted + covariates:
+        if not self._demand.enough(covariates):
             return False
         if not isinstance(self.cov_u, Factored) or not self.grouped:
             return True
@@ -291,23 +300,9 @@ class PairSolution(TwoViews):
             inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
         )  # copies say nothing
 
-    def check_determined(self, covariates: int) -> None:
+    def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
-        n, wanted = self.canonical.n, self.coefficients_wanted
-        if not self.determined(covariates):
-            few = self.units is not None and self.units < self.n
-            counted = f"{self.units} independent samples" if few else f"{self.n} samples"
-            raise DataError(
-                f"{counted} do not determine the {wanted + covariates} coefficients of least squares on all columns "
-                f"of view {self.views[0]!r} ({self.d_u}), the {self.rank} shared directions and {covariates} "
-                'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
-            )
-        if self.reduced and n < FEW_PER_COLUMN * wanted:
-            warn_user(
-                f"{n:.0f} samples for {wanted} coefficients, fewer than {FEW_PER_COLUMN} each: least squares on all columns "
-                'is determined, but its errors are large. A penalty (alpha="cv") may serve better',
-                SampleSizeWarning,
-            )
+        self._demand.check(covariates, self.determined(covariates))
 
     @property
     def degrees(self) -> float:
@@ -440,7 +435,7 @@ class PairSolution(TwoViews):
         change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
         mean_fixed : the mean of S1 is known. None where the blocks do not tell.
         """
-        if key != self.keys[0] or not self.evident or self.truncated:
+        if key != self.keys[0] or not self.evident or self.truncated or self.reduced_views:
             return None
         blocks = BlockCovariances.of(self.state)
         x = blocks.first[:, : self.canonical.rank_u]
@@ -480,16 +475,23 @@ class PairSolution(TwoViews):
     def interval(self, what: Target) -> Estimate | None:
         """Of A, of the covariance of a component or of Var(S1), without refitting; None where only refitting tells.
 
-        Without evidence, or where more shared directions cannot be excluded: the identified set widened for noise.
+        Without evidence, or where more shared directions cannot be excluded: the identified set widened for noise. Of wide
+        views that is all there is, too: a step without a block knows nothing of what lies outside the directions that were
+        searched, and its errors would be many times too small.
         """
         if self.known_A is not None:
             return None
         point, more = self._point(what), self.largest_rank > self.rank
         if what == "mixing" and (more or self.rank == 0):
             return Estimate.unbounded(point)
-        if more or (self.rank and self.posterior.gate == 0):
+        if more or (self.rank and (self.posterior.gate == 0 or self.reduced_views)):
             limits = self._identified_interval(what, point, more)
-            if more and self.posterior.gate > 0 and not self.truncated and what in ("cov_s1", "var_s1"):
+            if (
+                more
+                and self.posterior.gate > 0
+                and not (self.truncated or self.reduced_views)
+                and what in ("cov_s1", "var_s1")
+            ):
                 return replace(limits, covering=self._one_step(what, point))
             return limits
         if self.rank and not self.truncated and what in ("mixing", "cov_s1", "var_s1"):

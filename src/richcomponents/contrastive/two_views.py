@@ -141,6 +141,12 @@ class TwoViews:
         return used
 
     @property
+    def reduced_views(self) -> tuple[str, ...]:
+        """Views that were searched for shared directions in their principal components only."""
+        whole = (self.cov_u, self.cov_v)
+        return tuple(view for view, C in zip(self.views, whole, strict=True) if isinstance(C, Factored))
+
+    @property
     def independent_rows(self) -> float:
         return self.canonical.n
 

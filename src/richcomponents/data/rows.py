@@ -154,6 +154,34 @@ class Rows:
         source = _beside(self.source, weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
 
+    def group_labels(self, groups: object) -> Any:
+        """Labels of all rows; a name is a column of the source, whose values are taken as they are written."""
+        if not isinstance(groups, str):
+            return groups
+        if not self.rereadable:
+            raise DataError(
+                f"groups={groups!r}: rows that are read once cannot be asked for a column before. Pass the labels of all rows"
+            )
+        if self.source.names is None:
+            raise DataError(f"groups={groups!r} names a column, and these have no names: pass the labels of all rows")
+        self.source.check_column(groups, "the groups")
+        return self.read([groups], [groups])[groups]
+
+    def first_missing(self) -> tuple[int, int, int] | None:
+        """Row and column of the first value that is missing or infinite, among rows that count, and how many its column has;
+        None where there is none. Reads all rows."""
+        counts, first, done = np.zeros(self.width, dtype=np.int64), None, 0
+        for block in self._read(0):
+            bad = ~np.isfinite(block[:, : self.width])
+            if self.weighted:
+                bad &= block[:, -1:] != 0
+            if first is None and bad.any():
+                row, column = (int(i) for i in np.argwhere(bad)[0])
+                first = done + row, column
+            counts += bad.sum(axis=0)
+            done += len(block)
+        return None if first is None else (*first, int(counts[first[1]]))
+
     def with_columns(self, values: Array, names: Sequence[str]) -> Rows:
         """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
         if self.transform is not None or self.weighted:

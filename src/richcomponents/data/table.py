@@ -194,15 +194,18 @@ def refuse_foreign(X: object) -> None:
         raise DataError(
             "dask collections are read by ContrastiveRCA.fit and Moments.from_source only: compute() this one"
         )
+    name = type(X).__name__
+    if hasattr(X, "collect") and hasattr(X, "collect_schema"):
+        raise DataError(f"a {name} is a plan, not a table, and has no rows yet: pass .collect() of it, a data frame")
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
         raise DataError(
-            f"a {type(X).__name__} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
+            f"a {name} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
             "needed, pass richcomponents.join_views(mdata).values"
         )
     if hasattr(X, "obs_names"):
         raise DataError(
-            f"a {type(X).__name__} holds more than one table: pass adata.to_df() (columns by name) or adata.X; several of them "
-            "are views, fit_views([one, two])"
+            f"{'an' if name.startswith('A') else 'a'} {name} holds more than one table: pass adata.to_df() (columns by name) "
+            "or adata.X; several of them are views, fit_views([one, two])"
         )
     rows = X if isinstance(X, (list, tuple)) else (X,)
     hidden = sum([int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)])

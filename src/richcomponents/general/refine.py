@@ -374,21 +374,26 @@ def influence(rows: Array, order: int, third: Array) -> Array:
     return np.asarray(out)
 
 
-def influence_covariance(rows: Array, orders: tuple[int, ...], packed: Mapping[int, Array], chunk: int = 2000) -> Array:
+def influence_covariance(
+    rows: Array, counts: Array, orders: tuple[int, ...], packed: Mapping[int, Array], chunk: int = 2000
+) -> Array:
     """n times the covariance of all estimated cumulants (orders one after the other), (entries, entries).
 
-    rows : (n, p), white; packed : {order: their cumulants}.
+    rows : (n, p), white; counts : (n,), how often each counts; packed : {order: their cumulants}.
     """
     third = packed.get(3, np.zeros(0))
     square, total = np.zeros((0, 0)), np.zeros(0)
     for start in range(0, len(rows), chunk):
         part = np.hstack([influence(rows[start : start + chunk], t, third) for t in orders])
+        count = counts[start : start + chunk, None]
+        rooted = part * np.sqrt(count)
         if not len(total):
             square, total = np.zeros((part.shape[1],) * 2), np.zeros(part.shape[1])
-        square += part.T @ part
-        total += part.sum(axis=0)
-    mean = total / len(rows)
-    return np.asarray(square / len(rows) - np.outer(mean, mean))
+        square += rooted.T @ rooted
+        total += (part * count).sum(axis=0)
+    n = counts.sum()
+    mean = total / n
+    return np.asarray(square / n - np.outer(mean, mean))
 
 
 _LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
@@ -413,13 +418,13 @@ def fit_joint(
     ranks: Mapping[Subset, int],
     gauge: Mapping[Subset, str],
     *,
-    sample: Callable[[int], Array | None] = lambda step: None,
+    sample: Callable[[int], tuple[Array, Array] | None] = lambda step: None,
     random_state: int | None = 0,
 ) -> JointFit:
     """Loadings and tensors of all components, and how sure the transformations are.
 
-    sample : step -> every step-th row (m, p) of the whitened views, None where rows are not at hand: their cumulants' full
-    covariance then serves as weight for the transformations.
+    sample : step -> every step-th row (m, p) of the whitened views and how often it counts (m,), None where rows are not at
+    hand: their cumulants' full covariance then serves as weight for the transformations.
     """
     model = white_model(evidence, system, ranks)
     if _is_large(model):
@@ -436,7 +441,7 @@ def fit_joint(
     if len(data) <= min(_MOST_ENTRIES, evidence.n // 4):  # else their covariance is mostly noise
         rows = sample(max(1, evidence.n // _ROWS))
         if rows is not None:
-            best = polished(model, best, data, evidence, rows)
+            best = polished(model, best, data, evidence, *rows)
     return JointFit(model.split(best.x), transform_errors(model, best.x, gauge))
 
 
@@ -469,14 +474,16 @@ def refit(evidence: SetEvidence, system: SetSystem, ranks: Mapping[Subset, int],
     return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
 
 
-def polished(model: JointModel, fit: Minimum, data: Array, evidence: SetEvidence, rows: Array) -> Minimum:
+def polished(
+    model: JointModel, fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array
+) -> Minimum:
     """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without.
 
     Full weights come from the same rows as the cumulants: large cumulants have large weights' inverses, which biases
     tensors and covariances downwards, but not the transformations, which are ratios.
     """
     packed = {t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders}
-    covariance = influence_covariance(rows @ model.white, model.orders, packed)
+    covariance = influence_covariance(rows @ model.white, counts, model.orders, packed)
     covariance *= 1 - _SHRINK + _SHRINK * np.eye(len(covariance))
     scale = np.concatenate([model.scale[t] for t in model.orders])
     # data and model come weighted by `scale`: undo that, then whiten by the covariance

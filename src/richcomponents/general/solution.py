@@ -20,9 +20,11 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.components.component import (
+    LEAST_KEPT,
     Calibrated,
     Component,
     CumulantSource,
+    Demand,
     Term,
     Terms,
     error_at_fixed_features,
@@ -35,6 +37,7 @@ from richcomponents.components.wide import (
     added,
     check_entries,
     gaussian_score,
+    inverse_factor,
     triangular,
 )
 from richcomponents.cumulants import Cumulants
@@ -105,12 +108,14 @@ def settle(
     discover: bool = False,
     alpha: float = 0.01,
     random_state: int | None = 0,
+    independent: float | None = None,
 ) -> SetProblem:
     """What is to be solved: the set system asked for or, with discover, what the data support of it.
 
     space : columns of all views side by side, or principal components of wide ones; place : {view: its columns}, those of the
     user; describe(column) names one of them in errors;
-    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only.
+    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only;
+    independent : how many independent rows the samples are worth, all of them by default.
     """
     homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
     for q, view in homes.items():
@@ -146,7 +151,10 @@ def settle(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
             )
     ranks = {q: int(given.get(q, full[q])) for q in system}
-    return SetProblem(space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state)
+    worth = float(second.n - data.lost) if independent is None else independent
+    return SetProblem(
+        space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state, worth
+    )
 
 
 def _gauge(q: Subset, sets: SetSystem, white: WhiteViews) -> str:
@@ -169,7 +177,8 @@ def _of_view(column: int, place: Mapping[str, slice]) -> str:
 
 @dataclass(frozen=True)
 class SetProblem:
-    """A set system, its gauges and ranks, and the evidence in white coordinates; verdicts : of discovery, None without."""
+    """A set system, its gauges and ranks, and the evidence in white coordinates; verdicts : of discovery, None without;
+    independent : how many independent rows the samples are worth."""
 
     space: SearchSpace
     place: Mapping[str, slice]
@@ -183,6 +192,7 @@ class SetProblem:
     order: int
     verdicts: Mapping[Subset, SetTest] | None
     random_state: int | None
+    independent: float
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
@@ -218,6 +228,9 @@ class SetProblem:
             verdicts=self.verdicts,
             mean=np.array(self.map.centre) if self.space.mean is None else self.space.mean,
             beyond=beyond,
+            independent=self.independent,
+            units=self.space.units,
+            grouped=self.space.grouped,
         )
 
     def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
@@ -234,9 +247,9 @@ class SetProblem:
                 beyond[view] = whole.plus(frame.back.T, -C[inner[view], inner[view]])
         return self.white.composed(self.space.frames, self.place, totals), beyond
 
-    def _sample(self, step: int) -> Array | None:
+    def _sample(self, step: int) -> tuple[Array, Array] | None:
         """Rows whose influence on the cumulants is a weight: also those of groups, as blocks say how much they depend."""
-        return self.space.data.sample(self.map, step, grouped=True)
+        return self.space.data.counted_sample(self.map, step)
 
     def _warn_of_absent(self, absent: Sequence[Subset]) -> None:
         if absent:
@@ -330,7 +343,8 @@ class SetSolution:
     parameters : of the joint fit; relative_errors : {(view, Q): approximate standard error of A over its size}, none of large
     problems (both None for the paper's method); verdicts : of discovery, None without;
     mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its own}, of
-    wide views.
+    wide views; independent : how many independent rows the samples are worth; units : different rows, where they are few, and
+    grouped : whether rows belong to groups.
     """
 
     system: SetSystem
@@ -347,11 +361,19 @@ class SetSolution:
     verdicts: Mapping[Subset, SetTest] | None
     mean: Array
     beyond: Mapping[str, Factored]
+    independent: float
+    units: int | None
+    grouped: bool
 
     @property
     def keys(self) -> tuple[Subset, ...]:
         """What the components are called."""
         return self.system.members
+
+    @property
+    def reduced_views(self) -> tuple[str, ...]:
+        """Wide views, of which few directions were looked at."""
+        return tuple(self.beyond)
 
     @property
     def state(self) -> Moments:
@@ -510,34 +532,131 @@ class SetSolution:
 
     @property
     def verdict(self) -> str:
-        """ "paper", "weak" where the data say little about some transformation, else "estimated"."""
+        """ "paper", "weak" where the data say little about some transformation, "strong" where they tell all of them, "not
+        rated" where errors of transformations are not known (large problems)."""
         if self.parameters is None:
             return "paper"
-        return "weak" if any(error > _WEAK for error in (self.relative_errors or {}).values()) else "estimated"
+        if not self.relative_errors:
+            return "not rated"
+        return "weak" if any(error > _WEAK for error in self.relative_errors.values()) else "strong"
 
     @property
     def independent_rows(self) -> float:
-        return float(self.n)
+        return self.independent
 
-    def check_determined(self, covariates: int) -> None:
-        """Least squares on a prediction has no more columns than the views were compared in."""
+    def _all_columns(self, key: Subset) -> bool:
+        """Whether an outcome on this component is regressed on every column of a wide view: where the component is its own."""
+        return len(key) == 1 and key[0] in self.beyond
+
+    def _demand(self, key: Subset) -> Demand:
+        """Of least squares on the columns of the gauge view that carry the component, and on the views where it does not
+        live."""
+        view, others = self.gauge[key], sum(len(self.white.columns[v]) for v in self.white.columns if v not in key)
+        wide, width = self._all_columns(key), len(self.white.frames[view].back)
+        own = int(np.sum(self.covariance(key).diagonal() > 0)) if wide else len(self.white.columns[view])
+        beside = f"the {others} shared directions"
+        return Demand(view, width, own + others, beside, self.n, self.units, self.independent, wide)
+
+    def _determined(self, key: Subset, covariates: int) -> bool:
+        """Whether there are more independent rows than coefficients, and rows of groups are no copies."""
+        demand = self._demand(key)
+        if not demand.enough(covariates) or not (demand.reduced and self.grouped):
+            return demand.enough(covariates)
+        whole = self.beyond[self.gauge[key]].rows
+        return bool(inverse_factor(whole).shape[1] >= np.sum(np.any(whole != 0, axis=0)))
+
+    def check_determined(self, key: Subset, covariates: int) -> None:
+        """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
+        self._demand(key).check(covariates, self._determined(key, covariates))
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Calibrated:
         """Least squares on the best linear prediction of a component, which gives the right coefficients when y depends on this
-        component only."""
+        component only.
+
+        On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
+        views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
+        is too little, and nothing here says by how much.
+        """
         if outcome.log_odds is not None:
             raise ValueError(
                 "log-odds are learned on the first view's own component of two views: use ContrastiveRCA on two views, or "
                 f"ComponentRegression for {component_name(key)}"
             )
-        features, root = self.predict(key, outcome.rows)[0], np.sqrt(outcome.weight)
+        if self._all_columns(key):
+            return self._on_all_columns(key, outcome)
+        root, kept = np.sqrt(outcome.weight), self._kept(key)
+        features, covariance = self.predict(key, outcome.rows)[0], self.covariance(key)
+        if kept is not None:
+            toward = outcome.rows @ self.white.into @ self._inverse @ self._loading(key)
+            features = toward @ kept @ self.white.frames[self.gauge[key]].back.T
+            covariance = self._lifted(key, kept)
         coef = np.asarray(np.linalg.lstsq(features * root[:, None], outcome.y * root, rcond=None)[0], dtype=np.float64)
-        return Calibrated(coef, None, 1.0, features, outcome.y, self.covariance(key), outcome.free)
+        wanted = self._demand(key).wanted + outcome.covariates
+        return Calibrated(coef, None, 1.0, features, outcome.y, covariance, outcome.free, wanted=wanted)
+
+    def _kept(self, key: Subset) -> Array | None:
+        """Cov(S) in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for two
+        views; None where there is no such direction.
+
+        All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
+        prediction K P (S + noise) keeps the share P^(1/2) K P^(1/2) of it. Singular values of predictions are in the user's
+        units, and say nothing by themselves; shares lie between zero and one in any.
+        """
+        if self.parameters is None:  # the paper's covariances make no promise
+            return None
+        loads = self._loading(key)
+        values, vectors = np.linalg.eigh(symmetric(loads.T @ self._inverse @ loads))
+        seen = values > 1e-10 * values[-1]
+        root = (vectors[:, seen] * np.sqrt(values[seen])).T
+        back = vectors[:, seen] / np.sqrt(values[seen])
+        shares, turned = np.linalg.eigh(symmetric(root @ self.covariances[key] @ root.T))
+        shares, turned = shares[-self.ranks[key] :], turned[:, -self.ranks[key] :]
+        if shares[0] >= LEAST_KEPT:
+            return None
+        return symmetric(back @ (turned * np.maximum(shares, LEAST_KEPT)) @ turned.T @ back.T)
+
+    def _on_all_columns(self, key: Subset, outcome: Outcome) -> Calibrated:
+        """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
+        weight, counted, root = outcome.weight, float(outcome.weight.sum()), np.sqrt(outcome.weight)[:, None]
+        others = home(self.white.columns, [view for view in self.white.columns if view not in key])
+        columns, beside = outcome.rows[:, self.white.place[key[0]]], outcome.rows @ self.white.into[:, others]
+        both = np.column_stack([columns, outcome.y])
+        both = both - beside @ np.linalg.lstsq(beside * root, both * root, rcond=None)[0]
+        features, target = both[:, :-1], both[:, -1]
+        rows = features * root
+        inverse = inverse_factor(triangular(rows) * np.sqrt(len(rows) / counted))
+        coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
+        left, wanted = target - features @ coef, self._demand(key).wanted + outcome.covariates
+        degrees = self.independent - wanted - 1
+        noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
+        frame, loads = self.white.frames[key[0]], self._loading(key)
+        inside = np.asarray(
+            np.linalg.pinv(symmetric(loads.T @ self._inverse @ loads), hermitian=True), dtype=np.float64
+        )
+        return Calibrated(
+            coef,
+            coef,
+            0.0,
+            features,
+            outcome.y,
+            added(self.beyond[key[0]], frame.back, inside),
+            outcome.free,
+            determined=self._determined(key, outcome.covariates),
+            reduced=True,
+            wanted=wanted,
+            by=(np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
+        )
 
     def errors(
         self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
     ) -> tuple[Array, float]:
-        """Standard errors of the outcome, at the fitted prediction: too small where the prediction itself is not sure."""
+        """Standard errors of the outcome, at the fitted prediction: too small where the prediction itself is not sure.
+
+        On all columns of a wide view those of the textbook, which take samples for independent: none with groups.
+        """
+        if calibrated.by is not None:
+            error, degrees = calibrated.by
+            return (np.full_like(error, np.nan) if grouped else error), degrees
         return error_at_fixed_features(calibrated.features, calibrated.outcome, keep), max(len(keep) - 1, 1)
 
     def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:

@@ -25,8 +25,9 @@ from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.models.estimator import Estimator, as_fitted
+from richcomponents.models.estimator import Estimator, as_fitted, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.moments.data import Data
 from richcomponents.plots import estimate_plot
 from richcomponents.storage import storable
 
@@ -188,13 +189,19 @@ class ComponentLearner(Estimator):
 
     def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Component:
         """Fit a clone of the RCA to X and return the component to learn; y : of learners that ignore it."""
+        return self._fit_rca_data(X, groups, y)[0]
+
+    def _fit_rca_data(self, X: object, groups: object = None, y: object = None) -> tuple[Component, Data]:
+        """The same, with what the solver saw of X."""
         model = self.unfitted_rca()
-        self.rca_ = model.fit(X, y, groups=groups)
+        refuse_second_table(y)
+        data: Data = model.fit_data(X, groups=groups)
+        self.rca_ = model
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
         self.component_: Component = self._component_of(model)
-        return self.component_
+        return self.component_, data
 
     def unfitted_rca(self) -> Any:
         """A clone of the RCA that was given."""
@@ -299,7 +306,7 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
-    def _warn_of_others(self, X: object, target: Array) -> None:
+    def _warn_of_others(self, X: object, target: Array, remedy: str = "choose another component") -> None:
         """y depends on one component only, so it must not go with the views where that does not live."""
         model = self._need_rca()
         test = model.outcome_test(X, target, self.component)
@@ -308,6 +315,6 @@ class OutcomeLearner(ComponentLearner):
             warn_user(
                 f"y is correlated with {others} (F-test, p = {test.p_value:.1e}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that {others} holds controls only, or choose another component",
+                f"that {others} holds controls only, or {remedy}",
                 SpecificationWarning,
             )

@@ -14,6 +14,7 @@ from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
+from richcomponents.contrastive.shared_outcomes import BothParts
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
@@ -153,6 +154,19 @@ class ContrastiveRCA(ComponentAnalysis):
         """ "V" for S1, "U" for S3."""
         return {"S1": "V", "S2": "", "S3": "U"}[self._key(component)]
 
+    def calibrate_both(self, X: object, y: object, groups: object = None) -> BothParts:
+        """Coefficients of an outcome that depends on S1 and on S2, with as much correction as the data support.
+
+        groups : as in :meth:`fit`. As of :meth:`calibrate`, the result is never far from U and V as regressors when the data
+        say little.
+        """
+        check_is_fitted(self)
+        if not isinstance(self._solution, PairSolution):
+            raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
+        outcome = self._outcome(X, y)
+        self._solution.check_determined("S1", outcome.covariates)
+        return BothParts.of(self._solution, outcome, self.kept_rows(len(outcome.y), groups))
+
     # ---- how sure
 
     @property
@@ -171,9 +185,9 @@ class ContrastiveRCA(ComponentAnalysis):
         For A and Cov(S1) of the efficient method: one Newton step per left-out block, plus what the shrinkage may have
         moved. Without evidence ("not identified"), or where the test cannot exclude more shared directions than were found
         (``diagnostics_.largest_rank``): the identified set widened for noise, and no standard error. A is then without bounds
-        in the second case, and where nothing is shared: nothing is known about it. All of these
-        leave out the noise of the variance outside the principal components that wide views are reduced to. For
-        everything else: the block jackknife of :meth:`jackknife`, which refits.
+        in the second case, and where nothing is shared: nothing is known about it. Of wide views, which are reduced to
+        principal components, there is the identified set only, without the noise of the variance outside of these. For
+        everything else: the block jackknife of :meth:`jackknife`, which refits, and gives no errors of wide views.
         """
         check_is_fitted(self)
         if what not in ("A", "covariance"):

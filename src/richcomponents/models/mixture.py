@@ -21,6 +21,8 @@ from richcomponents.learning.mixture import (
     replicates,
 )
 from richcomponents.models.base import ComponentLearner
+from richcomponents.models.rca import is_source
+from richcomponents.moments import Moments
 from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
@@ -100,15 +102,19 @@ class ComponentGaussianMixture(ComponentLearner):
         self.random_state = random_state
 
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:
-        """Fit the RCA to X (n, columns of all views), then the mixture to its component.
+        """Fit the RCA to X (n, columns of all views; also files, streams and states), then the mixture to its component.
 
         y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
-        component = self._fit_rca(X, groups, y)
+        component, data = self._fit_rca_data(X, groups, y)
         self._learn(component)
+        self._score_covariance: Array | None
+        if is_source(X) or isinstance(X, Moments):  # no rows at hand, but their second moments
+            self._score_covariance = self.rca_.prediction_covariance(data, self.component)
+            return self
         scores = self.rca_.predict_component(X, self.component)
-        self._score_covariance: Array | None = np.atleast_2d(np.cov(scores.T)) if len(scores) > 1 else None
+        self._score_covariance = np.atleast_2d(np.cov(scores.T)) if len(scores) > 1 else None
         return self
 
     def fit_component(self, component: Component) -> Self:

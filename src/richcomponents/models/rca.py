@@ -26,9 +26,9 @@ from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views, resolve_views
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import Source, is_dask, is_path
+from richcomponents.data.sources.base import ArraySource, Source, is_dask, is_path
 from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views
-from richcomponents.errors import ConstantColumnWarning, DataError, warn_user
+from richcomponents.errors import ConstantColumnWarning, DataError, MissingValueError, SampleSizeWarning, warn_user
 from richcomponents.learning.logistic import LogisticFit, Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
@@ -106,9 +106,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
             :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
             cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
-            as the table in memory; an iterator is read once (as :meth:`fit_moments`).
+            as the table in memory; an iterator is read once, and fitted as :meth:`fit_moments` does.
         y : ignored, as scikit-learn expects.
         groups : (n,) labels; rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
+            Or the name of a column of a file or data frame that belongs to no view.
         sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
             in one block (as with groups): one independent row, however often it is counted.
         progress : show bars.
@@ -130,13 +131,28 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             self._set_features(rows.width, rows.names)
         else:
             values = self._values(X, reset=True, at_least=2)
-            rows = Rows(values, names=column_names(X))
+            rows = Rows(ArraySource(values, column_names(X)))
         names = rows.names
+        if isinstance(reading.get("groups"), str):
+            reading["groups"] = self._labels_in(rows, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
             return self._fit_rows(rows, names, reading, values=values)
         self._place(self._check_state_fit(rows.width, names))  # before the rows are gone
         return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
+
+    def _labels_in(self, rows: Rows, groups: str) -> Any:
+        """The labels in a column of the table, which is no data."""
+        labels = rows.group_labels(groups)
+        views, known = self.columns_of(rows.width, rows.names)
+        at = next((i for i, name in enumerate(rows.names or ()) if name == groups), None)
+        if at is not None and at in known:
+            raise DataError(f"column {groups!r} holds the groups and is also a covariate: name it once")
+        if at is not None and any(at in views[name] for name in views):
+            raise DataError(
+                f"{views.describe(at)} holds the groups: name the columns of the views without it, views={{name: columns}}"
+            )
+        return labels
 
     def fit_views(self, views: object, y: object = None, groups: object = None, sample_weight: object = None) -> Self:
         """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples must line up."""
@@ -155,8 +171,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Fit to a state (of a stream, of several sites): no rows are needed.
 
         The state's columns are the table's; `views=` is an int, or a dict of column numbers. The coordinates that a fit looks
-        at are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks (but for what
-        only rows tell: see the class).
+        at are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks. Except for an
+        RCA of three views and more: rows give its last fit of A better weights, so that transformations differ by a few percent
+        of their size, less than their error (see :class:`RCA`).
         """
         self.fit_data(moments)
         return self
@@ -228,6 +245,34 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         values: Array | None = None,
     ) -> RowData:
         """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
+        try:
+            return self._fit_table(rows, names, reading, views, values)
+        except MissingValueError as error:
+            raise self._missing(rows, error) from error
+
+    def _missing(self, rows: Rows, error: MissingValueError) -> DataError:
+        """The same error with the view, the row and the file."""
+        table = rows.select(np.concatenate([self._columns, self._covariate_columns]))
+        found = table.first_missing()
+        if found is None:
+            return error
+        (row, at, count), own = found, len(self._columns)
+        column = int(np.concatenate([self._columns, self._covariate_columns])[at])
+        name = self.views_.feature_names[column]
+        role = self.views_.describe(column) if at < own else f"covariate {name!r}"
+        return DataError(
+            f"{role} holds {count} missing or infinite values (the first in data row {row + 1} of {rows.source.title}): drop "
+            "those rows or impute them first"
+        )
+
+    def _fit_table(
+        self,
+        rows: Rows,
+        names: Sequence[str] | None,
+        reading: dict[str, Any],
+        views: Views | None,
+        values: Array | None,
+    ) -> RowData:
         self._check_parameters()
         self._place(self._resolve(rows.width, names, views, rows))
         if values is not None:  # the view and the row are named; files are checked while they are read
@@ -380,6 +425,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._solution.predict(self._key(component), np.zeros((0, len(self._columns))))[1]
 
+    def prediction_covariance(self, data: Data, component: object = None) -> Array:
+        """Covariance (d, d) of the predictions of a component for the rows it was fitted to; data : of :meth:`fit_data`, also
+        where the rows are not at hand."""
+        check_is_fitted(self)
+        maps = self._solution.predict(self._key(component), np.eye(len(self._columns)))[0]
+        return np.asarray(maps.T @ data.moments(2).covariance() @ maps)
+
     def component_on_rows(self, X: object, component: object = None, groups: object = None) -> Component:
         """The component with its higher cumulants read off the rows of X whenever they are asked for.
 
@@ -461,15 +513,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         key = self._key(component)
-        known = len(self._covariate_columns)
         if not penalised and log_odds is None:
-            self._solution.check_determined(known)
+            self._solution.check_determined(key, len(self._covariate_columns))
+        found: Calibrated = self._solution.calibrate(key, self._outcome(X, y, sample_weight, log_odds))
+        return found
+
+    def _outcome(
+        self, X: object, y: object, sample_weight: object = None, log_odds: LogisticFit | None = None
+    ) -> Outcome:
+        """Rows of the views and an outcome, centred, known covariates removed."""
         rows = self._centred(X)
         weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
         target = self._centred_target(X, y, len(rows), weight)
         free = max(float(weight.sum()) - self._lost, 1.0)
-        found: Calibrated = self._solution.calibrate(key, Outcome(rows, target, weight, free, known, log_odds))
-        return found
+        return Outcome(rows, target, weight, free, len(self._covariate_columns), log_odds)
 
     def errors(
         self, calibrated: Calibrated, X: object, groups: object = None, *, replicates: Array | None = None
@@ -558,11 +615,25 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Standard errors of any function of the fitted model: leave out one block at a time and refit.
 
         function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are. progress : show a bar.
+
+        Where views were reduced to few directions, because they have too many columns for their samples, there are no errors
+        (nan, and a SampleSizeWarning): a refit keeps these directions and all that lies outside of them as they are, and errors
+        come out many times too small. Fit to several draws of the samples, with replacement, instead.
         """
         check_is_fitted(self)
         used = self._solution.blocks
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
+        if self._solution.reduced_views:
+            named = " and ".join(repr(view) for view in self._solution.reduced_views)
+            warn_user(
+                f"no standard errors: too many columns of {named} for the samples, so that views were compared in few "
+                "directions, which refits without a block do not choose again, nor what lies outside of them. Use fewer "
+                "columns or more samples, or fit to samples drawn with replacement",
+                SampleSizeWarning,
+            )
+            point = np.asarray(function(self), dtype=np.float64)
+            return Estimate(point, np.full_like(point, np.nan), len(used) - 1)
         return from_replicates(
             function(self), [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
         )

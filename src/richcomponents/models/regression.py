@@ -11,11 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.contrastive.shared_outcomes import PARTS
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
 from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
+from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.moments import block_numbers
 from richcomponents.text import page
 
@@ -25,6 +27,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     y may depend on S1 only. The residual of U on the shared part of V stands in for U (same covariance with y, far less
     variance), and the part of S1 that residualising removes is put back as far as the data support it.
+
+    With ``shared=True`` y may depend on S2, too: y = intercept + coef' S1 + shared_coef' S2 + noise. V sees nothing but S2, so
+    shared_coef is known from covariances alone; coef starts from least squares on U and V, and is corrected for what
+    V cannot tell of S2 as far as the data support it.
 
     Parameters
     ----------
@@ -36,15 +42,24 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         Cloned and fitted on X.
     component : "S1", or a subset of views of an RCA
         The component y depends on.
+    shared : bool
+        Whether y depends on S2 as well: S1 of a ContrastiveRCA (method="efficient") and least squares only. Not where U was
+        searched in its principal components.
 
     Attributes
     ----------
     coef_ : array (d,), intercept_ : float, alpha_ : float
     coefficients_ : Estimate
         Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
-        zero, and an interval around them would not cover the truth.
+        zero, and an interval around them would not cover the truth. With shared=True and a fit that is "not identified" the
+        errors are nan: coefficients on S1 and S2 are then mixed.
     residualised_ : array (d,)
         What V as covariates would give, for comparison.
+    shared_coef_ : array (d,), shared_coefficients_ : Estimate
+        With shared=True: coefficients on S2, in U's columns; where S2 has no part, zero. Else None.
+    variance_split_ : Estimate
+        With shared=True: the shares of y's variance (of what covariates leave of it) that come from S1, that come from S2, and
+        that neither explains. Where the data do not tell S1 from S2 its limits are those of the identified set. Else None.
     rca_, component_
 
     Examples
@@ -56,13 +71,30 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     >>> error = lambda beta: float(np.sum((beta - data.beta) ** 2))
     >>> error(model.coef_) < error(model.residualised_)
     True
+
+    An outcome that goes with both parts:
+
+    >>> both = data.y + data.S2[:, 0]
+    >>> model = ComponentRegression(rca=ContrastiveRCA(views=10), shared=True).fit(data.X, both)
+    >>> error(model.coef_) < error(model.residualised_), bool(abs(model.shared_coef_[0] - 1) < 0.3)
+    (True, True)
+    >>> model.variance_split_.names
+    ('own part (S1)', 'shared part (S2)', 'unexplained')
     """
 
-    def __init__(self, alpha: float | str = 0.0, l1_ratio: float = 0.0, rca: Any = None, component: str = "S1") -> None:
+    def __init__(
+        self,
+        alpha: float | str = 0.0,
+        l1_ratio: float = 0.0,
+        rca: Any = None,
+        component: str = "S1",
+        shared: bool = False,
+    ) -> None:
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.rca = rca
         self.component = component
+        self.shared = shared
 
     def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Fit the RCA to X, then the coefficients of y on its component.
@@ -73,7 +105,13 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         target = _outcome(y)
         self._fit_rca(X, groups)
         model = self._need_rca()
-        self._warn_of_others(X, target)
+        self.shared_coef_: Array | None = None
+        self.shared_coefficients_: Estimate | None = None
+        self.variance_split_: Estimate | None = None
+        if self.shared:
+            return self._fit_both(model, X, target, groups)
+        both = "let it depend on the shared part too (shared=True)"
+        self._warn_of_others(X, target, *([both] if self._may_share() else []))
         found = model.calibrate(X, target, self.component, penalised=self.alpha != 0)
         blocks = block_numbers(len(target), model.n_blocks, groups)
         self.alpha_ = (
@@ -93,9 +131,34 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
         return self
 
+    def _fit_both(self, model: Any, X: object, target: Array, groups: object) -> Self:
+        """Of an outcome that depends on S1 and S2."""
+        found = model.calibrate_both(X, target, groups)
+        names, degrees = self.component_.feature_names, found.degrees
+        self.alpha_, self.residualised_ = 0.0, found.residualised
+        self.coef_, self.shared_coef_ = found.coef, found.shared
+        self.coefficients_ = Estimate(found.coef, found.coef_error, degrees, names)
+        self.shared_coefficients_ = Estimate(found.shared, found.shared_error, degrees, names)
+        self.variance_split_ = Estimate(found.split, found.split_error, degrees, PARTS)
+        if found.split_ends is not None:
+            (low, high), errors = found.split_ends
+            self.variance_split_ = Estimate(
+                found.split,
+                np.full_like(found.split, np.nan),
+                degrees,
+                PARTS,
+                identified=(np.maximum(low, 0.0), high),
+                identified_error=(errors[0], errors[1]),
+            )
+        shared = float(self.shared_coef_ @ model.components_["S2"].mean)
+        self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean) - shared
+        return self
+
     def fit_component(self, component: Component, cross: object, mean: float = 0.0) -> Self:
         """Fit to an extracted component and Cov(component, y) (d,); mean : E[y]. No protection, no standard errors."""
         self._check_parameters()
+        if self.shared:
+            raise ValueError("shared=True needs the rows of both views: use fit(X, y)")
         if self.alpha == "cv":
             raise ValueError("alpha='cv' needs rows: use fit(X, y), or give a number")
         self._take_component(component)
@@ -107,6 +170,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
         self.residualised_, self.coefficients_ = None, None
+        self.shared_coef_, self.shared_coefficients_, self.variance_split_ = None, None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
 
@@ -115,6 +179,24 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             raise ValueError(f"alpha must be a finite number >= 0 or 'cv', got {self.alpha!r}")
         if not 0 <= self.l1_ratio <= 1:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {self.l1_ratio!r}")
+        if not isinstance(self.shared, (bool, np.bool_)):
+            raise ValueError(f"shared must be True or False, got {self.shared!r}")
+        if not self.shared:
+            return
+        if self.alpha != 0:
+            raise ValueError(
+                f"shared=True is least squares: penalties are not supported with it, got alpha={self.alpha!r}. Use alpha=0"
+            )
+        if self.rca is not None and not self._may_share():
+            raise ValueError(
+                "shared=True is for an outcome that depends on S1 and S2 of two views: give "
+                f'rca=ContrastiveRCA(method="efficient") and component="S1", got {type(self.rca).__name__}'
+                f"{_method(self.rca)} and component={self.component!r}"
+            )
+
+    def _may_share(self) -> bool:
+        """Whether shared=True is possible."""
+        return isinstance(self.rca, ContrastiveRCA) and self.rca.method == "efficient" and self.component == "S1"
 
     def _choose_alpha(self, features: Array, y: Array, blocks: IntArray) -> float:
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
@@ -128,14 +210,26 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         return float(grid[int(np.argmin(loss))])
 
     def predict(self, X: object) -> Array:
-        """Predictions for new (u, v), through the best linear prediction of the component."""
+        """Predictions for new (u, v), through the best linear prediction of the component (of S1 and S2, with shared=True)."""
         check_is_fitted(self)
-        return self.predict_clean(self._need_rca().predict_component(X, self.component))
+        model = self._need_rca()
+        shared = None if self.shared_coef_ is None else model.predict_component(X, "S2")
+        return self.predict_clean(model.predict_component(X, self.component), shared)
 
-    def predict_clean(self, S: object) -> Array:
-        """Predictions for samples of the component itself, (n, d)."""
+    def predict_clean(self, S: object, shared: object = None) -> Array:
+        """Predictions for samples of the component itself, (n, d); shared : samples of S2 (n, d), with shared=True."""
         check_is_fitted(self)
-        return np.asarray(self.intercept_ + self._samples(S) @ self.coef_)
+        own = self.intercept_ + self._samples(S) @ self.coef_
+        if self.shared_coef_ is None:
+            if shared is not None:
+                raise ValueError("samples of S2 have no coefficients: fit with shared=True")
+            return np.asarray(own)
+        if shared is None:
+            raise ValueError("y depends on S1 and on S2 (shared=True): give samples of both")
+        both = self._samples(shared)
+        if len(both) != len(own):
+            raise DataError(f"samples of S1 and S2 must be those of the same rows, got {len(own)} and {len(both)}")
+        return np.asarray(own + both @ self.shared_coef_)
 
     def title(self) -> str:
         """What was learned, in a line."""
@@ -144,7 +238,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             if self.alpha_ == 0
             else f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}; no standard errors with a penalty"
         )
-        return f"Linear regression on {self.component_.name} ({kind}); intercept {self.intercept_:.4f}"
+        parts = self.component_.name if self.shared_coef_ is None else f"{self.component_.name} and S2"
+        return f"Linear regression on {parts} ({kind}); intercept {self.intercept_:.4f}"
 
     def unit(self, outcome: str = "y") -> str:
         """What a coefficient is; outcome : the name of y."""
@@ -158,7 +253,16 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """The coefficients beside those of residualising, and how sure the RCA was."""
         check_is_fitted(self)
         lines = [self.title(), str(self.estimate())]
-        if self.rca_ is not None and self.rca_.verdict_ == "not identified":
+        if self.shared_coefficients_ is not None and self.variance_split_ is not None:
+            if self.rca_.verdict_ == "not identified":
+                lines.append(
+                    "Not identified: the coefficients above are those with U and V as regressors. Where S1 and the shared part "
+                    "cannot be told apart they mix those on S1 and those on S2, the data do not say how: no standard errors."
+                )
+            else:
+                lines.append("residualised: with U and V as regressors")
+            lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
+        elif self.rca_ is not None and self.rca_.verdict_ == "not identified":
             lines.append(
                 "Not identified: these are the coefficients with V as covariates and their sampling errors. Where S1 and the "
                 "shared part cannot be told apart, those on S1 may be larger."
@@ -167,10 +271,34 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             lines.append("residualised: with V as covariates")
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
+    def _split_in_words(self) -> str:
+        """Where the variance of y comes from."""
+        split = self.variance_split_
+        assert split is not None
+        own, shared, left = (
+            f"{value:.0%} [{max(low, 0.0):.0%}, {min(high, 1.0):.0%}]"
+            for value, low, high in zip(split.value, split.low, split.high, strict=True)
+        )
+        y = "what the covariates leave of y" if self.rca_.covariates else "y"
+        sentence = (
+            f"Of the variance of {y}, {own} comes from S1 and {shared} from S2; {left} is not explained by either"
+        )
+        if self.rca_.rank_ == 0:
+            return f"The views share nothing, so there is no S2. Of the variance of {y}, {own} comes from S1."
+        if split.identified is None:
+            return f"{sentence} ({split.level:.0%} intervals)."
+        return f"{sentence} (least share of S2; in brackets all that second moments allow, widened for noise)."
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # of any table only what V does not share is used
         return tags
+
+
+def _method(rca: Any) -> str:
+    """The method of an RCA, if it is not the usual one."""
+    method = getattr(rca, "method", "efficient")
+    return "" if method == "efficient" else f"(method={method!r})"
 
 
 def _outcome(y: object) -> Array:

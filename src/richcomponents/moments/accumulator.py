@@ -22,7 +22,14 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, run_all
 from richcomponents.data.table import as_matrix, check_weights, same_columns
-from richcomponents.errors import ConstantColumnWarning, DataError, PrecisionWarning, StateFileError, warn_user
+from richcomponents.errors import (
+    ConstantColumnWarning,
+    DataError,
+    MissingValueError,
+    PrecisionWarning,
+    StateFileError,
+    warn_user,
+)
 from richcomponents.moments.kernel import (
     EXECUTORS,
     MOST_ROWS,
@@ -359,7 +366,7 @@ class LeafSums:
 
     def _not_finite(self, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> DataError:
         row, column = (int(i) for i in np.argwhere(bad)[0])
-        return DataError(
+        return MissingValueError(
             f"column {self._name(column)} holds a missing or infinite value (row {row} of its block; "
             f"{int(bad.sum())} such values in all): drop those rows or impute them first"
         )

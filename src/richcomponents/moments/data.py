@@ -473,11 +473,12 @@ class Data(Protocol):
         """Other columns: maps of these."""
         ...
 
-    def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
-        """Every step-th row, mapped; None where rows are not at hand, or depend on each other.
+    def sample(self, map: AffineMap) -> Array | None:
+        """All rows, mapped; None where rows are not at hand, or depend on each other."""
+        ...
 
-        grouped : give rows of groups, too (rows that are counted several times are never given).
-        """
+    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
+        """Every step-th row, mapped, and how often it counts (m,); None where rows are not at hand. Also rows of groups."""
         ...
 
 
@@ -505,7 +506,10 @@ class StateData:
     def mapped(self, map: AffineMap) -> StateData:
         return StateData(self.state.transformed(map.matrix), self.lost)
 
-    def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
+    def sample(self, map: AffineMap) -> Array | None:
+        return None
+
+    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
         return None
 
 
@@ -562,16 +566,19 @@ class RowData:
         """The same rows in memory, as they are after their maps."""
         return replace(self, rows=Rows(self.rows.array(), weighted=self.rows.weighted))
 
-    def sample(self, map: AffineMap, step: int = 1, *, grouped: bool = False) -> Array | None:
-        if self.rows.weighted or (self.groups is not None and not grouped):
-            return None
-        mapped, taken, seen = self.rows.mapped(map), [], 0
-        if step == 1:
-            return mapped.array()
-        for block in mapped.chunks():
+    def sample(self, map: AffineMap) -> Array | None:
+        return None if self.dependent else self.rows.mapped(map).array()
+
+    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
+        taken, seen = [], 0
+        for block in self.rows.mapped(map).chunks():
             taken.append(block[-seen % step :: step])
             seen += len(block)
-        return np.concatenate(taken)
+        rows = np.concatenate(taken)
+        if not self.rows.weighted:
+            return rows, np.ones(len(rows))
+        counts = rows[:, -1] > 0  # what does not count may be anything
+        return rows[counts, :-1], rows[counts, -1]
 
     def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, suffix: str = "") -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""

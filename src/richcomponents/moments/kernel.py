@@ -61,6 +61,8 @@ def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> I
     """
     if groups is None:
         return np.arange(n_rows, dtype=np.int64) % n_blocks
+    if isinstance(groups, str):
+        raise DataError(f"groups={groups!r} is a name: pass the labels of all rows, such as X[{groups!r}]")
     labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)  # else nan becomes 'nan'
     if labels.shape != (n_rows,):
         raise DataError(f"groups must have one label per row ({n_rows}), got shape {labels.shape}")

@@ -42,7 +42,7 @@ from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.rows import Rows, aligned
 from richcomponents.data.sources.base import ChangedError, DaskSource, Fingerprint, block_rows
 from richcomponents.data.table import as_matrix
-from richcomponents.errors import CapacityError, DataError, StateFileError, warn_user
+from richcomponents.errors import CapacityError, DataError, MissingValueError, StateFileError, warn_user
 from richcomponents.moments.accumulator import Forest, LeafSums
 from richcomponents.moments.kernel import column_range, column_sum
 from richcomponents.storage import read, storable, write
@@ -491,7 +491,9 @@ class _Means:
         if bad.any():
             column = int(np.flatnonzero(bad)[0])
             label = repr(self.names[column]) if self.names is not None else column
-            raise DataError(f"column {label} holds a missing or infinite value: drop those rows or impute them first")
+            raise MissingValueError(
+                f"column {label} holds a missing or infinite value: drop those rows or impute them first"
+            )
         total = sums.fold(1, slice(0, len(low)), len(low))[0]
         # between the extremes even where the sum overflows or rounds
         mean: Array = np.clip(total / n, low, high)

@@ -304,7 +304,7 @@ class Moments(Storable):
             ``n_blocks * 2048`` rows; an :class:`Accumulator` gives equal bits for any pieces.
         n_blocks : int, optional
             Row i belongs to statistical block i mod n_blocks; 20 by default, and one above order four.
-        groups : array-like of shape (n_rows,), optional
+        groups : array-like of shape (n_rows,), or the name of a column, optional
             Rows of one group (one patient, one plate) stay in one block.
         sample_weight : array-like of shape (n_rows,), or the name of a column of a source, optional
             How often each row is counted: whole numbers, at least 0. The sums are those of the rows repeated, to rounding;
@@ -323,6 +323,7 @@ class Moments(Storable):
         """
         rows = open_source(X)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+        groups = rows.group_labels(groups)
         label = "moments" if progress is True else progress or None
 
         def means() -> Array | None:

@@ -2,7 +2,8 @@
 
 The lemmas bound errors by products of powers of a few quantities and leave constant factors open: O(.) and Omega(.). All
 figures here take every such constant to be one. They are orders of magnitude, and pessimistic: use them to compare problems
-(which one is worse conditioned, and where), not to plan a study.
+(which one is worse conditioned, and where), not to plan a study. They are powers of large numbers: all are computed as
+logarithms, inf where a problem is singular (sigma or sigma_A zero) or beyond floating point, and never less than one sample.
 
 Two slips of the text are read as follows. The bound of Bulinskii on a cumulant of order t of variables of norm at most R is
 (t R)^t (the text has (t R)^R), and the second term of the error of k_t(S1) is eps_t / sigma_A (the lemma has sigma, its proof
@@ -28,13 +29,14 @@ class SampleComplexity:
 
     sigma : smallest singular value of the unfolded cumulants that are inverted: sigma_4, of k4(V, U, U, U), for two views;
     sigma_kappa, of k_(L+1)(S_Q) over all members, for a set system.
-    sigma_A, norm_A : smallest singular value and spectral norm over all (nonzero) transformations; norm_A is at least one, as
-    the lemmas assume. radius : R, a bound on |S| for every component.
+    sigma_A, norm_A : smallest singular value (zero of a matrix with fewer rows than columns, which has no left inverse) and
+    spectral norm over all transformations; norm_A is at least one, as the lemmas assume.
+    radius : R, a bound on |S| for every component.
     order : t, of the cumulants that are wanted; accuracy : eta, their error in Frobenius norm.
     L, members, chain : the set system is L-distinguishable, has p members, and its longest chain of subsets q members.
     of_mixing : error of the transformations, per unit of error (Frobenius) of the cumulants they come from.
     of_cumulants : the same for cumulants of order t; inf beyond floating point.
-    log10_samples : decimal logarithm of the number of samples for this accuracy.
+    log10_samples : decimal logarithm of the number of samples for this accuracy, inf for accuracy 0.
     """
 
     sigma: float
@@ -53,12 +55,17 @@ class SampleComplexity:
     @property
     def samples(self) -> float:
         """N; inf beyond floating point."""
-        return 10.0**self.log10_samples if self.log10_samples < 308 else inf
+        return _ten_to(self.log10_samples)
 
 
 def cumulant_bound(order: int, radius: float) -> float:
-    """(t R)^t, which bounds the Frobenius norm of any cross-cumulant of order t of variables of norm at most R."""
-    return float((order * radius) ** order)
+    """(t R)^t, which bounds the Frobenius norm of any cross-cumulant of order t of variables of norm at most R.
+
+    >>> cumulant_bound(2, 3.0), cumulant_bound(6, 1e60)
+    (36.0, inf)
+    """
+    _check(order, radius)
+    return _ten_to(order * _log(order * radius))
 
 
 def two_view_complexity(
@@ -72,12 +79,27 @@ def two_view_complexity(
 
     u, v : columns of the views; A : (d_v, d_u). of_cumulants counts eps_t = eps.
     """
+    _check(order, radius, accuracy)
     sigma = _smallest(unfold(cumulants.tensor(v, u, u, u)))
     sigma_A, norm = _smallest(A), max(1.0, _largest(A))
-    of_mixing = norm**2 * radius**4 / sigma**2
-    of_cumulants = of_mixing * norm * cumulant_bound(order, radius) / sigma_A**2 + 1 / sigma_A
-    samples = 2 * log10(cumulant_bound(order, radius) * norm**5 * radius**8 / (sigma**2 * sigma_A**2 * accuracy))
-    return SampleComplexity(sigma, sigma_A, norm, radius, order, accuracy, 2, 3, 2, of_mixing, of_cumulants, samples)
+    bound, size, inverse, inverse_A = order * _log(order * radius), _log(radius), -_log(sigma), -_log(sigma_A)
+    mixing = 2 * _log(norm) + 4 * size + 2 * inverse
+    of_cumulants = _ten_to(mixing + _log(norm) + bound + 2 * inverse_A) + _ten_to(inverse_A)
+    samples = 2 * (bound + 5 * _log(norm) + 8 * size + 2 * inverse + 2 * inverse_A - _log(accuracy))
+    return SampleComplexity(
+        sigma,
+        sigma_A,
+        norm,
+        radius,
+        order,
+        accuracy,
+        2,
+        3,
+        2,
+        of_mixing=_ten_to(mixing),
+        of_cumulants=of_cumulants,
+        log10_samples=max(samples, 0.0),
+    )
 
 
 def set_complexity(
@@ -99,24 +121,39 @@ def set_complexity(
         eps_A(q + 1) = eps_k(q) p |A|^(2L+2) (L R)^(L+1) / (sigma_A^(2L) sigma_kappa^2).
 
     For cumulants of order t the lemma gives the exponent itself as O(q L + q t) only; it is taken as q (L + t), of the base
-    p L R |A| / (sigma_A sigma_kappa), and N = base^(q (L + t)) / eta^2: the last two figures are the least certain.
+    p L R |A| / (sigma_A sigma_kappa), for the error per unit of eps. With eps of the order of N^(-1/2), as for two views,
+    N = base^(2 q (L + t)) / eta^2: the lemma's O(.) in the exponent hides the two. The last two figures are the least certain.
     """
     for gone in linear.absent:
         system = system.without(gone)
     L, members, q = system.L, len(system), longest_chain(system)
     t = L + 1 if order is None else order
+    _check(t, radius, accuracy)
     sources = [compute_cumulant(cumulants, columns, system, linear, gauge, member, L + 1) for member in system]
     sigma = min(_smallest(unfold(tensor)) for tensor in sources)
     sigma_A = min(map(_smallest, linear.transforms.values()))
     norm = max(1.0, *map(_largest, linear.transforms.values()))
-    size, inverted = (L * radius) ** (L + 1), sigma_A ** (2 * L) * sigma**2
-    of_mixing = norm ** (L + 1) * size / inverted
+    grown, size, inverse_A = _log(norm), (L + 1) * _log(L * radius), -_log(sigma_A)
+    inverted = 2 * L * inverse_A - 2 * _log(sigma)
+    mixing = (L + 1) * grown + size + inverted
     for _ in range(q - 1):
-        of_mixing = L * of_mixing * norm**L * size / sigma_A**2 * members * norm ** (2 * L + 2) * size / inverted
-    exponent = q * (L + t) * log10(members * L * radius * norm / (sigma_A * sigma))
-    of_cumulants = 10.0**exponent if exponent < 308 else inf
-    samples = exponent - 2 * log10(accuracy)
-    return SampleComplexity(sigma, sigma_A, norm, radius, t, accuracy, L, members, q, of_mixing, of_cumulants, samples)
+        of_last = _log(L) + mixing + L * grown + size + 2 * inverse_A
+        mixing = of_last + _log(members) + (2 * L + 2) * grown + size + inverted
+    exponent = q * (L + t) * (_log(members * L) + _log(radius) + grown + inverse_A - _log(sigma))
+    return SampleComplexity(
+        sigma,
+        sigma_A,
+        norm,
+        radius,
+        t,
+        accuracy,
+        L,
+        members,
+        q,
+        of_mixing=_ten_to(mixing),
+        of_cumulants=_ten_to(exponent),
+        log10_samples=max(2 * (exponent - _log(accuracy)), 0.0),
+    )
 
 
 def longest_chain(system: SetSystem) -> int:
@@ -131,8 +168,30 @@ def longest_chain(system: SetSystem) -> int:
     return max(depth.values())
 
 
+def _check(order: int, radius: float, accuracy: float = 0.0) -> None:
+    """Refuse what no problem has."""
+    if order < 1:
+        raise ValueError(f"order= must be at least 1, got {order!r}")
+    if not 0 < radius < inf:
+        raise ValueError(f"radius= must be positive and finite, a bound on the norm of every component, got {radius!r}")
+    if not accuracy >= 0:
+        raise ValueError(f"accuracy= must not be negative, got {accuracy!r}")
+
+
+def _log(x: float) -> float:
+    """Decimal logarithm; -inf of zero."""
+    return log10(x) if x > 0 else -inf
+
+
+def _ten_to(exponent: float) -> float:
+    """inf beyond floating point."""
+    return 10.0**exponent if exponent < 308 else inf
+
+
 def _smallest(matrix: Array) -> float:
-    return float(np.linalg.svd(matrix, compute_uv=False)[-1])
+    """Smallest singular value on all of its columns: zero where there are more of them than rows."""
+    rows, columns = matrix.shape
+    return float(np.linalg.svd(matrix, compute_uv=False)[-1]) if rows >= columns else 0.0
 
 
 def _largest(matrix: Array) -> float:

@@ -18,13 +18,11 @@ from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.base import Contrast
-from richcomponents.models.effects import VERDICTS
 from richcomponents.models.estimator import Estimator, as_fitted
 
 SUSPICIOUS = 0.01
 """p value below which a test is spoken of."""
 _MOST_ENTRIES = 10_000_000  # of a matrix in a report
-_WEAK = 0.2  # relative error of a transformation from which the evidence is called weak
 _OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
 
 
@@ -112,12 +110,11 @@ class Sets:
     """Components of any number of views.
 
     rows : per component, the share of each view's variance that it carries, the largest relative error of its
-    transformations, and what discovery said. worst_error : the largest of all, nan where there is none. explanation : what
-    tells the components apart. draw : on a figure.
+    transformations, and what discovery said. explanation : what tells the components apart. draw : on a
+    figure.
     """
 
     rows: list[dict[str, object]]
-    worst_error: float
     explanation: str
     draw: Callable[[Any], Any]
 
@@ -128,13 +125,15 @@ class Findings:
 
     views : {name: column names}. diagnostics, variance : of two views, U first; sets : of any number of views. outcome : None
     without a target. learned : None without another learner. effects : of exposures, one each. notes : warnings raised
-    on the way, as sentences. summary : the model's own page of text.
+    on the way, as sentences. summary : the model's own page of text; verdict : its own word for how well the parts are told
+    apart.
     """
 
     n: int
     views: dict[str, tuple[str, ...]]
     covariates: tuple[str, ...]
     summary: str
+    verdict: str
     mixing: tuple[Mixing, ...]
     diagnostics: Diagnostics | None = None
     variance: VarianceTable | None = None
@@ -177,11 +176,18 @@ class Findings:
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
         if hasattr(model, "answers"):
             return cls._of_effects(model, rca, own, views, truth, notes, provenance)
+        if y is not None and not getattr(model, "takes_outcome", False):
+            name = type(rca).__name__
+            raise ValueError(
+                f"a report of {type(model).__name__} says nothing about an outcome: leave y out, or report on a model of it, "
+                f"such as ComponentRegression(rca={name}(...)).fit(X, y)"
+            )
         found = cls(
             n=rca.n_samples_,
             views=views,
             covariates=tuple(own[i] for i in getattr(rca, "covariates_", ())),
             summary=rca.summary(),
+            verdict=rca.verdict_,
             notes=tuple(notes),
             provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
             **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
@@ -217,6 +223,7 @@ class Findings:
             views=views,
             covariates=tuple(own[i] for i in known),
             summary=model.summary(),
+            verdict=model.verdict_,
             mixing=(),
             diagnostics=rca.diagnostics_,
             effects=answers,
@@ -228,17 +235,6 @@ class Findings:
     def shared_share(self) -> float | None:
         """Of two views: mean over the columns of U of Var(S2) / Var(U), free of units."""
         return None if self.variance is None else float(np.mean(self.variance.shared_share))
-
-    @property
-    def verdict(self) -> str:
-        """How well the parts are told apart, in a word or two."""
-        if self.effects:
-            return max((answer.verdict for answer in self.effects), key=list(VERDICTS).index)
-        if self.diagnostics is not None:
-            return self.diagnostics.verdict
-        if self.sets is None or math.isnan(self.sets.worst_error):
-            return "not rated"
-        return "weak" if self.sets.worst_error > _WEAK else "strong"
 
     def alarms(self) -> list[str]:
         """Tests of what is assumed that fail, as sentences."""
@@ -280,7 +276,13 @@ class Findings:
         if self.sets is not None:
             widest = max(self.sets.rows, key=lambda row: sum(math.isfinite(_number(row[view])) for view in self.views))
             shares = [f"{_number(widest[v]):.0%} of {v}" for v in self.views if math.isfinite(_number(widest[v]))]
-            sure = {"strong": " All parts are well told apart.", "weak": " Some parts are told apart badly."}
+            sure = {
+                "strong": " All parts are well told apart.",
+                "weak": " Some parts are told apart badly.",
+                "not identified": " How much more than that is shared cannot be told from these data.",
+                "nothing shared": " Nothing shared was found.",
+                "paper": " The paper's formulas were used, which do not say how sure they are.",
+            }
             return (
                 f"{_count(self.sets.rows, 'component')} in {_count(list(self.views), 'view')}; {widest['component']} explains "
                 f"{_listed(shares)}.{sure.get(self.verdict, '')}"
@@ -469,9 +471,8 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         columns = tuple(at[name] for name in rca.components_[q].feature_names)
         if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
             mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix))
-    worst = max(errors.values(), default=nan)
     return {
-        "sets": Sets(rows, float(worst), rca.system_.explain(), lambda figure: rca.plot(figure)),
+        "sets": Sets(rows, rca.system_.explain(), lambda figure: rca.plot(figure)),
         "mixing": tuple(mixing),
     }
 

@@ -120,9 +120,14 @@ def test_block_cumulants_average_to_those_of_the_whole(evidence):
 def test_influence_covariance_of_gaussian_rows_is_the_known_one():
     rows = np.random.default_rng(0).normal(size=(40_000, 2))
     rows = (rows - rows.mean(axis=0)) @ inverse_root(np.cov(rows.T, bias=True))
-    found = influence_covariance(rows, (2, 3, 4), {3: np.zeros(4)})
+    found = influence_covariance(rows, np.ones(len(rows)), (2, 3, 4), {3: np.zeros(4)})
     expected = np.concatenate([np.prod(range(1, t + 1)) / multiplicity(2, t) for t in (2, 3, 4)])
     np.testing.assert_allclose(np.diag(found), expected, rtol=0.15)
+    few, counts = rows[:200], np.arange(200) % 3
+    counted = influence_covariance(few, counts.astype(float), (2, 3, 4), {3: np.zeros(4)})
+    repeated = np.repeat(few, counts, axis=0)
+    again = influence_covariance(repeated, np.ones(len(repeated)), (2, 3, 4), {3: np.zeros(4)})
+    np.testing.assert_allclose(counted, again, atol=1e-10)
 
 
 def test_covariances_follow_from_transformations_by_least_squares():

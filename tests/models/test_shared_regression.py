@@ -1,0 +1,332 @@
+"""ComponentRegression(shared=True): an outcome that depends on S1 and on S2."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import richcomponents as rc
+from richcomponents.contrastive.calibration import Reading, residualise
+from richcomponents.contrastive.canonical import canonical
+from richcomponents.contrastive.pair import Pair
+from richcomponents.contrastive.shared_outcomes import BothParts, Parts
+from richcomponents.cumulants.estimate import jackknife_error
+from richcomponents.datasets import make_contrastive
+from richcomponents.learning.logistic import Outcome
+
+pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+
+GAMMA = np.array([0.7, -0.5, 0.3, 0.4])
+
+
+def regression(**options):
+    return rc.ComponentRegression(**{"rca": rc.ContrastiveRCA(views=4), "shared": True, **options})
+
+
+def make(n=3000, S2="skewed", A="good", seed=1):
+    data = make_contrastive(n, d=4, S2=S2, A=A, random_state=seed)
+    return data, data.y + data.S2 @ GAMMA
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make()
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    data, y = table
+    return regression().fit(data.X, y)
+
+
+# ---- the mathematics, on exact covariances
+
+
+def population(d_u, d_v, r, seed):
+    """Covariances of S1, S2 (rank r), S3, and A."""
+    rng = np.random.default_rng(seed)
+
+    def covariance(d, k):
+        root = rng.normal(size=(d, k))
+        return root @ root.T / k
+
+    own, shared, noise = covariance(d_u, 2 * d_u), covariance(d_u, r), covariance(d_v, 2 * d_v)
+    return own, shared, noise, rng.normal(size=(d_v, d_u)), rng.normal(size=(2, d_u))
+
+
+def exact_parts(own, shared, noise, A, beta, gamma):
+    """What infinitely many samples say, and T."""
+    r = np.linalg.matrix_rank(shared)
+    found = canonical(own + shared, shared @ A.T, A @ shared @ A.T + noise, n=1e12)
+    pair = Pair.at(found, r)
+    T = np.linalg.inv(pair.h) @ (pair.to_x @ shared @ pair.to_x.T - pair.cross**2) @ np.linalg.inv(pair.h)
+    variance = beta @ own @ beta + gamma @ shared @ gamma + 1.0
+    return Parts.at(pair, 0.0, own @ beta + shared @ gamma, A @ shared @ gamma, np.array(variance)), T, found
+
+
+@pytest.mark.parametrize(("d_u", "d_v", "r"), [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)])
+def test_on_the_population_both_coefficients_are_exact(d_u, d_v, r):
+    own, shared, noise, A, (beta, gamma) = population(d_u, d_v, r, seed=d_u + r)
+    parts, T, _ = exact_parts(own, shared, noise, A, beta, gamma)
+    np.testing.assert_allclose(parts.beta(T), beta, atol=1e-7)
+    np.testing.assert_allclose(shared @ parts.gamma, shared @ gamma, atol=1e-7)  # all that an outcome sees of it
+    if r == d_u:
+        np.testing.assert_allclose(parts.gamma, gamma, atol=1e-7)
+    split = np.array([beta @ own @ beta, gamma @ shared @ gamma, 1.0]) / parts.variance
+    np.testing.assert_allclose(parts.split(parts.beta(T), T), split, atol=1e-7)
+    low, high = parts.ends_of_split()
+    assert np.all(low - 1e-9 <= split)
+    assert np.all(split <= high + 1e-9)
+
+
+def test_without_t_it_is_least_squares_on_both_views():
+    own, shared, noise, A, (beta, gamma) = population(3, 3, 3, seed=0)
+    parts, T, _ = exact_parts(own, shared, noise, A, beta, gamma)
+    joint = np.block([[own + shared, shared @ A.T], [A @ shared, A @ shared @ A.T + noise]])
+    least_squares = np.linalg.solve(joint, np.concatenate([own @ beta + shared @ gamma, A @ shared @ gamma]))
+    np.testing.assert_allclose(parts.beta(np.zeros_like(T)), least_squares[:3], atol=1e-8)
+
+
+def test_without_a_shared_effect_it_is_the_regression_on_s1():
+    own, shared, noise, A, (beta, _) = population(4, 6, 2, seed=3)
+    parts, T, found = exact_parts(own, shared, noise, A, beta, np.zeros(4))
+    np.testing.assert_allclose(parts.gamma, 0, atol=1e-9)
+    fit = residualise(found, 2, own @ beta, np.zeros(6), 1e3)
+    present = Reading.canonical(found, 2).stretched(fit.coef, np.linalg.inv(np.eye(2) - T))
+    np.testing.assert_allclose(parts.b, fit.coef, atol=1e-9)
+    np.testing.assert_allclose(parts.beta(T), present, atol=1e-9)
+
+
+# ---- on samples
+
+
+def test_both_coefficients_are_recovered():
+    data, y = make(20_000)
+    model = regression().fit(data.X, y)
+    error, simple = (np.linalg.norm(coef - data.beta) for coef in (model.coef_, model.residualised_))
+    assert error < 0.08
+    assert error < 0.3 * simple
+    assert np.linalg.norm(model.shared_coef_ - GAMMA) < 0.08
+    for found, truth in ((model.coefficients_, data.beta), (model.shared_coefficients_, GAMMA)):
+        assert np.all(np.abs(found.value - truth) < 4 * found.standard_error)
+    parts = np.array([data.beta @ data.beta / 3, GAMMA @ GAMMA * 0.36, 1.0])
+    np.testing.assert_allclose(model.variance_split_.value, parts / parts.sum(), atol=0.03)
+    assert model.variance_split_.value.sum() == pytest.approx(1)
+    assert np.all(model.variance_split_.standard_error < 0.05)
+
+
+def test_an_outcome_of_s1_alone_gives_the_same_as_before():
+    data = make_contrastive(20_000, d=4, S2="skewed", A="good", random_state=1)
+    both, plain = (regression(shared=shared).fit(data.X, data.y) for shared in (True, False))
+    assert np.all(np.abs(both.shared_coefficients_.z) < 4)
+    assert np.linalg.norm(both.shared_coef_) < 0.1
+    np.testing.assert_allclose(both.coef_, plain.coef_, atol=0.05)
+    np.testing.assert_allclose(both.residualised_, plain.residualised_, rtol=1e-8)
+    assert both.variance_split_.value[1] < 0.01
+
+
+def test_without_evidence_it_is_least_squares_on_both_views():
+    data, y = make(S2="gaussian")
+    model = regression().fit(data.X, y)
+    centred = data.X - data.X.mean(axis=0)
+    np.testing.assert_allclose(model.coef_, np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0][:4], rtol=1e-8)
+    assert np.isnan(model.coefficients_.standard_error).all()
+    assert np.linalg.norm(model.shared_coef_ - GAMMA) < 0.3  # known whatever T
+    assert np.isfinite(model.shared_coefficients_.standard_error).all()
+    split, parts = model.variance_split_, np.array([data.beta @ data.beta / 3, GAMMA @ GAMMA / 3, 1.0])
+    assert np.isnan(split.standard_error).all()
+    assert np.all((split.low <= parts / parts.sum()) & (parts / parts.sum() <= split.high))
+    assert "they mix those on S1 and those on S2" in model.summary()
+    assert "all that second moments allow" in model.summary()
+
+
+def test_it_is_never_far_from_least_squares_on_both_views():
+    ratios = []
+    for seed, (n, S2) in enumerate(
+        [(200, "skewed"), (400, "paper"), (1000, "labs(3)"), (1000, "heavy"), (400, "mixture")]
+    ):
+        data, y = make(n, S2, "unif", seed)
+        model = regression().fit(data.X, y)
+        ratios.append(np.sum((model.coef_ - data.beta) ** 2) / np.sum((model.residualised_ - data.beta) ** 2))
+    assert max(ratios) < 1.5
+
+
+def test_errors_are_those_of_refits(table):
+    data, y = table
+    rca = rc.ContrastiveRCA(views=4).fit(data.X)
+    solution, kept = rca._solution, rca.kept_rows(len(y))
+    found = rca.calibrate_both(data.X, y)
+    betas, gammas = [], []
+    for block, rows in enumerate(kept):
+        refitted, X, t = solution.without(block), data.X[rows], y[rows]
+        outcome = Outcome(X - X.mean(axis=0), t - t.mean(), np.ones(len(t)), float(len(t)), 0)
+        parts = Parts.of_outcome(refitted, outcome)
+        betas.append(parts.beta(refitted.posterior.t))
+        gammas.append(parts.gamma)
+    np.testing.assert_allclose(found.shared_error, jackknife_error(np.stack(gammas)), rtol=0.01)
+    np.testing.assert_allclose(found.coef_error, jackknife_error(np.stack(betas)), rtol=0.4)
+
+
+def test_leading_coordinates_alone_give_the_same_coefficients_and_nearly_the_same_errors(table):
+    data, y = table
+    rca = rc.ContrastiveRCA(views=4).fit(data.X)
+    solution, kept = rca._solution, rca.kept_rows(len(y))
+    outcome = Outcome(data.X - solution.mean, y - y.mean(), np.ones(len(y)), float(len(y)), 0)
+    one, two = (BothParts.of(replace(solution, truncated=cut), outcome, kept) for cut in (False, True))
+    np.testing.assert_array_equal(one.coef, two.coef)
+    np.testing.assert_allclose(one.coef_error, two.coef_error, rtol=0.5)
+    np.testing.assert_allclose(one.shared_error, two.shared_error, rtol=0.5)
+
+
+def test_groups_are_the_units_of_the_errors(table):
+    data, y = table
+    copies = np.repeat(np.arange(1000), 2)
+    once = regression().fit(data.X[:1000], y[:1000])
+    grouped = regression().fit(data.X[copies], y[copies], groups=copies)
+    np.testing.assert_allclose(grouped.shared_coef_, once.shared_coef_, rtol=0.02, atol=0.02)
+    ratio = grouped.shared_coefficients_.standard_error / once.shared_coefficients_.standard_error
+    assert 0.8 < np.median(ratio) < 1.25
+
+
+def test_units_do_not_matter(table, fitted):
+    data, y = table
+    scale = np.array([1.0, 10.0, 0.1, 3.0, 2.0, 0.5, 7.0, 1.0])
+    other = regression().fit(data.X * scale + 5, 4 * y - 1)
+    np.testing.assert_allclose(other.coef_, 4 * fitted.coef_ / scale[:4], rtol=1e-5)
+    np.testing.assert_allclose(other.shared_coef_, 4 * fitted.shared_coef_ / scale[:4], rtol=1e-6)
+    for name in ("coefficients_", "shared_coefficients_"):
+        error = 4 * getattr(fitted, name).standard_error / scale[:4]
+        np.testing.assert_allclose(getattr(other, name).standard_error, error, rtol=1e-3)
+    np.testing.assert_allclose(other.variance_split_.value, fitted.variance_split_.value, rtol=1e-5)
+
+
+def test_known_covariates_change_nothing_but_themselves(table, rng):
+    data, y = table
+    age = rng.normal(size=(len(y), 1))
+    rca = rc.ContrastiveRCA(views=4, covariates=[8])
+    plain = regression(rca=rca).fit(np.hstack([data.X, age]), y)
+    aged = regression(rca=rca).fit(np.hstack([data.X + age, age]), y + 10 * age[:, 0])
+    for name in ("coef_", "shared_coef_", "coefficients_.standard_error", "variance_split_.value"):
+        one, two = plain, aged
+        for part in name.split("."):
+            one, two = getattr(one, part), getattr(two, part)
+        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-8)
+    without = regression().fit(data.X, y)
+    np.testing.assert_allclose(plain.coef_, without.coef_, atol=0.05)
+    assert "what the covariates leave of y" in plain.summary()
+
+
+def test_a_known_mixing_matrix_helps_where_nothing_else_does():
+    data, y = make(10_000, "gaussian")
+    known = regression(rca=rc.ContrastiveRCA(views=4, A=data.A)).fit(data.X, y)
+    error, simple = (np.linalg.norm(coef - data.beta) for coef in (known.coef_, known.residualised_))
+    assert error < 0.6 * simple
+    assert np.all(np.abs(known.coef_ - data.beta) < 4 * known.coefficients_.standard_error)
+
+
+def test_views_that_share_nothing_have_no_s2(rng):
+    X = rng.normal(size=(500, 8))
+    model = regression().fit(X, X[:, 0] + rng.normal(size=500))
+    np.testing.assert_array_equal(model.shared_coef_, 0)
+    assert np.isnan(model.shared_coefficients_.standard_error).all()
+    assert np.isfinite(model.coefficients_.standard_error).all()
+    assert "The views share nothing" in model.summary()
+
+
+# ---- the estimator
+
+
+def test_shapes_names_and_words(table):
+    data, y = table
+    names = [f"t{i}" for i in range(4)] + [f"c{i}" for i in range(4)]
+    model = regression().fit(pd.DataFrame(data.X, columns=names), pd.Series(y))
+    for found in (model.coefficients_, model.shared_coefficients_):
+        assert found.value.shape == found.standard_error.shape == (4,)
+        assert found.names == ("t0", "t1", "t2", "t3")
+    assert model.coef_.shape == model.shared_coef_.shape == model.residualised_.shape == (4,)
+    assert model.variance_split_.names == ("own part (S1)", "shared part (S2)", "unexplained")
+    text = model.summary()
+    assert "Linear regression on S1 and S2" in text
+    assert "On S2, the part shared with V" in text
+    assert "Of the variance of y, " in text
+    assert {"residualised"} == set(model.estimate().others)
+
+
+def test_predictions_use_both_parts(table, fitted):
+    data, y = table
+    own, shared = (fitted.rca_.predict_component(data.X, part) for part in ("S1", "S2"))
+    expected = fitted.intercept_ + own @ fitted.coef_ + shared @ fitted.shared_coef_
+    np.testing.assert_allclose(fitted.predict(data.X), expected, rtol=1e-9)
+    assert fitted.predict(data.X).mean() == pytest.approx(y.mean())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = regression(shared=False).fit(data.X, y)
+    assert fitted.score(data.X, y) > plain.score(data.X, y) + 0.03
+    clean = fitted.predict_clean(data.S1, data.S2)
+    assert np.var(y - clean) < np.var(y - fitted.predict(data.X))
+    with pytest.raises(ValueError, match="samples of both"):
+        fitted.predict_clean(data.S1)
+    with pytest.raises(rc.DataError, match="same rows"):
+        fitted.predict_clean(data.S1, data.S2[1:])
+    with pytest.raises(ValueError, match="fit with shared=True"):
+        plain.predict_clean(data.S1, data.S2)
+    known = regression(rca=rc.ContrastiveRCA(views=4, mean={"S1": np.ones(4)})).fit(data.X, y)
+    np.testing.assert_allclose(known.predict(data.X), fitted.predict(data.X), rtol=1e-8, atol=1e-8)
+
+
+def test_parameters_are_those_of_scikit_learn(fitted):
+    assert fitted.get_params(deep=False)["shared"] is True
+    assert clone(fitted).shared is True
+    assert not hasattr(clone(fitted), "shared_coef_")
+    assert fitted.unfitted().shared is True
+    assert rc.ComponentRegression().shared is False
+
+
+def test_the_warning_names_the_remedy(table):
+    data, y = table
+    with pytest.warns(rc.SpecificationWarning, match=r"correlated with V .*shared=True"):
+        plain = regression(shared=False).fit(data.X, y)
+    assert plain.shared_coef_ is plain.shared_coefficients_ is plain.variance_split_ is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SpecificationWarning)
+        regression().fit(data.X, y)
+    with pytest.warns(rc.SpecificationWarning) as told:
+        rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, y > 0)
+    assert not any("shared=True" in str(one.message) for one in told)
+
+
+def test_what_is_not_supported_is_refused_in_words(table):
+    data, y = table
+    with pytest.raises(ValueError, match=r"penalties are not supported with it, got alpha=0\.1"):
+        regression(alpha=0.1).fit(data.X, y)
+    with pytest.raises(ValueError, match="penalties are not supported"):
+        regression(alpha="cv").fit(data.X, y)
+    with pytest.raises(ValueError, match="component='S3'"):
+        regression(component="S3").fit(data.X, y)
+    with pytest.raises(ValueError, match=r"ContrastiveRCA\(method='paper'\)"):
+        regression(rca=rc.ContrastiveRCA(views=4, method="paper")).fit(data.X, y)
+    three = {"a": [0, 1, 2, 3], "b": [4, 5], "c": [6, 7]}
+    with pytest.raises(ValueError, match="got RCA"):
+        regression(rca=rc.RCA(views=three), component=("a",)).fit(data.X, y)
+    with pytest.raises(ValueError, match="True or False"):
+        regression(shared="yes").fit(data.X, y)
+    with pytest.raises(rc.DataError, match="which columns are which view"):
+        rc.ComponentRegression(shared=True).fit(data.X, y)
+    with pytest.raises(ValueError, match="needs the rows"):
+        regression().fit_component(rc.Component.of_samples(data.S1), np.ones(4))
+    with pytest.raises(ValueError, match="method='efficient'"):
+        rc.ContrastiveRCA(views=4, method="paper").fit(data.X).calibrate_both(data.X, y)
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.SampleSizeWarning")
+def test_wide_views_are_refused_in_words(rng):
+    n, d = 200, 80
+    s2 = rng.exponential(size=(n, 1)) - 1
+    X = np.hstack([rng.normal(size=(n, d)) + 2 * s2, s2 + rng.normal(size=(n, 4))])
+    with pytest.raises(rc.DataError, match="principal components only"):
+        rc.ComponentRegression(rca=rc.ContrastiveRCA(views=d), shared=True).fit(X, X[:, 0] + s2[:, 0])
