@@ -254,6 +254,7 @@ def names(data):
             model.components_["S1"], np.cov(data.U.T, y)[:-1, -1], float(y.mean()), fit_intercept=False
         ),
         "general": rc.RCA(views=several.views, sets=several.sets).fit(several.X),
+        "effects": rc.ExposureEffects(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
         "classifier": rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
         "regression": rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), shared=True).fit(X, y),
     }
@@ -295,7 +296,7 @@ def known_names(names):
     found = {*rc.__all__, *dir(rc.baselines)}
     for what in classes:
         found |= set(dir(what))
-    for key in ("model", "learner", "general", "classifier", "regression"):
+    for key in ("model", "learner", "general", "classifier", "regression", "effects"):
         found |= set(vars(names[key]))
     for what in (*public, *methods):
         with contextlib.suppress(TypeError, ValueError):
@@ -310,6 +311,8 @@ def check_inline(span, names, known):
         return
     if words[0] == "make":
         assert words[1] in make_targets()
+    elif words[0] == "rca" and len(words) == 2:
+        assert words[1] in typer.main.get_command(app).commands
     elif words[0] == "rca":
         assert rca(*words[1:]) == 0
     elif words[0].startswith("--"):
@@ -344,8 +347,11 @@ def check_options(words):
     table, views = "table.csv", ["--views", "tests=T_*", "--views", "controls=C_*"]
     if "--views" in words:
         table, views = {"10": "numbers.csv", "protein": "cells.h5mu"}.get(words[-1], "table.csv"), []
+    command = "effects" if {"--exposure", "--reference", "--out"} & {*options} else "fit"
     target = ["--target", "disease"] if "--positive" in words else []
-    assert rca("fit", table, *views, *target, *words) == 0
+    if command == "effects":
+        target = ["--exposure", "disease"] if "--exposure" not in words else []
+    assert rca(command, table, *views, *target, *words) == 0
 
 
 def extras():

@@ -15,7 +15,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 def test_the_pipeline_is_covered():
-    assert {"views", "cumulants", "contrastive", "learners", "poisson", "stream", "report"} <= {
+    assert {"views", "cumulants", "contrastive", "learners", "poisson", "stream", "report", "effects"} <= {
         e.stem for e in EXAMPLES
     }
 

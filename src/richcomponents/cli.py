@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 _SHOWN = 50
+_STRONGEST = 10
 
 Data = Annotated[
     list[Path],
@@ -37,6 +38,14 @@ ViewOptions = Annotated[
         help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
         "first k columns and the rest. Not needed for several files, or a file with several matrices. Three or more views: "
         "hidden components of any subsets of them.",
+    ),
+]
+TwoViews = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--views",
+        help="Tests first, then controls: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number "
+        "k: the first k columns and the rest. Not needed for two files, or a file with two matrices.",
     ),
 ]
 Sets = Annotated[
@@ -78,6 +87,8 @@ Header = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.")]
+Report = Annotated[Path | None, typer.Option(help="Write an HTML report here.")]
+Save = Annotated[Path | None, typer.Option(help="Save the fitted model here.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -120,15 +131,15 @@ def fit(
     drop_missing: DropMissing = False,
     header: Header = None,
     seed: Seed = 0,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Save the fitted model here.")] = None,
+    report: Report = None,
+    save: Save = None,
     as_json: Json = False,
 ) -> None:
     """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share.
 
     rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
     """
-    from richcomponents.outputs import check_outputs, write_text
+    from richcomponents.outputs import check_outputs
 
     check_outputs([report, save], data)
     result = _fitted(
@@ -136,21 +147,70 @@ def fit(
         covariates=covariates, groups=groups, key=key, rank=rank, components=components, drop_missing=drop_missing,
         header=header, seed=seed,
     )  # fmt: skip
-    if save is not None:
-        result.model.save(save)
-        _say(f"The model is in {save}.")
-    if report is not None:
-        from richcomponents.report import render
-
-        title = f"Rich component analysis of {' and '.join(path.name for path in data)}"
-        with _busy("writing the report"):
-            page = render(result.findings, title)
-        write_text(report, page)
-        _say(f"The report is in {report}.")
+    _write(result, save, report, f"Rich component analysis of {_names(data)}")
     if as_json:
         _print_json(result)
     else:
         _print_fit(result)
+
+
+@app.command()
+def effects(
+    data: Data,
+    exposure: Annotated[str, typer.Option(help="The exposure's column: disease, drug, dose; numbers, or classes.")],
+    views: TwoViews = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Of an exposure with two classes, the one whose effect is wanted.")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), "
+            "else the first in order."
+        ),
+    ] = None,
+    covariates: Covariates = None,
+    groups: Groups = None,
+    key: Key = None,
+    rank: Rank = "auto",
+    drop_missing: DropMissing = False,
+    header: Header = None,
+    seed: Seed = 0,
+    report: Report = None,
+    out: Annotated[Path | None, typer.Option(help="Write the table of all effects here: .csv or .tsv.")] = None,
+    save: Save = None,
+    as_json: Json = False,
+) -> None:
+    """Does an exposure change the tests, when something hidden goes with it and disturbs them too?
+
+    Controls are columns that the exposure does not change, but what is hidden disturbs.
+
+    rca effects cohort.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html --out effects.csv
+    """
+    from richcomponents.commands import EffectsRequest, check_table_name, run_effects, write_effects
+    from richcomponents.outputs import check_outputs
+
+    check_outputs([report, out, save], data)
+    check_table_name(out)
+    request = EffectsRequest(
+        data=data, views=views or (), exposure=exposure, positive=positive, reference=reference,
+        covariates=_parts(covariates), groups=groups, key=key, rank=rank, drop_missing=drop_missing, header=header,
+        seed=seed, command=_command(),
+    )  # fmt: skip
+    with _busy("estimating effects, hiding one control after the other"):
+        result = run_effects(request)
+    _write(result, save, report, f"Effects of {exposure} in {_names(data)}")
+    if out is not None:
+        write_effects(out, result.findings)
+        _say(f"The table of effects is in {out}.")
+    if as_json:
+        _print_json(result)
+    else:
+        _print_effects(result)
+        if report is None:
+            _print(
+                "Next: --report page.html draws effects, controls and sensitivity; --out effects.csv writes every column."
+            )
 
 
 @app.command()
@@ -213,39 +273,49 @@ def simulate(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("richcomponents-demo.html"),
+    out: Annotated[Path, typer.Option(help="Where the report goes; the picture goes next to it.")] = Path(
+        "richcomponents-demo.html"
+    ),
+    draws: Annotated[int, typer.Option(help="How often tests, controls and labs are drawn.", min=1)] = 20,
 ) -> None:
-    """The main job on embedded data: real measurements, hidden labs, and what each method makes of them."""
+    """Effects of an exposure on embedded data: real measurements, hidden labs, and what each method makes of them."""
     import numpy as np
 
     from richcomponents.demo import run_demo
     from richcomponents.outputs import check_outputs
 
-    check_outputs([out])  # before a word is said
+    picture = out.with_suffix(".png")
+    check_outputs([out, picture])  # before a word is said
     _print(
-        "Which measurements of cell nuclei go with malignancy, when the samples went to three labs?\n"
-        "Each lab has its own bias, and nobody wrote down which sample went where. Real measurements (Wisconsin breast\n"
-        "cancer, from scikit-learn), simulated labs; control measurements share nothing with the tests but the labs.\n"
+        "Do malignant samples differ, when most of them went to another lab?\n\n"
+        "Ten measurements of cell nuclei in 569 samples (Wisconsin breast cancer, from scikit-learn) are the tests. Two labs\n"
+        "each add a bias of their own; malignant samples went more often to the second, and nobody wrote down which went\n"
+        "where. Five more columns are controls: the labs disturb them too, malignancy does not change them. The measurements\n"
+        "are real, the labs are simulated, so the truth is known.\n"
     )
-    with _busy("fitting twenty draws of the labs"):
-        result = run_demo(out)
-    markers, controls = result.findings.views.values()
-    _print(f"{result.findings.n} samples, {len(markers)} test markers (U), {len(controls)} controls (V)\n")
-    _print(f"{result.findings.headline()}\n\n{result.summary}\n")
-    _print_table(
-        "Coefficients, one draw of the labs",
-        ["coefficient", *result.coefficients],
-        [[m, *(f"{beta[i]:+.3f}" for beta in result.coefficients.values())] for i, m in enumerate(markers)],
-    )
-    count = len(next(iter(result.errors.values())))
-    _print_table(
-        f"Squared error of the coefficients, {count} draws of the labs",
-        ["method", "median", "worst draw"],
-        [[method, f"{np.median(values):.5f}", f"{values.max():.5f}"] for method, values in result.errors.items()],
-    )
+    with _busy(f"estimating effects in {draws} draws of the labs"):
+        result = run_demo(out, picture, draws)
+    methods, answer = [name for name in result.effects if name != "truth"], result.findings.effects[0]
+    rows = [[name, *(f"{values[i]:+.2f}" for values in result.effects.values())] for i, name in enumerate(result.names)]
+    errors = ["mean squared error", *(f"{result.errors[name][0]:.4f}" for name in methods), ""]
+    _print_table("Effect of malignancy (standard deviations), first draw", ["", *result.effects], [*rows, errors])
     _print(
-        "naive: ignore the labs. covariates: add the controls to the regression. RCA: remove the shared part.\n"
-        f"\nThe report is in {out.resolve()}: open it in a browser."
+        "naive: the difference as it is. ANCOVA: the controls as covariates. RUV-2: factors of the controls as covariates.\n"
+        "RCA: also takes into account that the controls are noisy.\n"
+    )
+    _print(f"Verdict on this table: {answer.verdict}. {answer.meaning}\n{answer.about_controls()}\n")
+    if draws > 1:
+        ratios = result.ratios
+        _print(
+            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}, and RCA's "
+            f"squared error is\n{np.median(ratios):.2f} of ANCOVA's at the median ({np.median(result.errors['RCA']):.4f} and "
+            f"{np.median(result.errors['ANCOVA']):.4f}; naive {np.median(result.errors['naive']):.2f}, RUV-2 "
+            f"{np.median(result.errors['RUV-2']):.3f}); smaller in {int(np.sum(ratios < 1))} of {draws}.\n"
+        )
+    _print(
+        f"The picture is in {picture.resolve()}\nThe report is in {out.resolve()}: open it in a browser.\n\n"
+        "With a table of your own:\n"
+        "  rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html"
     )
 
 
@@ -285,6 +355,26 @@ def _fitted(
         **options,
     )
     return run_fit(request, progress=sys.stderr.isatty())
+
+
+def _names(data: list[Path]) -> str:
+    return " and ".join(path.name for path in data)
+
+
+def _write(result: FitResult, save: Path | None, report: Path | None, title: str) -> None:
+    """The model and the report, where they are wanted."""
+    from richcomponents.outputs import write_text
+
+    if save is not None:
+        result.model.save(save)
+        _say(f"The model is in {save}.")
+    if report is not None:
+        from richcomponents.report import render
+
+        with _busy("writing the report"):
+            page = render(result.findings, title)
+        write_text(report, page)
+        _say(f"The report is in {report}.")
 
 
 def _parts(given: list[str] | None) -> list[str]:
@@ -347,6 +437,23 @@ def _print_fit(result: FitResult) -> None:
     _print(found.summary)
 
 
+def _print_effects(result: FitResult) -> None:
+    _tell_notes(result)
+    found = result.findings
+    _print(f"{found.verdict.capitalize()}. {found.headline()}\n")
+    for answer in found.effects:
+        shown, total = answer.compact(_STRONGEST), len(answer.effects.names)
+        which = f", the {len(shown)} clearest of {total}" if len(shown) < total else ""
+        _print_rows(f"Effects of {answer.exposure}{which}", shown)
+    _print(
+        "estimate: with what is hidden removed; adjusted: the controls as covariates; naive: no controls;\n"
+        "q: the share of false ones among all effects as clear as this one.\n"
+    )
+    for sentence in found.advice():
+        if sentence not in found.notes:
+            _print(sentence)
+
+
 def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
     from richcomponents.cumulants.estimate import p_text
 
@@ -356,7 +463,7 @@ def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
     def cell(key: str, value: object) -> str:
         if not isinstance(value, float):
             return str(value)
-        return p_text(value) if key == "p" else f"{value:.4g}"
+        return p_text(value) if key in ("p", "q") else f"{value:.4g}"
 
     if shown:
         _print_table(title, known, [[cell(key, row[key]) for key in known] for row in shown])

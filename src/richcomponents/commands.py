@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.data.columns import first_text
+from richcomponents.data.columns import first_text, listed
 from richcomponents.data.rows import Selection, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning
 from richcomponents.models import (
     RCA,
     ComponentGaussianMixture,
@@ -26,6 +28,7 @@ from richcomponents.models import (
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
+    ExposureEffects,
 )
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance
@@ -35,26 +38,40 @@ _NEEDS_TARGET = ("regression", "logistic")
 
 
 @dataclass(frozen=True)
-class FitRequest:
-    """A fit as it is asked for on the command line; see `rca fit --help` for the fields."""
+class Request:
+    """What every fit on the command line says; see `rca fit --help` for the fields."""
 
     data: Sequence[Path]
     views: Sequence[str] = ()
-    sets: Sequence[str] = ()
-    discover: bool = False
-    target: str | None = None
     positive: str | None = None
-    model: str = "auto"
-    component: str | None = None
     covariates: Sequence[str] = ()
     groups: str | None = None
     key: str | None = None
     rank: str = "auto"
-    components: int | None = None
     drop_missing: bool = False
     header: bool | None = None
     seed: int = 0
     command: str = ""
+
+
+@dataclass(frozen=True)
+class FitRequest(Request):
+    """A fit as `rca fit` asks for it."""
+
+    sets: Sequence[str] = ()
+    discover: bool = False
+    target: str | None = None
+    model: str = "auto"
+    component: str | None = None
+    components: int | None = None
+
+
+@dataclass(frozen=True)
+class EffectsRequest(Request):
+    """Effects as `rca effects` asks for them."""
+
+    exposure: str = ""
+    reference: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,34 +85,112 @@ class FitResult:
 
 def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     """Read, select, fit and say what was found. Warnings of the library become the findings' notes."""
+    chosen, made = _read(request, request.target, "the target")
+    X, views, covariates = chosen.arguments()
+    model, y = _model(request, chosen, _rca(request, views, covariates))
+    return _found(model, chosen, X, y, request.target or "y", made, progress)
+
+
+def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult:
+    """The same for effects of an exposure; what identification and the controls say is in the verdict, and is no note."""
+    chosen, made = _read(request, request.exposure, "the exposure")
+    X, views, covariates = chosen.arguments()
+    if len(views) != 2:
+        raise DataError(f"effects take two views, tests and controls: --views names {len(views)}")
+    y, reference = _exposure(request, chosen.y)
+    model = ExposureEffects(_contrastive(request, views, covariates), reference=reference)
+    return _found(
+        model, chosen, X, y, request.exposure, made, progress, (WeakIdentificationWarning, SpecificationWarning)
+    )
+
+
+def _read(request: Request, target: str | None, role: str) -> tuple[Selection, Provenance]:
     files: Any = request.data[0] if len(request.data) == 1 else names_of_files(request.data)
     rows = open_source(files, id=request.key, header=request.header)
     chosen = select(
         rows,
         request.views,
-        target=request.target,
+        target=target,
         covariates=request.covariates,
         groups=request.groups,
         key=request.key,
         drop_missing=request.drop_missing,
+        role=role,
     )
-    X, views, covariates = chosen.arguments()
-    model, y = _model(request, chosen, _rca(request, views, covariates))
     made = Provenance(
         command=request.command,
         files={str(path): digest(path) for path in rows.files},
         seed=request.seed,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+    return chosen, made
+
+
+def _found(
+    model: Any,
+    chosen: Selection,
+    X: Any,
+    y: Any,
+    outcome: str,
+    made: Provenance,
+    progress: bool,
+    told_elsewhere: Sequence[type[Warning]] = (),
+) -> FitResult:
     with warnings.catch_warnings(record=True) as caught:  # the findings fit other methods, which warn again
         warnings.simplefilter("always")
+        for category in told_elsewhere:
+            warnings.simplefilter("ignore", category)
         model.fit(X, y, groups=chosen.groups)
-        findings = Findings.of(
-            model, X, y, names=chosen.names, outcome=request.target or "y", provenance=made, progress=progress
-        )
+        findings = Findings.of(model, X, y, names=chosen.names, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
     noted = tuple(dict.fromkeys([*chosen.notes, *told, *findings.notes]))
     return FitResult(model, chosen, replace(findings, notes=noted))
+
+
+def _exposure(request: EffectsRequest, y: Any) -> tuple[Any, str | None]:
+    """The exposure as a table of one named column, and the class that others are compared with."""
+    import pyarrow
+
+    name, positive, reference = request.exposure, request.positive, request.reference
+    if positive is not None or reference is not None:
+        if y.dtype.kind in "biuf" and len(np.unique(y)) == 2:
+            y = np.array([f"{value:g}" for value in y.astype(np.float64)], dtype=object)
+        if y.dtype.kind in "biuf":
+            option = "--positive" if positive is not None else "--reference"
+            raise DataError(f"{option} names a class, and the exposure {name!r} holds numbers: leave it out")
+    if positive is not None:
+        classes = sorted({str(label) for label in y})
+        if len(classes) != 2:
+            raise DataError(
+                f"--positive names one of two classes, and the exposure {name!r} holds {len(classes)} ({listed(classes)}): "
+                "each is compared with the one that --reference names"
+            )
+        at = [i for i, label in enumerate(classes) if label.casefold() == positive.casefold()]
+        if len(at) != 1:
+            raise DataError(f"--positive {positive} is not a class of {name!r}, which holds {listed(classes)}")
+        other = classes[1 - at[0]]
+        if reference is not None and reference.casefold() != other.casefold():
+            raise DataError(
+                f"--positive {positive} is compared with {other!r}: leave out --reference, or name that class"
+            )
+        reference = other
+    return pyarrow.table({name: pyarrow.array(y.tolist())}), reference
+
+
+def check_table_name(path: Path | None) -> None:
+    """A table of effects is text: refuse, before anything is read, a name that promises something else."""
+    if path is not None and path.suffix.lower() not in (".csv", ".tsv"):
+        raise DataError(f"cannot write {path.name}: a table of effects ends in .csv or .tsv")
+
+
+def write_effects(path: Path, findings: Findings) -> None:
+    """Every column of the table of effects, one row per exposure and column of U, as text: commas, or tabs for .tsv."""
+    text = io.StringIO()
+    rows = [row for answer in findings.effects for row in answer.rows()]
+    writer = csv.writer(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\n")
+    writer.writerow(rows[0])
+    writer.writerows([["" if value != value else value for value in row.values()] for row in rows])
+    write_text(path, text.getvalue())
 
 
 def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:
@@ -105,16 +200,20 @@ def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:
 def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> Any:
     """Contrastive for two views; any subsets of views for more, or where subsets are named or looked for."""
     if not _is_general(request, views):
-        rank = request.rank
-        if rank not in ("auto", "full") and not rank.isdecimal():
-            raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
-        number = int(rank) if rank.isdecimal() else rank
-        return ContrastiveRCA(views=views, rank=number, covariates=covariates or None, random_state=request.seed)
+        return _contrastive(request, views, covariates)
     if request.rank != "auto":
         raise DataError("--rank goes with two views and without --sets and --discover: leave it out")
     sets = [tuple(name.split("+")) for name in request.sets] or None
     known = covariates or None
     return RCA(views=views, sets=sets, discover=request.discover, covariates=known, random_state=request.seed)
+
+
+def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any]) -> ContrastiveRCA:
+    rank = request.rank
+    if rank not in ("auto", "full") and not rank.isdecimal():
+        raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
+    number = int(rank) if rank.isdecimal() else rank
+    return ContrastiveRCA(views=views, rank=number, covariates=covariates or None, random_state=request.seed)
 
 
 def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:

@@ -1,79 +1,118 @@
-"""The embedded example: real measurements, hidden labs, and what each method makes of them."""
+"""The embedded example: real measurements, hidden labs that go with the diagnosis, and what each method makes of them."""
 
 from __future__ import annotations
 
+import io
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.datasets import add_hidden_labs, load_biomarkers
-from richcomponents.errors import WeakIdentificationWarning
-from richcomponents.models import ComponentRegression, ContrastiveRCA
-from richcomponents.outputs import write_text
+from richcomponents.baselines import ruv2
+from richcomponents.datasets import Confounded, load_confounded_labs
+from richcomponents.errors import SpecificationWarning, WeakIdentificationWarning
+from richcomponents.models import ContrastiveRCA, ExposureEffects
+from richcomponents.outputs import write_text, writing
+from richcomponents.plots import interval_plot
 from richcomponents.report import Findings, Provenance, render
 
 __all__ = ["DemoResult", "run_demo"]
 
-TESTS = ["mean texture", "mean smoothness", "mean compactness", "mean symmetry", "mean fractal dimension"]
+LABS, TESTS = 2, 10
+SURE = ("strong", "supported")
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Findings, summary and coefficients {method: (d,)} of the first draw; squared errors {method: (repeats,)} of all."""
+    """findings, names of the tests and effects {method: (d,)} of the first draw; verdicts and mean squared errors
+    {method: (draws,)} of all."""
 
     findings: Findings
-    summary: str
-    coefficients: dict[str, Array]
+    names: tuple[str, ...]
+    effects: dict[str, Array]
+    verdicts: list[str]
     errors: dict[str, Array]
 
+    @property
+    def sure(self) -> int:
+        """Draws with one of the verdicts SURE."""
+        return sum(verdict in SURE for verdict in self.verdicts)
 
-def least_squares(X: Array, y: Array) -> Array:
-    """Slopes of a linear regression with intercept."""
-    design = np.column_stack([np.ones(len(y)), X])
-    return np.asarray(np.linalg.lstsq(design, y, rcond=None)[0][1:])
+    @property
+    def ratios(self) -> Array:
+        """(draws,) squared error of RCA over that of the controls as covariates."""
+        return np.asarray(self.errors["RCA"] / self.errors["ANCOVA"])
 
 
-def run_demo(out: Path | None = None, repeats: int = 20, n_labs: int = 3, scale: float = 1.0) -> DemoResult:
-    """How five measurements of cell nuclei relate to malignancy, when samples went to labs with unknown biases.
+def run_demo(out: Path | None = None, picture: Path | None = None, draws: int = 20) -> DemoResult:
+    """Do malignant samples differ in ten measurements, when they went more often to one of two labs, each with its own bias?
 
-    "truth" is least squares on the measurements before the biases were added; "naive" ignores the labs; "covariates" adds
-    the controls to the regression. out : where the report of the first draw goes, if anywhere.
+    The labs are simulated, so the truth is known. out, picture : where the report and the picture (PNG) of the first draw go.
+    draws : of tests, controls and labs.
     """
-    table, diagnosis = load_biomarkers()
-    names = list(table.views.feature_names)
-    tests = table.values[:, [names.index(marker) for marker in TESTS]]
-    controls = table.values[:, table.views["variation"]]
-    columns = [*TESTS, *(names[i] for i in table.views["variation"])]
-    y = np.array(diagnosis, dtype=np.float64)
-    truth, d = least_squares(tests, y), len(TESTS)
-    views = {"tests": range(d), "controls": range(d, len(columns))}
-    draws: list[tuple[Array, ContrastiveRCA, dict[str, Array]]] = []
-    for repeat in range(repeats):
-        U, V = add_hidden_labs(tests, controls, n_labs=n_labs, scale=scale, random_state=repeat)
-        X = np.hstack([U, V])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", WeakIdentificationWarning)  # the summary says it
-            model = ContrastiveRCA(views=views).fit(X)
-        found = {
-            "naive": least_squares(U, y),
-            "covariates": least_squares(X, y)[:d],
-            "RCA": model.calibrate(X, y).coef,
-        }
-        draws.append((X, model, found))
-    X, rca, shown = draws[0]
-    learner = ComponentRegression(rca=ContrastiveRCA(views=views))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakIdentificationWarning)
-        learner.fit(X, y)
+    data, model, effects = _draw(0)
+    errors = {method: [_error(value, data)] for method, value in effects.items()}
+    verdicts = [model.verdict_]
+    for number in range(1, draws):
+        other, fitted, found = _draw(number)
+        verdicts.append(fitted.verdict_)
+        for method, value in found.items():
+            errors[method].append(_error(value, other))
     made = Provenance(command="rca demo", seed=0)
-    findings = Findings.of(learner, X, y, names=columns, outcome="malignant", truth=truth, provenance=made)
+    findings = Findings.of(model, truth=data.effects, provenance=made)
+    effects["truth"] = data.effects
     if out is not None:
-        page = render(findings, "Cell nuclei and malignancy: real measurements, three hidden labs")
-        write_text(out, page)
-    errors = {
-        method: np.array([float(np.mean((found[method] - truth) ** 2)) for _, _, found in draws]) for method in shown
-    }
-    return DemoResult(findings, rca.summary(), {**shown, "truth": truth}, errors)
+        write_text(out, render(findings, "Malignancy and cell nuclei: real measurements, two hidden labs"))
+    if picture is not None:
+        with writing(picture) as file:
+            file.write(_picture(findings, effects))
+    names = findings.effects[0].effects.names
+    return DemoResult(findings, names, effects, verdicts, {name: np.array(values) for name, values in errors.items()})
+
+
+def _draw(number: int) -> tuple[Confounded, Any, dict[str, Array]]:
+    """One draw of tests, controls and labs: the data, the fitted model, and the effects by method."""
+    data = load_confounded_labs(number, n_labs=LABS, n_tests=TESTS)
+    names = list(data.names)
+    views = {"tests": names[:TESTS], "controls": names[TESTS:]}
+    X, y = _frame(data.X, names), _frame(data.y[:, None], ["malignancy"])
+    rca = ContrastiveRCA(views=views)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakIdentificationWarning)  # the verdict says it
+        warnings.simplefilter("ignore", SpecificationWarning)
+        model = ExposureEffects(rca=rca).fit(X, y)
+    known = {"naive": model.naive_, "ANCOVA": model.adjusted_, "RUV-2": ruv2(X, data.y, rca).value, "RCA": model.coef_}
+    return data, model, known
+
+
+def _frame(values: Array, names: list[str]) -> Any:
+    from pyarrow import table
+
+    return table(dict(zip(names, values.T, strict=True)))
+
+
+def _error(effects: Array, data: Confounded) -> float:
+    return float(np.mean((effects - data.effects) ** 2))
+
+
+def _picture(findings: Findings, effects: dict[str, Array]) -> bytes:
+    """The effects by method, as PNG."""
+    from matplotlib.figure import Figure
+
+    told, out = findings.effects[0].effects, io.BytesIO()
+    shown = replace(told, others={})
+    figure = Figure(figsize=(8.4, 4.8), layout="constrained")
+    interval_plot(
+        shown.names,
+        effects,
+        shown.low,
+        shown.high,
+        title="Effects of malignancy, with two hidden labs",
+        label="effect of malignancy (standard deviations of a measurement)",
+        ax=figure.add_subplot(),
+    )
+    figure.savefig(out, format="png", dpi=150)
+    return out.getvalue()

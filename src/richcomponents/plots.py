@@ -31,6 +31,8 @@ _MARKERS = {
     "naive": ("s", ORANGE),
     "residualised": ("D", GREEN),
     "adjusted": ("D", GREEN),
+    "ANCOVA": ("D", GREEN),
+    "RUV-2": ("^", GREY),
     "RCA": ("o", BLUE),
     "truth": ("*", PINK),
 }
@@ -133,6 +135,7 @@ def interval_plot(
     if ax is None:
         ax = _new_axes(6.4, 1.3 + 0.3 * len(rows))
     at = np.arange(len(rows))
+    ax.use_sticky_edges = False  # a band at the edge leaves room for markers
     if identified is not None:
         width = np.maximum(identified[1] - identified[0], 0.0)[rows]
         ax.barh(at, width, left=identified[0][rows], height=0.62, color=BLUE, alpha=0.22, label="identified set")
@@ -256,23 +259,48 @@ def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "",
     )
 
 
-def volcano_plot(effects: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
-    """Effects against -log10 of their p values; those below a false discovery rate of 10% are coloured, the largest named."""
+def volcano_plot(effects: Estimate, *, title: str = "", most: int = 12, ax: Axes | None = None) -> Axes:
+    """Effects against -log10 of their p values; those below a false discovery rate of 10% are coloured, the clearest named.
+
+    most : names at most; one that would lie on another is left out.
+    """
     if ax is None:
         ax = _new_axes(6.4, 4.6)
     p, found = np.maximum(effects.p_value, 1e-300), effects.q_value < 0.1
     height = -np.log10(p)
     ax.plot(effects.value[~found], height[~found], "o", color=GREY, markersize=3, alpha=0.6, label="q \u2265 0.1")
     ax.plot(effects.value[found], height[found], "o", color=BLUE, markersize=4, label="q < 0.1")
-    for i in np.flatnonzero(found)[np.argsort(p[found])][:8]:
-        ax.annotate(_short(effects.names[i]), (effects.value[i], height[i]), fontsize="x-small", xytext=(4, 2),
-                    textcoords="offset points", parse_math=False)  # fmt: skip
     ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+    ax.margins(x=0.12, y=0.08)
+    ax.set_ylim(bottom=0)
     ax.set_xlabel("effect")
     ax.set_ylabel("-log10 p")
-    ax.set_title(plain(title), parse_math=False)
-    ax.legend(frameon=False, fontsize="small")
+    _frame(ax, title, 1, 1)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    clearest = np.flatnonzero(found)[np.lexsort((-np.abs(effects.z[found]), p[found]))]
+    _name_dots(ax, [_short(effects.names[i]) for i in clearest[:200]], effects.value[clearest], height[clearest], most)
     return ax
+
+
+def _name_dots(ax: Axes, names: Sequence[str], x: Array, y: Array, most: int) -> None:
+    """Names beside dots, away from zero, as many as fit without lying on each other or on a dot."""
+    size, placed = 7.0, list[tuple[float, float, float, float]]()
+    dots = ax.transData.transform(np.column_stack([x, y])) * 72 / ax.figure.dpi  # in points
+    placed += [(a - 2, b - 2, a + 2, b + 2) for a, b in dots]
+    most += len(placed)
+    for name, value, at, (left, bottom) in zip(names, x, np.column_stack([x, y]), dots, strict=False):
+        width, side = 0.62 * size * len(name), 1 if value >= 0 else -1
+        start = left + 4 if side > 0 else left - 4 - width
+        box = (start, bottom - 0.6 * size, start + width, bottom + 0.6 * size)
+        if any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in placed):
+            continue
+        placed.append(box)
+        ax.annotate(
+            name, at, xytext=(4 * side, 0), textcoords="offset points", ha="left" if side > 0 else "right", va="center",
+            fontsize=size, parse_math=False,
+        )  # fmt: skip
+        if len(placed) == most:
+            return
 
 
 def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
@@ -295,14 +323,17 @@ def sensitivity_plot(
     if ax is None:
         ax = _new_axes(6.8, 4.6)
     values, at, here = path
-    for i in largest(values[-1] - values[0], most):
+    shown = largest(values[-1] - values[0], most)
+    for i in shown[np.argsort(-values[-1, shown])]:  # named in the order in which the lines end
         (line,) = ax.plot(at, values[:, i], linewidth=1.4, label=_short(effects.names[i]))
         ax.plot([here], [effects.value[i]], "o", color=line.get_color(), markersize=5)
     ax.axhline(0, color=GREY, linewidth=0.8, zorder=0)
     ax.axvline(here, color=GREY, linewidth=0.8, linestyle="--", zorder=0)
-    ax.set_xlabel("assumed noise of the controls, from none (covariates) to all it can be")
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["none:\ncovariates", "1/4", "1/2", "3/4", "all that\nis possible"])
+    ax.set_xlabel("assumed noise of the controls")
     ax.set_ylabel("effect")
-    ax.set_title(plain(title), parse_math=False)
+    _frame(ax, title, len(shown), values.shape[1])
     legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     for text in legend.get_texts():
         text.set_parse_math(False)

@@ -58,7 +58,7 @@ def test_help_loads_no_scientific_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert all(command in done.stdout for command in ("fit", "diagnose", "simulate", "demo"))
+    assert all(command in done.stdout for command in ("fit", "effects", "diagnose", "simulate", "demo"))
 
 
 def test_fit_agrees_with_the_library(capsys, table, data):
@@ -225,12 +225,20 @@ def test_version(capsys):
     assert run(capsys, "--version")[1].strip() == rc.__version__
 
 
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 def test_demo(capsys, tmp_path):
-    page = tmp_path / "demo.html"
-    code, out, _ = run(capsys, "demo", "--out", page)
+    page, picture = tmp_path / "demo.html", tmp_path / "demo.png"
+    code, out, _ = run(capsys, "demo", "--out", page, "--draws", "2")
     assert code == 0
-    assert all(word in out for word in ("naive", "covariates", "RCA", "truth", "mean texture", str(page)))
-    assert "mean fractal dimension" in page.read_text(encoding="utf-8")
+    assert all(word in out for word in ("naive", "ANCOVA", "RUV-2", "RCA", "truth", str(page), str(picture)))
+    assert "In 2 draws" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    data = rc.datasets.load_confounded_labs(0, n_labs=2)
+    model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=10)).fit(data.X, data.y)
+    assert f"Verdict on this table: {model.verdict_}." in out
+    error = np.mean((model.coef_ - data.effects) ** 2)
+    assert f"{error:.4f}" in next(line for line in out.splitlines() if "mean squared error" in line)
+    assert data.names[0] in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def p_text(p: float) -> str:
 
 
 def _texts(values: Array, title: str) -> list[str]:
-    if title == "p":
+    if title in ("p", "q"):
         return [p_text(float(p)) for p in values]
     form = ".2f" if title == "z" else _form(values)
     return ["" if np.isnan(x) else f"{x:{form}}" for x in values]

@@ -378,27 +378,30 @@ def select(
     groups: str | None = None,
     key: str | None = None,
     drop_missing: bool = False,
+    role: str = "the target",
 ) -> Selection:
     """The columns a model needs, read once.
 
     views : "tests=a,b,c", "controls=C_*" (names and patterns), the name of a view of the file, or one number k: the
     first k columns are U, the others V; text, annotations of the samples, and what looks like an outcome, labels or an
     index is left out, and a note says what was taken. target, covariates, groups, key : columns that belong to no view.
-    drop_missing : leave out rows with missing values instead of refusing them.
+    drop_missing : leave out rows with missing values instead of refusing them. role : what the target is called.
     """
-    for role, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
+    for other, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
         if target is not None and target in others:
             raise DataError(
-                f"column {target!r} is the target and also {role}: a model that sees its outcome explains nothing"
+                f"column {target!r} is {role} and also {other}: a model that sees its outcome explains nothing"
+                if role == "the target"
+                else f"column {target!r} is {role} and also {other}: nothing would be left of it; name it once"
             )
     again = repeated(covariates)
     if again is not None:
         raise DataError(f"covariate {again!r} is named twice: name it once")
     source = rows.source
-    for role, wanted in (("the target", [target]), ("a covariate", covariates), ("the groups", [groups])):
+    for one, wanted in ((role, [target]), ("a covariate", covariates), ("the groups", [groups])):
         for name in wanted:
             if name is not None:
-                source.check_column(name, role)
+                source.check_column(name, one)
     taken = {name for name in (target, groups, key, *covariates) if name is not None}
     chooser = _Chooser(rows, [name for name in source.all_names if name not in taken], taken)
     chosen = chooser.views(list(views))
@@ -406,20 +409,20 @@ def select(
     both = next((name for name in used if name in taken), None)
     if both is not None:
         raise DataError(
-            f"column {both!r} is in a view and also the target, a covariate, the groups or the labels: name it once"
+            f"column {both!r} is in a view and also {role}, a covariate, the groups or the labels: name it once"
         )
     owner = {name: f"column {name!r} of view {view!r}" for view, columns in chosen.items() for name in columns}
     owner |= {name: f"covariate {name!r}" for name in covariates}
     columns = chooser.read([*owner, *([] if target is None else [target])])
-    X = np.column_stack([_numbers(columns[name], role) for name, role in owner.items()])
+    X = np.column_stack([_numbers(columns[name], what) for name, what in owner.items()])
     y = None if target is None else columns[target]
     if y is not None and y.dtype.kind in "iu":
-        y = _numbers(y, f"the target {target!r}")[:, 0]
+        y = _numbers(y, f"{role} {target!r}")[:, 0]
     labels = None if groups is None else rows.read([groups], [groups])[groups]
-    bad = {role: ~np.isfinite(X[:, i]) for i, role in enumerate(owner.values())}
-    for role, values in ((f"the target {target!r}", y), (f"the groups {groups!r}", labels)):
+    bad = {what: ~np.isfinite(X[:, i]) for i, what in enumerate(owner.values())}
+    for what, values in ((f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
         if values is not None:
-            bad[role] = (
+            bad[what] = (
                 ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
             )
     keep, notes = _complete_rows(source.title, bad, drop_missing)

@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
-from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, effects_of, outside_test
 from richcomponents.contrastive.solution import PairSolution, solve_pair
-from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
+from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
@@ -35,21 +35,24 @@ FEWEST_CONTROLS = 4
 """With fewer, none is hidden: too little would be left to estimate its effect from."""
 
 _IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
+_LONGEST = 4000  # characters of a recipe
 _SUSPICIOUS = 0.001
 _NOTHING = 1e-9  # of the variance of an exposure
 _SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
 
 VERDICTS = {
-    "strong": "The higher orders and the controls agree on how noisy the controls are.",
-    "supported": "The higher orders say little, but hidden controls come out with no effect: they support the correction.",
-    "weak": "The data say little about how noisy the controls are: the correction is made in part.",
-    "not identified": "Nothing but the limits of the identified set is known: look at its two ends.",
-    "contradicted": "Hidden controls come out with effects when the correction is made: the estimate stays near that with the "
-    "controls as covariates.",
-    "nothing to adjust": "Given the exposure, the controls share nothing with the tests, and do not go with the exposure: the "
-    "effects are the unadjusted ones.",
+    "strong": "The data say how noisy the controls are, and nothing contradicts it.",
+    "supported": "The data say little about how noisy the controls are, but controls that were hidden come out with no effect, "
+    "as they should: they support the correction.",
+    "weak": "The data say little about how noisy the controls are: how far the correction goes is in part an assumption.",
+    "not identified": "The data do not say how noisy the controls are: each effect may lie anywhere in its identified set.",
+    "contradicted": "Controls that were hidden come out with effects when the correction is made: the estimates stay near "
+    "those with the controls as covariates.",
+    "nothing to adjust": "The controls share nothing with the tests and do not go with the exposure: the effects are the "
+    "unadjusted ones.",
     "not separable": "The controls go with the exposure in a way they do not share with the tests: either the exposure changes "
-    "the controls, or the hidden part is a function of the exposure (each lab saw one group). No method can tell.",
+    "the controls, or what is hidden goes with the exposure so closely that nothing is left to compare (each lab saw one "
+    "group).",
 }
 
 
@@ -70,6 +73,12 @@ class Effects(Estimate):
         more = np.zeros_like(self.value) if self.systematic is None else np.nan_to_num(self.systematic)
         error = np.sqrt(self.standard_error**2 + more**2)
         return Estimate(self.value, error, self.degrees, names=self.names, level=self.level)
+
+    def _cells(self) -> list[list[str]]:
+        """What is read first: a table no wider than a terminal."""
+        head, *rows = super()._cells()
+        at = [head.index(title) for title in ("", "estimate", "adjusted", "naive", head[-1], "p", "q") if title in head]
+        return [[row[i] for i in at] for row in [head, *rows]]
 
     def _table(self) -> dict[str, Array]:
         table, calibrated = super()._table(), self.calibrated
@@ -182,7 +191,8 @@ class ExposureEffects(Estimator):
     def _check_rows(self, table: Rows, regressors: int) -> None:
         if table.n_rows is not None and table.n_rows <= regressors + 2:
             raise DataError(
-                f"n_samples = {table.n_rows} is too few for {regressors} exposures and covariates: use fewer of them, or more rows"
+                f"n_samples = {table.n_rows} is too few for {regressors} exposures and covariates: use fewer of them, or "
+                "more rows"
             )
 
     def _model(self) -> ContrastiveRCA:
@@ -365,52 +375,60 @@ class ExposureEffects(Estimator):
         for name, verdict in self.verdicts_.items():
             if verdict in ("not identified", "not separable", "contradicted"):
                 warn_user(f"effects of {name}: {verdict}. {VERDICTS[verdict]}", WeakIdentificationWarning)
-            test = self.outside_[name]
-            if self.rca_.rank_ and test.p_value < _SUSPICIOUS:
-                warn_user(self._advice(name, test), SpecificationWarning)
+        for answer in self.answers():
+            if answer.alarm:
+                warn_user(answer.alarm, SpecificationWarning)
 
-    def _advice(self, exposure: str, test: TestResult) -> str:
-        named = ""
-        if self._hidden is not None:
-            seen = self._control_effects(self.exposures_.index(exposure))
-            worst = int(np.argmin(np.nan_to_num(seen.p_value, nan=1.0)))
-            named = f" {seen.names[worst]} sits off most (hidden effect, p = {p_text(float(seen.p_value[worst]))})."
-        return (
-            f"the controls go with {exposure} beyond what they share with the tests (p = {p_text(test.p_value)}): the exposure "
-            f"seems to change some of them, or more is hidden than {self.rca_.rank_} directions.{named} Leave doubtful "
-            "controls out and compare"
+    def recipe(self) -> str:
+        """What to type for the same fit; empty where that would be pages of column names."""
+        whole: Any = self.__repr__
+        model = whole(N_CHAR_MAX=_LONGEST).replace("rca=ContrastiveRCA(", "rca=rc.ContrastiveRCA(")
+        given = "X, y" if self.exposure is None else "X"
+        told = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model)'
+        return "" if "..." in model else told
+
+    def answers(self) -> tuple[ExposureAnswer, ...]:
+        """What is to be said about each exposure: what a report shows."""
+        check_is_fitted(self, "rca_")
+        return tuple(self._answer(i, name) for i, name in enumerate(self.exposures_))
+
+    def _answer(self, i: int, name: str) -> ExposureAnswer:
+        verdict, test = self.verdicts_[name], self.outside_[name]
+        return ExposureAnswer(
+            exposure=name,
+            verdict=verdict,
+            meaning=VERDICTS[verdict],
+            effects=self._effects(i),
+            hidden=None if self._hidden is None else self._control_effects(i),
+            controls=[row for row in self.controls_ if row["exposure"] == name],
+            outside=test,
+            rank=self.rca_.rank_,
+            rho=float(self.rho_[i]),
+            ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
+            path=self._path(i),
         )
 
     def summary(self) -> str:
         """A page of text: the verdict, the effects, the controls, what to do."""
         check_is_fitted(self, "rca_")
-        model, lines = self.rca_, []
-        views = model.views_
-        lines += [
+        model, answers = self.rca_, self.answers()
+        views, shared = model.views_, f"{model.rank_} hidden direction{'' if model.rank_ == 1 else 's'}"
+        lines = [
             f"Effects on {views.names[0]} ({len(views[0])} columns), {len(views[1])} controls, {model.n_samples_} rows",
-            "",
+            *self.notes_,
         ]
-        lines += [*self.notes_, ""] if self.notes_ else []
-        for i, name in enumerate(self.exposures_):
-            test, found = self.outside_[name], self._effects(i)
-            lines += [f"{name}: {self.verdicts_[name]}. {VERDICTS[self.verdicts_[name]]}"]
+        for answer in answers:
+            lines += ["", f"{answer.exposure}: {answer.verdict}. {answer.meaning}", *filter(None, [answer.reach()])]
+            lines += [answer.finding(), answer.about_controls(), *answer.advice()]
             if model.rank_:
-                many = "s" if model.rank_ > 1 else ""
-                lines += [
-                    f"  {model.rank_} hidden direction{many}; {self.rho_[i]:.0%} of the way from the controls as covariates to "
-                    "the full correction"
-                ]
-            lines += [f"  controls beyond the shared part: p = {p_text(test.p_value)}" + _words(test.p_value)]
-            lines += ["", str(_largest(found)), ""]
-        if self._hidden is None:
-            lines += [
-                f"Fewer than {FEWEST_CONTROLS} controls (or nothing shared): none could be hidden to check the correction."
-            ]
-        else:
-            lines += ["Hidden controls (their effects are zero in truth):"]
-            for i, name in enumerate(self.exposures_):
-                seen = self._control_effects(i)
-                lines += [f"{name}:", str(_largest(seen))] if len(self.exposures_) > 1 else [str(_largest(seen))]
+                way = "of the way from the controls as covariates (adjusted) to the full correction"
+                lines += [f"{shared}; the estimate goes {answer.rho:.0%} {way}"]
+            lines += ["", str(_largest(answer.effects))]
+        if self._hidden is not None:
+            lines += ["", "Hidden controls (their effects are zero in truth):"]
+            for answer in answers:
+                lines += [f"{answer.exposure}:"] if len(answers) > 1 else []
+                lines += [str(_largest(answer.hidden))] if answer.hidden is not None else []
         return page(lines)
 
     def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
@@ -445,10 +463,6 @@ class ExposureEffects(Estimator):
         moved = found.left @ found.right[:, i]
         mean = float(np.trace(found.t)) / max(len(found.t), 1)
         return found.adjusted[:, i] - at[:, None] * moved, at, mean * float(self.rho_[i])
-
-
-def _words(p: float) -> str:
-    return "" if p >= _SUSPICIOUS else " (they do not fit: see controls_)"
 
 
 def _largest(found: Estimate, most: int = 20) -> Any:

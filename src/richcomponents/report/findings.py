@@ -16,6 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.base import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
 
@@ -123,8 +124,9 @@ class Findings:
     """All that is said about one fit.
 
     views : {name: column names}. diagnostics, variance : of two views, U first; sets : of any number of views. outcome : None
-    without a target. learned : None without another learner. notes : warnings raised on the way, as sentences. summary : the
-    model's own page of text; verdict : its own word for how well the parts are told apart.
+    without a target. learned : None without another learner. effects : of exposures, one each. notes : warnings raised
+    on the way, as sentences. summary : the model's own page of text; verdict : its own word for how well the parts are told
+    apart.
     """
 
     n: int
@@ -138,6 +140,7 @@ class Findings:
     sets: Sets | None = None
     outcome: Outcome | None = None
     learned: Learned | None = None
+    effects: tuple[ExposureAnswer, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
 
@@ -177,6 +180,8 @@ class Findings:
             )
         own = rca.views_.feature_names if names is None else tuple(map(str, names))
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
+        if hasattr(model, "answers"):
+            return cls._of_effects(model, rca, own, views, truth, notes, provenance)
         found = cls(
             n=rca.n_samples_,
             views=views,
@@ -198,6 +203,34 @@ class Findings:
         told = _outcome(model, views, X, y, columns, outcome, truth)
         return replace(found, outcome=told, notes=(*notes, *model.notes()))
 
+    @classmethod
+    def _of_effects(
+        cls,
+        model: Any,
+        rca: Any,
+        own: Sequence[str],
+        views: dict[str, tuple[str, ...]],
+        truth: Array | None,
+        notes: Sequence[str],
+        made: Provenance | None,
+    ) -> Findings:
+        answers = tuple(answer.named(*views.values()) for answer in model.answers())
+        if truth is not None:
+            answers = tuple(one.with_truth(of) for one, of in zip(answers, np.atleast_2d(truth), strict=True))
+        known = rca.covariates_[: len(rca.covariates_) - len(answers)]  # the exposures stand last
+        return cls(
+            n=rca.n_samples_,
+            views=views,
+            covariates=tuple(own[i] for i in known),
+            summary=model.summary(),
+            verdict=model.verdict_,
+            mixing=(),
+            diagnostics=rca.diagnostics_,
+            effects=answers,
+            notes=(*notes, *model.notes_),
+            provenance=Provenance(model.recipe(), seed=rca.random_state) if made is None else made,
+        )
+
     @property
     def shared_share(self) -> float | None:
         """Of two views: mean over the columns of U of Var(S2) / Var(U), free of units."""
@@ -205,7 +238,7 @@ class Findings:
 
     def alarms(self) -> list[str]:
         """Tests of what is assumed that fail, as sentences."""
-        out, d = [], self.diagnostics
+        out, d = [_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
         if self.outcome is not None and self.outcome.test.p_value < SUSPICIOUS:
             out.append(
                 f"{self.outcome.name} goes with {self.outcome.outside} ({p_value(self.outcome.test.p_value)}): it seems to "
@@ -222,11 +255,24 @@ class Findings:
 
     def headline(self) -> str:
         """The verdict in a few sentences, failed tests included."""
+        return " ".join(filter(None, (self.lead(), self.detail())))
+
+    def lead(self) -> str:
+        """The part of the headline that nobody may miss."""
         alarms = self.alarms()
         return " ".join([self._answer(), *(["But look:"] if alarms else []), *alarms])
 
+    def detail(self) -> str:
+        """The rest of the headline: what was found for each exposure."""
+        return " ".join(part for answer in self.effects for part in (answer.finding(), answer.reach()) if part)
+
     def _answer(self) -> str:
         first = next(iter(self.views))
+        if self.effects:
+            verdicts = {answer.verdict for answer in self.effects}
+            if len(verdicts) == 1:
+                return self.effects[0].meaning
+            return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
         if self.sets is not None:
             widest = max(self.sets.rows, key=lambda row: sum(math.isfinite(_number(row[view])) for view in self.views))
             shares = [f"{_number(widest[v]):.0%} of {v}" for v in self.views if math.isfinite(_number(widest[v]))]
@@ -260,7 +306,15 @@ class Findings:
     def question(self) -> str:
         """What was asked, in one sentence."""
         counted = {view: _count(columns, "column") for view, columns in self.views.items()}
-        if self.diagnostics is None:
+        if self.effects:
+            (u, of_u), (v, of_v) = counted.items()
+            exposures = [answer.exposure for answer in self.effects]
+            asked = (
+                f"{'Does' if len(exposures) == 1 else 'Do'} {_listed(exposures)} change the {of_u} of {_role(u, 'U')}, when "
+                f"something that nobody measured may go with {'it' if len(exposures) == 1 else 'them'} and disturb them? "
+                f"Negative controls: the {of_v} of {_role(v, 'V')}. {self.n} samples"
+            )
+        elif self.diagnostics is None:
             parts = [f"{view} ({count})" for view, count in counted.items()]
             asked = f"Which hidden parts do {_listed(parts)} have in common, and what is their own? {self.n} samples"
         else:
@@ -278,8 +332,14 @@ class Findings:
 
     def advice(self) -> list[str]:
         """Sentences for the reader, notes included, each once."""
-        told = [] if self.diagnostics is None else self.diagnostics.advice()
-        return list(dict.fromkeys([*told, *self.notes]))
+        return list(dict.fromkeys([*self._told(), *self.notes]))
+
+    def _told(self) -> list[str]:
+        if self.effects:
+            several = len(self.effects) > 1
+            controls = [f"{a.exposure}: {a.about_controls()}" if several else a.about_controls() for a in self.effects]
+            return list(dict.fromkeys([*controls, *(one for answer in self.effects for one in answer.advice())]))
+        return [] if self.diagnostics is None else self.diagnostics.advice()
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
@@ -289,7 +349,7 @@ class Findings:
             "headline": self.headline(),
             "verdict": self.verdict,
             "alarms": self.alarms(),
-            "advice": [] if d is None else d.advice(),
+            "advice": self._told(),
             "notes": list(self.notes),
             "n": self.n,
             "views": self.views,
@@ -322,6 +382,8 @@ class Findings:
                 "variance": self.variance.rows(),
                 "A": self.mixing[0].matrix,
             }
+        if self.effects:
+            found["exposures"] = [answer.as_dict() for answer in self.effects]
         if self.sets is not None:
             found["components"] = self.sets.rows
             found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
@@ -338,6 +400,10 @@ def p_value(p: float) -> str:
     """
     text = p_text(p)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
 def _number(value: object) -> float:

@@ -27,15 +27,19 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.cumulants.estimate import p_text
+from richcomponents.models.answers import ExposureAnswer
 from richcomponents.outputs import check_outputs, write_text
 from richcomponents.plots import (
     MOST,
+    control_plot,
     correlation_plot,
     estimate_plot,
     heat_map,
     heat_map_size,
     own_variance_plot,
+    sensitivity_plot,
     variance_plot,
+    volcano_plot,
 )
 from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance, p_value
 from richcomponents.text import escape
@@ -71,6 +75,21 @@ def _size(value: object) -> float:
     return abs(value) if isinstance(value, (int, float)) and math.isfinite(value) else -1.0
 
 
+def searchable_table(rows: Sequence[Mapping[str, object]], name: str, shown: int = _SHOWN) -> str:
+    """A sortable table of all rows, the first `shown` seen at first, with a search box and a button that saves a CSV file.
+
+    The script makes the box and the buttons work; without it the table shows every row. name : of the file, without its end.
+    """
+    what = f"of {len(rows)} rows" if len(rows) > shown else f"{len(rows)} rows"
+    more = f'<button type="button" class="all">show all {len(rows)} rows</button>' if len(rows) > shown else ""
+    return (
+        f'<div class="searched" data-shown="{shown}" data-file="{escape(name)}"><p class="tools" hidden><label>search '
+        f'<input type="search" autocomplete="off" spellcheck="false"></label> {more} '
+        f'<button type="button" class="save">save as CSV</button> <span class="soft" aria-live="polite">{what}</span></p>'
+        f"{html_table(rows, shown=len(rows))}</div>"
+    )
+
+
 def _table(rows: Sequence[Mapping[str, object]]) -> str:
     titles = "".join(
         f'<th scope="col"{"" if isinstance(value, (int, float)) else _TEXT}><button>{escape(str(title))}</button></th>'
@@ -85,8 +104,12 @@ def _cell(title: str, value: object) -> str:
         return f"<td{_TEXT}>{escape(str(value))}</td>"
     if _unknown(value):
         return '<td data-value="nan">–</td>'
-    shown = escape(p_text(value)) if title == "p" or title.startswith("p (") else number(value)
+    shown = escape(p_text(value)) if _is_p(title) else number(value)
     return f'<td data-value="{value!r}">{shown.replace("-", "−")}</td>'
+
+
+def _is_p(title: str) -> bool:
+    return title in ("p", "q", "calibrated p", "calibrated q") or title.startswith("p (")
 
 
 def number(value: float) -> str:
@@ -156,7 +179,8 @@ def inline_svg(
     return re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match.group(1)}{salt}-", picture).strip()
 
 
-_TONE = {"strong": "good", "known mixing": "good", "weak": "fair", "not identified": "poor", "paper": "fair"}
+_TONE = dict.fromkeys(("strong", "supported", "known mixing"), "good") | dict.fromkeys(("weak", "paper"), "fair")
+_TONE |= dict.fromkeys(("not identified", "contradicted", "not separable"), "poor")
 _MOST_HEAT_MAPS = 8
 
 
@@ -171,13 +195,14 @@ def _figure(picture: str, caption: str) -> str:
 def verdict(found: Findings) -> str:
     """What was asked, and the answer; a test that fails takes the green away."""
     tone, alarms = _TONE.get(found.verdict, ""), found.alarms()
-    badge = found.verdict + (", but a test fails" if alarms else "")
+    badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms else "")
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice())
+    detail = f"<p>{escape(found.detail())}</p>" if found.detail() else ""
     return (
         f"<p>{escape(found.question())}</p>"
         f'<section class="verdict {tone if not alarms or tone == "poor" else "fair"}" aria-label="Verdict">'
         f'<span class="badge">{escape(badge)}</span>'
-        f'<p class="headline">{escape(found.headline())}</p><ul>{advice}</ul></section>'
+        f'<p class="headline">{escape(found.lead())}</p>{detail}<ul>{advice}</ul></section>'
     )
 
 
@@ -211,6 +236,125 @@ def coefficients(found: Findings) -> str:
         f"<h2>What goes with {escape(told.event)}</h2><p>Each coefficient is the {escape(told.unit)} of the column, the "
         f"other columns held fixed.{classes}</p>{_figure(picture, caption)}{html_table(told.rows(), order='RCA')}"
     )
+
+
+def effects(found: Findings) -> str:
+    """Every exposure: a picture of its effects, and all of them in a table."""
+    return "".join(_effects(found, answer, i) for i, answer in enumerate(found.effects))
+
+
+_FIRST_READ = (
+    "name", "estimate", "low", "high", "p", "q", "adjusted", "naive", "truth", "standard error", "identified low",
+    "identified high", "calibrated p", "calibrated q",
+)  # fmt: skip
+
+
+def _effects(found: Findings, answer: ExposureAnswer, i: int) -> str:
+    told, name, u = answer.effects, escape(answer.exposure), escape(next(iter(found.views)))
+    many = len(told.names) > MOST
+    if many:
+        picture = inline_svg(
+            lambda ax: volcano_plot(told, ax=ax),
+            (7.6, 4.6),
+            f"Effects of {answer.exposure} and p values",
+            f"effects{i}",
+        )
+        caption = (
+            "Each dot is a column: across, its effect; up, how clear it is (a p value of 0.001 is at 3). Blue dots have q "
+            "below 0.1: at most about one in ten of them is there by chance. The clearest are named."
+        )
+    else:
+        picture = inline_svg(
+            lambda ax: estimate_plot(told, label=f"effect of {answer.exposure}", ax=ax),
+            (7.6, _height(len(told.names))),
+            f"Effects of {answer.exposure} by method, with intervals",
+            f"effects{i}",
+        )
+        caption = (
+            "Blue dot and line: the estimate and its 95% interval. Green: the controls as covariates (adjusted). Orange: no "
+            "controls at all (naive). Pale band: all effects that agree with the correlations, whatever the noise of the "
+            "controls (identified set)."
+        )
+    rows = [{key: row[key] for key in _FIRST_READ if key in row} for row in answer.rows()]
+    rows = [rows[int(at)] for at in answer.order()]
+    warned = f" {escape(answer.finding())}" if answer.verdict == "not separable" else ""
+    form = "".join(c if c.isalnum() else "-" for c in answer.exposure)
+    return (
+        f"<h2>What changes with {name}</h2><p>Each effect is the difference in a column of {u} that goes with {name} "
+        f"(for numbers: with one unit), in the column's own units.{warned}</p>"
+        f"{_figure(picture, caption)}{searchable_table(rows, f'effects-{form}')}"
+        '<p class="soft">low, high: 95% interval. q: share of false ones among all effects as clear as this one. '
+        "calibrated: p and q that allow, beside the standard error, for an error as large as hidden controls show.</p>"
+    )
+
+
+def controls(found: Findings) -> str:
+    """What controls get when they are hidden: their effects are zero in truth."""
+    if not found.effects:
+        return ""
+    out = [
+        "<h2>Are the controls valid?</h2><p>A control is a column that the exposure does not change, but what is hidden "
+        "disturbs. Each was hidden in turn and its effect estimated from the others, as if it were a test: that effect "
+        "should be zero.</p>"
+    ]
+    for i, answer in enumerate(found.effects):
+        hidden = answer.hidden
+        out.append(f"<h3>{escape(answer.exposure)}</h3>" if len(found.effects) > 1 else "")
+        out.append(f"<p>{escape(answer.about_controls())}</p>")
+        if hidden is None:
+            continue
+
+        def draw(ax: Any, hidden: Any = hidden) -> Any:
+            return control_plot(hidden, ax=ax)
+
+        what = f"Effects of {answer.exposure} on hidden controls, with intervals"
+        picture = inline_svg(draw, (7.6, _height(len(hidden.names))), what, f"controls{i}")
+        caption = (
+            "Your controls, as the method sees them when they are hidden. Blue: the estimate with its 95% interval; green: the "
+            "other controls as covariates. Intervals that miss the dashed line are worth a second look."
+        )
+        rows = [{k: v for k, v in row.items() if k != "exposure"} for row in answer.controls]
+        out.append(_figure(picture, caption) + html_table(rows))
+    if any(answer.controls for answer in found.effects):
+        out.append(
+            "<p>A control with a small p may be changed by the exposure, or disturbed by something that the others do not see. "
+            "Leave it out, fit again, and compare. “Effects move without it” says by how many of their standard errors the "
+            "effects on the tests move when it (and those hidden with it) is left out: above 1 the answer leans on it.</p>"
+        )
+    return "".join(out)
+
+
+def sensitivity(found: Findings) -> str:
+    """How the effects depend on what is assumed: the noise of the controls, and how many directions are hidden."""
+    out = []
+    for i, answer in enumerate(found.effects):
+        if not answer.rank:
+            continue
+        of = f" of {escape(answer.exposure)}" if len(found.effects) > 1 else ""
+
+        def draw(ax: Any, answer: ExposureAnswer = answer) -> Any:
+            return sensitivity_plot(answer.effects, answer.path, ax=ax)
+
+        what = f"Effects of {answer.exposure} by the assumed noise of the controls"
+        picture = inline_svg(draw, (7.6, 4.4), what, f"sensitivity{i}")
+        caption = (
+            "The columns whose effects depend most on how noisy the controls are. Left: not at all, which is what adding "
+            "them as covariates assumes. Right: as noisy as the correlations allow. Dots: the estimates (beside their "
+            "lines where several directions are hidden). Lines that stay on one side of zero keep their sign whatever the "
+            "noise."
+        )
+        out.append(f"<h2>What if the controls were noisier?{of}</h2>{_figure(picture, caption)}")
+        if len(answer.ranks) > 1:
+            out.append(
+                f"<h3>And if more, or less, were hidden?</h3><p>Effects with {_ranks(answer)} hidden directions. "
+                f"Columns that change much are not settled.</p>{html_table(answer.rank_rows(_SHOWN))}"
+            )
+    return "".join(out)
+
+
+def _ranks(answer: ExposureAnswer) -> str:
+    ranks = list(map(str, answer.ranks))
+    return " or ".join(filter(None, [", ".join(ranks[:-1]), ranks[-1]]))
 
 
 def learned(found: Findings) -> str:
@@ -328,6 +472,10 @@ def mixing(found: Findings) -> str:
 def checks(found: Findings) -> str:
     """Diagnostics, each with what it means."""
     rows = _of_two_views(found.diagnostics) if found.diagnostics is not None else []
+    for answer in found.effects:
+        p = answer.outside.p_value
+        meaning = "Small p: the exposure changes some controls, or more is hidden than was modelled. See above."
+        rows.append((f"Controls and {answer.exposure}", p_value(p), p >= SUSPICIOUS, meaning))
     if found.outcome is not None:
         told, p = found.outcome, found.outcome.test.p_value
         meaning = (
@@ -384,6 +532,7 @@ def reproduce(found: Findings) -> str:
     made = found.provenance
     versions = ", ".join(f"{name} {version}" for name, version in Provenance.versions().items())
     command = f"<pre><code>{escape(made.command)}</code></pre>" if made.command else ""
+    words = _OF_EFFECTS if found.effects else _OF_TWO if found.sets is None else _OF_MANY
     files = "".join(
         f"<dt>{escape(path)}</dt><dd>SHA-256 <code>{escape(digest)}</code></dd>" for path, digest in made.files.items()
     )
@@ -391,7 +540,7 @@ def reproduce(found: Findings) -> str:
     return (
         f"<h2>How to reproduce this page</h2>{command}<dl><dt>versions</dt><dd>{escape(versions)}</dd>"
         f"<dt>seed (random_state)</dt><dd>{escape(str(made.seed))}</dd>{files}{date}</dl>"
-        f"<details><summary>Words used on this page</summary>{_OF_TWO if found.sets is None else _OF_MANY}</details>"
+        f"<details><summary>Words used on this page</summary>{words}</details>"
     )
 
 
@@ -402,6 +551,16 @@ _OF_TWO = (
     "<dt>identified set</dt><dd>All values that agree with the observed correlations.</dd>"
     "<dt>residualising</dt><dd>Subtracting from U what V predicts; the same as adding V as covariates.</dd></dl>"
 )
+_OF_EFFECTS = (
+    "<dl><dt>tests, controls</dt><dd>Two groups of columns (U, V), measured on the same samples. The exposure may change "
+    "the tests; it does not change the controls.</dd>"
+    "<dt>hidden directions</dt><dd>How many independent disturbances tests and controls have in common, given the "
+    "exposure.</dd><dt>naive</dt><dd>The difference as it is, with known covariates removed.</dd>"
+    "<dt>adjusted</dt><dd>The controls are added as covariates (analysis of covariance). That takes them to be free of "
+    "noise; as they are not, part of the disturbance stays.</dd>"
+    "<dt>identified set</dt><dd>All effects that agree with the observed correlations, whatever the noise of the "
+    "controls.</dd></dl>"
+)
 _OF_MANY = (
     "<dl><dt>view</dt><dd>A group of columns, measured on the same samples as the others.</dd>"
     "<dt>component</dt><dd>A hidden part, called by the views it lives in. Each view is the sum of its components, each "
@@ -409,7 +568,10 @@ _OF_MANY = (
 )
 
 
-SECTIONS = (verdict, coefficients, learned, components, shared_directions, variances, mixing, checks, reproduce)
+SECTIONS = (
+    verdict, coefficients, effects, controls, sensitivity, learned, components, shared_directions, variances, mixing, checks,
+    reproduce,
+)  # fmt: skip
 
 
 def policy(style: str, script: str | None = None) -> str:
@@ -466,7 +628,7 @@ def write_report(
     truth: Array | None = None,
     provenance: Provenance | None = None,
 ) -> Path:
-    """Write the report of a fitted ContrastiveRCA, RCA or learner to one HTML file, and say where.
+    """Write the report of a fitted ContrastiveRCA, RCA, learner or ExposureEffects to one HTML file, and say where.
 
     X, y : the rows it was fitted to (needed for regressions). names : column names of X, where X has none. outcome : what
     y is called. truth : known coefficients, in simulations.

@@ -1,3 +1,19 @@
+// A table with a search box shows the first rows that match; all of them after a click on "show all".
+const refresh = (box) => {
+  const words = box.querySelector("input").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const most = "all" in box.dataset ? Infinity : Number(box.dataset.shown), rows = [...box.querySelector("tbody").rows];
+  let found = 0;
+  for (const row of rows) {
+    const name = row.cells[0].textContent.toLowerCase();
+    const fits = words.every((word) => name.includes(word));
+    row.hidden = !fits || found >= most;
+    if (fits) found += 1;
+  }
+  const seen = Math.min(found, most);
+  box.querySelector("[aria-live]").textContent =
+    seen < found ? `the first ${seen} of ${found} rows` : `${found} of ${rows.length} rows`;
+};
+
 // A click on a column's title sorts its table: numbers by value, missing ones last, names by letter.
 for (const title of document.querySelectorAll("table.sortable th button")) {
   title.addEventListener("click", () => {
@@ -14,6 +30,37 @@ for (const title of document.querySelectorAll("table.sortable th button")) {
       return down ? y - x : x - y;
     };
     body.append(...[...body.rows].sort(compare));
+    const box = title.closest(".searched");
+    if (box) refresh(box);
   });
+}
+
+// Every row of the table, numbers in full, whatever is shown.
+const csv = (table) => {
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const value = (cell) => {
+    const exact = cell.dataset.value;
+    return exact === undefined ? cell.textContent : Number.isFinite(Number(exact)) ? exact : "";
+  };
+  const head = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map(value));
+  return [head, ...rows].map((row) => row.map(quoted).join(",") + "\r\n").join("");
+};
+for (const box of document.querySelectorAll(".searched")) {
+  box.querySelector("input").addEventListener("input", () => refresh(box));
+  box.querySelector(".all")?.addEventListener("click", (event) => {
+    box.dataset.all = "";
+    event.target.remove();
+    refresh(box);
+  });
+  box.querySelector(".save").addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv(box.querySelector("table"))], { type: "text/csv" }));
+    link.download = `${box.dataset.file}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  });
+  box.querySelector(".tools").hidden = false;
+  refresh(box);
 }
 document.documentElement.dataset.ready = "true";

@@ -1,0 +1,225 @@
+"""What is to be said about one exposure: the same words and numbers for a terminal, a page and a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.contrastive.diagnostics import TestResult
+from richcomponents.cumulants.estimate import Estimate, p_text
+
+FALSE_DISCOVERIES = 0.1
+"""Share of false ones among the effects that are counted as found."""
+_ALARMING, _MISFIT = 0.001, 0.01  # p values of the test of all controls from which on it is an alarm, and is spoken of
+_NARROW = 0.5  # identified sets, in standard errors
+_DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
+
+ADVICE = {
+    "strong": "Before you rely on it, ask of each control whether the exposure could change it: that assumption is yours.",
+    "supported": "Before you rely on it, ask of each control whether the exposure could change it: that assumption is yours.",
+    "weak": "See in the sensitivity picture how much the effects depend on the noise of the controls. More samples help, and "
+    "so do less noisy controls.",
+    "not identified": "Give the identified set with each effect, not the estimate alone. More samples help where what is "
+    "hidden is skewed or comes in groups, such as labs; better controls always help.",
+    "contradicted": "Look at the hidden controls with small p: leave out those that the exposure may change, and fit again.",
+    "nothing to adjust": "Check that the controls were measured where the tests were: controls that nothing disturbs correct "
+    "nothing.",
+    "not separable": "Leave out controls that the exposure may change. If each lab (batch, clinic) saw one group only, no "
+    "analysis helps: both groups have to be measured in each.",
+}
+
+
+@dataclass(frozen=True)
+class ExposureAnswer:
+    """All that is known about one exposure.
+
+    effects : on the columns of U; hidden : effects of controls that were hidden (zero in truth), or None; controls : one row
+    each; outside : test of whether the controls go with the exposure as the shared part does. rank, rho : hidden
+    directions, and how far the estimate goes from the controls as covariates (0) to the full correction (1). ranks : {rank:
+    effects (d_u,)}; path : effects (k, d_u) by assumed noise (k,), and where the estimate lies.
+    """
+
+    exposure: str
+    verdict: str
+    meaning: str
+    effects: Estimate
+    hidden: Estimate | None
+    controls: list[dict[str, object]]
+    outside: TestResult
+    rank: int
+    rho: float
+    ranks: dict[int, Array]
+    path: tuple[Array, Array, float]
+
+    def named(self, tests: Sequence[str], controls: Sequence[str]) -> Self:
+        """The same with other names of the columns."""
+        hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
+        at = {} if self.hidden is None else dict(zip(self.hidden.names, controls, strict=True))
+        rows = [{**row, "control": at[str(row["control"])]} for row in self.controls]
+        return replace(self, effects=replace(self.effects, names=tuple(tests)), hidden=hidden, controls=rows)
+
+    def with_truth(self, truth: Array) -> Self:
+        """The same beside known effects (d_u,)."""
+        return replace(self, effects=replace(self.effects, others={**self.effects.others, "truth": truth}))
+
+    # ---- numbers
+
+    @property
+    def found(self) -> Array:
+        """(d_u,) which effects are told from zero: below the rate of false discoveries, or by the limits of identified sets."""
+        if self.verdict == "not separable":
+            return np.zeros(len(self.effects.value), dtype=bool)
+        if self.effects.set_limits and self.effects.identified is not None:
+            return np.asarray((self.effects.low > 0) | (self.effects.high < 0))
+        return np.asarray(np.nan_to_num(self.effects.q_value, nan=1.0) < FALSE_DISCOVERIES)
+
+    def order(self) -> IntArray:
+        """The columns, the clearest effects first."""
+        p = np.nan_to_num(self.effects.p_value, nan=2.0)
+        size = np.nan_to_num(np.abs(self.effects.z))
+        return np.lexsort((-size, p))
+
+    def rows(self) -> list[dict[str, object]]:
+        """One row per column of U, in its order: everything that is known."""
+        return [{"name": row.pop("name"), "exposure": self.exposure, **row} for row in self.effects.rows()]
+
+    def compact(self, most: int | None = None) -> list[dict[str, object]]:
+        """The clearest effects, with what is read first."""
+        rows, level = self.effects.rows(), f"{self.effects.level:.0%} interval"
+        form = _decimals(self.effects.value)
+        out: list[dict[str, object]] = []
+        for i in self.order()[:most]:
+            row = rows[int(i)]
+            limits = [f"{row[end]:{form}}" for end in ("low", "high")]
+            known: dict[str, object] = {name: f"{row[name]:{form}}" for name in ("estimate", "adjusted", "naive")}
+            known |= {"truth": f"{row['truth']:{form}}"} if "truth" in row else {}
+            known |= {level: f"[{limits[0]}, {limits[1]}]", "p": row["p"], "q": row["q"]}
+            out.append({"name": row["name"], **known})
+        return out
+
+    def rank_rows(self, most: int | None = None) -> list[dict[str, object]]:
+        """Effects by the number of hidden directions, the clearest first."""
+        titles = {
+            r: f"{r} direction{'' if r == 1 else 's'}" + (" (chosen)" if r == self.rank else "") for r in self.ranks
+        }
+        return [
+            {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
+            for i in map(int, self.order()[:most])
+        ]
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "exposure": self.exposure,
+            "verdict": self.verdict,
+            "meaning": self.meaning,
+            "found": [name for name, found in zip(self.effects.names, self.found, strict=True) if found],
+            "rank": self.rank,
+            "rho": self.rho,
+            "controls_outside_p": self.outside.p_value,
+            "effects": self.effects.rows(),
+            "controls": self.controls,
+            "rank_effects": self.ranks,
+        }
+
+    # ---- words
+
+    def reach(self) -> str:
+        """Where the noise of the controls is in doubt: whether that matters, in a sentence; else empty."""
+        if self.verdict not in ("weak", "not identified") or self.effects.identified is None:
+            return ""
+        low, high = self.effects.identified
+        width = float(np.nanmedian((high - low) / self.effects.standard_error))
+        if width < _NARROW:
+            return "The noise of the controls matters little here: the identified sets are narrower than the standard errors."
+        return f"Half of the identified sets are wider than {width:.1f} standard errors of the effects."
+
+    def finding(self) -> str:
+        """What changes with the exposure, in a sentence."""
+        total, count = len(self.found), int(self.found.sum())
+        columns = f"{total} column{'' if total == 1 else 's'}"
+        if self.verdict == "not separable":
+            return (
+                f"So nothing is said about which of the {columns} {self.exposure} changes: the numbers hold what is hidden as "
+                "well."
+            )
+        sure = (
+            "whatever the noise of the controls"
+            if self.verdict == "not identified"
+            else f"false discovery rate {FALSE_DISCOVERIES:.0%}"
+        )
+        if not count:
+            return f"No effect of {self.exposure} on the {columns} is told from zero ({sure})."
+        first = next(int(i) for i in self.order() if self.found[i])
+        form, one = _decimals(self.effects.value), self.effects
+        return (
+            f"{self.exposure} changes {count} of {columns} ({sure}), most clearly {one.names[first]}: "
+            f"{one.value[first]:{form}}, {one.level:.0%} interval {one.low[first]:{form}} to {one.high[first]:{form}}."
+        )
+
+    def doubtful(self) -> list[str]:
+        """Controls whose hidden effect is not zero by chance alone, the worst first (Bonferroni)."""
+        rows = sorted(self.controls, key=lambda row: _p(row["p"]))
+        return [str(row["control"]) for row in rows if _p(row["p"]) * len(rows) < _DOUBTFUL]
+
+    def about_controls(self) -> str:
+        """How the controls fared, in a sentence or two."""
+        fit = _with_letter(self.outside.p_value)
+        if self.hidden is None and not self.rank:
+            return (
+                "No control was hidden to check the correction: given the exposure, tests and controls share nothing."
+            )
+        if self.hidden is None:
+            return "There are too few controls (fewer than four) or rows: none could be hidden to check the correction."
+        known = sum(np.isfinite(_p(row["p"])) for row in self.controls)
+        doubtful = self.doubtful()
+        if doubtful:
+            told = f"{', '.join(doubtful[:5])} come{'s' if len(doubtful) == 1 else ''} out with an effect: look at it again."
+            told = told if len(doubtful) == 1 else told.replace("at it", "at them").replace("an effect", "effects")
+        elif known:
+            told = "none comes out with an effect it should not have."
+        else:
+            told = "too few are left for each to say how sure its effect is."
+        together = (
+            f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
+            if self.outside.p_value >= _MISFIT
+            else f"Together they go with the exposure in a way they do not share with the tests ({fit})."
+        )
+        return f"Controls, each hidden in turn and treated as a test: {told} {together}"
+
+    @property
+    def alarm(self) -> str:
+        """A sentence where the controls go with the exposure as they should not; else empty."""
+        if not self.rank or self.outside.p_value >= _ALARMING:
+            return ""
+        worst = min(self.controls, key=lambda row: _p(row["p"]), default=None)
+        named = f" {worst['control']} sits off most (hidden effect, {_with_letter(_p(worst['p']))})." if worst else ""
+        directions = f"{self.rank} direction{'' if self.rank == 1 else 's'}"
+        return (
+            f"the controls go with {self.exposure} beyond what they share with the tests "
+            f"({_with_letter(self.outside.p_value)}): the exposure seems to change some of them, or more is hidden than "
+            f"{directions}.{named} Leave doubtful controls out "
+            "and compare"
+        )
+
+    def advice(self) -> list[str]:
+        """What to do next."""
+        return [ADVICE[self.verdict]]
+
+
+def _with_letter(p: float) -> str:
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _p(value: Any) -> float:
+    return float(value) if value == value else 1.0
+
+
+def _decimals(values: Array) -> str:
+    """Signed, three decimals where they say something about the largest."""
+    largest = float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
+    return "+.3f" if largest == 0 or 0.05 <= largest < 1e4 else "+.3g"
