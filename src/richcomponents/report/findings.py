@@ -172,16 +172,16 @@ class Findings:
         rca = getattr(model, "rca_", model)
         if rca is None:
             raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
+        own = rca.views_.feature_names if names is None else tuple(map(str, names))
+        views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
+        if hasattr(model, "answers"):
+            return cls._of_effects(model, rca, own, views, truth, notes, provenance)
         if y is not None and not getattr(model, "takes_outcome", False):
             name = type(rca).__name__
             raise ValueError(
                 f"a report of {type(model).__name__} says nothing about an outcome: leave y out, or report on a model of it, "
                 f"such as ComponentRegression(rca={name}(...)).fit(X, y)"
             )
-        own = rca.views_.feature_names if names is None else tuple(map(str, names))
-        views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
-        if hasattr(model, "answers"):
-            return cls._of_effects(model, rca, own, views, truth, notes, provenance)
         found = cls(
             n=rca.n_samples_,
             views=views,
