@@ -296,7 +296,7 @@ def known_names(names):
     found = {*rc.__all__, *dir(rc.baselines)}
     for what in classes:
         found |= set(dir(what))
-    for key in ("model", "learner", "general", "classifier", "effects", "regression"):
+    for key in ("model", "learner", "general", "classifier", "regression", "effects"):
         found |= set(vars(names[key]))
     for what in (*public, *methods):
         with contextlib.suppress(TypeError, ValueError):

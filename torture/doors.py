@@ -223,7 +223,6 @@ REFUSED: dict[str, Callable[[Any, int, int], Any]] = {
     "None": lambda X, i, j: None,
     "a dict": lambda X, i, j: {name: X[:, k] for k, name in enumerate(NAMES)},
     "records": lambda X, i, j: np.rec.fromarrays(X.T, names=NAMES),
-    "AnnData": lambda X, i, j: _annotated(X),
     "MuData": lambda X, i, j: _multimodal(X),
     "one dimension": lambda X, i, j: X[:, j],
 }
@@ -239,6 +238,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "fractions": lambda X: np.vectorize(Fraction, otypes=[object])(X.astype(int)),
     "nothing masked": lambda X: np.ma.array(X, mask=False),
     "pandas": _frame,
+    "AnnData": lambda X: _annotated(X),
     "pandas, whole numbers": lambda X: _frame(X).astype("Int64"),
     "polars": lambda X: pl.DataFrame(_frame(X)),
     "sparse by rows": sparse.csr_matrix,
@@ -248,7 +248,6 @@ READ: dict[str, Callable[[Any], Any]] = {
 # forms that a door may read although they are no table
 ALLOWED = {
     *((door, "one dimension") for door in ("cumulant", "cross_cumulant")),  # one column
-    *((f"{model}.fit_views", "AnnData") for model in ("ContrastiveRCA", "RCA")),  # one view
 }
 OUTCOMES = [
     *("masked", "NaN", "infinite", "whole beyond 2**53", "beyond 2**53 as objects", "complex", "text of numbers"),

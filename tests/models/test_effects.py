@@ -328,7 +328,7 @@ def bad_exposures(data):
         (rca(), few, "'rare' in 2 rows only"),
         (rca(), np.array([f"p{i}" for i in range(1200)]), "is it an identifier"),
         (rca(), np.array(["a"] * 1200), "'a' in every row"),
-        (rca(), rng.normal(size=(1200, 1300)), "too few for 1300 exposures"),
+        (rca(), rng.normal(size=(1200, 1300)), "n_samples = 1200 is too few for 1300 exposures"),
         (rca(), data.y[:100], "100 entries, the table has 1200"),
         (rca(), np.column_stack([data.y, 2 * data.y]), "exact function of the covariates or of other exposures"),
         (rca(rank=9), data.y, "rank=9 is impossible"),

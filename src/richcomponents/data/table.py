@@ -177,12 +177,18 @@ def _all_below(indices: Any, limit: int) -> bool:
 
 def _as_frame(X: object) -> Any:
     """A narwhals frame or series for what is one, anything else as it is."""
+    X = unpacked(X)
     try:
         frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
         _ = frame.columns if isinstance(frame, nw.DataFrame) else None
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
     return frame
+
+
+def unpacked(X: Any) -> Any:
+    """The table of an AnnData: X under the names of its variables, as its file is read; anything else as it is."""
+    return X.to_df() if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "to_df") else X
 
 
 def refuse_foreign(X: object) -> None:
@@ -201,11 +207,6 @@ def refuse_foreign(X: object) -> None:
         raise DataError(
             f"a {name} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
             "needed, pass richcomponents.join_views(mdata).values"
-        )
-    if hasattr(X, "obs_names"):
-        raise DataError(
-            f"{'an' if name.startswith('A') else 'a'} {name} holds more than one table: pass adata.to_df() (columns by name) "
-            "or adata.X; several of them are views, fit_views([one, two])"
         )
     rows = X if isinstance(X, (list, tuple)) else (X,)
     hidden = sum([int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)])

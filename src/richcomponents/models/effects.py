@@ -191,7 +191,8 @@ class ExposureEffects(Estimator):
     def _check_rows(self, table: Rows, regressors: int) -> None:
         if table.n_rows is not None and table.n_rows <= regressors + 2:
             raise DataError(
-                f"{table.n_rows} rows are too few for {regressors} exposures and covariates: use fewer of them, or more rows"
+                f"n_samples = {table.n_rows} is too few for {regressors} exposures and covariates: use fewer of them, or "
+                "more rows"
             )
 
     def _model(self) -> ContrastiveRCA:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from richcomponents.algebra import Array
-from richcomponents.data.table import as_matrix, check_labels
+from richcomponents.data.table import as_matrix, check_labels, unpacked
 from richcomponents.errors import DataError
 from richcomponents.storage import Storable
 
@@ -44,6 +44,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
 
     def _values(self, X: object, *, reset: bool, at_least: int = 1) -> Array:
         """The values (n, p) of a table; its columns become those of the fit (reset), or are compared with them."""
+        X = unpacked(X)
         check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
         values = as_matrix(X)
         validate_data(self, X, reset=reset, skip_check_array=True)

@@ -57,6 +57,8 @@ def read_exposures(X: object, y: object, named: object, reference: object) -> Ex
         return Exposures(X, tuple(f"column {c}" for c in numbers), numbers)
     coded: list[_Coded] = []
     rows, kept = _of_source(X, wanted, coded, reference) if is_source(X) else _in_memory(X, wanted, coded, reference)
+    if rows.width < 2:
+        raise DataError(f"two views need at least two columns; X has n_features = {rows.width}")
     if y is not None:
         coded += [_code(values, name, reference) for name, values in _columns_of(y)]
     columns = [_place(rows, column) for column in kept]
