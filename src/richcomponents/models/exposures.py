@@ -159,7 +159,7 @@ def _code(values: Any, name: str, reference: object) -> _Coded:
             raise DataError(
                 f"the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or impute them"
             )
-        if np.ptp(numbers) == 0:
+        if len(numbers) > 1 and np.ptp(numbers) == 0:
             raise DataError(
                 f"the exposure {name!r} is {numbers[0]:g} in every row: there is nothing to compare (constant)"
             )
