@@ -46,7 +46,9 @@ def dgemm_peak(threads: int) -> float:
 
 
 def moments(X: np.ndarray, order: int, threads: int, executor: str, n_blocks: int = 20) -> None:
-    accumulator = Accumulator(order, X.mean(axis=0), threads=threads, executor=executor, n_blocks=n_blocks)
+    accumulator = Accumulator(
+        order, X.mean(axis=0), threads=threads, executor=executor, n_blocks=n_blocks if order <= 4 else 1
+    )
     accumulator.update(X)
     accumulator.moments()
 
