@@ -14,8 +14,8 @@ factors of its own does no harm.
 Nothing of this holds where errors depend on each other beyond k factors. Their residual correlations say so: times the root
 of the number of rows their root mean square is about one if the model holds (`misfit`).
 
-Factors are counted as long as the spectrum of psi^-1/2 Cov(w) psi^-1/2, given those counted so far, has an eigenvalue above
-that of noise, (1 + sqrt(p / n))^2 (Marchenko and Pastur).
+Factors are added as long as psi^-1/2 Cov(w) psi^-1/2, with the psi that those so far leave, has more eigenvalues above that of
+noise, (1 + sqrt(p / n))^2 (Marchenko and Pastur). psi falls as factors are added, and eigenvalues rise: none is added early.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ HOLDS, FAILS = 1.3, 2.2
 _DENSE = 300  # columns up to which all covariances are formed
 _STEPS = 25  # of a replicate on its way from the factors of all rows; one where there are more columns
 _LOOKED_AT = (200, 100)  # tests and controls whose residual correlations are looked at
-_CLOSE = 1e-5  # change of error variances, relative to those of the columns, at which their search ends
+_NEAR, _CLOSE = (
+    1e-3,
+    1e-6,
+)  # changes of psi, relative to the columns' variances, at which factors are counted, and the search ends
 
 
 @storable
@@ -60,15 +63,16 @@ class JointFactors:
         edge = ABOVE_EDGE * (1 + np.sqrt(p / n)) ** 2
         correlations = _correlations(slopes, scale)
         spectrum = _Spectrum(correlations, p, most + 1)
-        psi, k = np.full(p, 0.7), 1
-        for _ in range(200 if p <= _DENSE else 12):
+        psi, k, close = np.ones(p), 1, _NEAR
+        for _ in range(400 if p <= _DENSE else 20):
             values, vectors = spectrum.at(psi)
-            more = int(np.clip(np.sum(values > edge), k, most))
-            loadings = np.sqrt(psi)[:, None] * vectors[:, :more] * np.sqrt(np.maximum(values[:more] - 1, 0.0))
+            loadings = np.sqrt(psi)[:, None] * vectors[:, :k] * np.sqrt(np.maximum(values[:k] - 1, 0.0))
             moved, psi = psi, np.clip(1 - np.sum(loadings**2, axis=1), HEYWOOD, 1.0)
-            if more == k and np.max(np.abs(moved - psi)) < _CLOSE:
-                break
-            k = more
+            if np.max(np.abs(moved - psi)) < close:
+                more = int(np.clip(np.sum(values > edge), k, most))
+                if more == k and close == _CLOSE:
+                    break
+                k, close = more, _CLOSE if more == k else _NEAR
         looked = np.concatenate([_some(0, len(slopes.u), _LOOKED_AT[0]), _some(len(slopes.u), p, _LOOKED_AT[1])])
         chosen = np.zeros((p, len(looked)))
         chosen[looked, np.arange(len(looked))] = 1.0
