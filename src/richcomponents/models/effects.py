@@ -412,7 +412,7 @@ class ExposureEffects(Estimator):
             controls=[row for row in self.controls_ if row["exposure"] == name],
             outside=test,
             rank=self.rca_.rank_,
-            rho=float(self.rho_[i]),
+            shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
             path=self._path(i),
         )
@@ -421,7 +421,7 @@ class ExposureEffects(Estimator):
         """A page of text: the verdict, the effects, the controls, what to do."""
         check_is_fitted(self, "rca_")
         model, answers = self.rca_, self.answers()
-        views, shared = model.views_, f"{model.rank_} hidden direction{'' if model.rank_ == 1 else 's'}"
+        views = model.views_
         lines = [
             f"Effects on {views.names[0]} ({len(views[0])} columns), {len(views[1])} controls, {model.n_samples_} rows",
             *self.notes_,
@@ -429,9 +429,7 @@ class ExposureEffects(Estimator):
         for answer in answers:
             lines += ["", f"{answer.exposure}: {answer.verdict}. {answer.meaning}", *filter(None, [answer.reach()])]
             lines += [answer.finding(), answer.about_controls(), *answer.advice()]
-            if model.rank_:
-                way = "of the way from the controls as covariates (adjusted) to the full correction"
-                lines += [f"{shared}; the estimate goes {answer.rho:.0%} {way}"]
+            lines += [*filter(None, [answer.way()])]
             lines += ["", str(_largest(answer.effects))]
         if self._hidden is not None:
             lines += ["", "Hidden controls (their effects are zero in truth):"]
