@@ -33,7 +33,8 @@ are the mode of a regression in which hidden controls come out as zero, about wh
     sum_j (e_j + rho_1 d_1j + rho_2 d_2j)^2 / v_j + (rho_1 - m_1)^2 / s^2 + (rho_2 - m_2)^2 / (g s)^2  is least,
     m_1 = rho_0 (1 - g / 2),   m_2 = g (1 - rho_0 / 2).
 
-The variances v_j contain what controls have in common beside S2: Cov(w, y_i) for i > r ought to be zero, and tells its size.
+The variances v_j contain what controls have in common beside S2: Cov(w, y_i) for i > r ought to be zero, and tells its size,
+pooled over the controls.
 alpha(0) is the analysis of covariance on ALL controls, not only on their shared coordinates: where the model fails the estimate
 stays near what people do today. Where tests and controls share nothing (r = 0) it lies between the unadjusted one and
 alpha(0), the nearer to the latter the more surely the controls go with the exposure.
@@ -70,6 +71,9 @@ PRIOR_SD = 0.5
 
 GOES_WITH = 0.05
 """p value from which on controls that share nothing with the tests are taken to go with the exposure."""
+
+POOLING = 4.0
+"""Coordinates that what all controls have in common beside the shared part is worth, for each of them."""
 
 DOUBT = 0.5
 """Weight of the variance of the change that T brings about, in rho_0."""
@@ -188,7 +192,8 @@ class HiddenControls:
         """folds : controls that are hidden together; solve : a fit of the two views with these controls only; factors : of all
         columns: hidden controls are tests there."""
         every, fold = np.arange(len(slopes.v)), np.zeros(len(slopes.v), dtype=np.int64)
-        hidden, on_u = np.zeros((6, *slopes.v.shape)), []
+        hidden, on_u = np.zeros((5, *slopes.v.shape)), []
+        common, coordinates, used = np.zeros(len(every)), np.zeros(len(every)), np.zeros(slopes.v.shape)
         for number, held in enumerate(folds):
             rest = np.setdiff1d(every, held)
             solution, fold[held] = solve(rest), number
@@ -198,14 +203,16 @@ class HiddenControls:
             correction = Correction.of(seen, *setting)
             pulled = np.sum(correction.at(replicated(solution, setting[0], 0)[2]) ** 2, axis=0)
             moved = np.sqrt(correction.error(t + solution.posterior.t_shifts) ** 2 + pulled)
-            errors = _hidden_errors(seen, correction, t, solution)
+            error, common[held], used[held] = _hidden_errors(seen, correction, t, solution)
+            coordinates[held] = max(len(found.y_from_v) - solution.rank, 0)
             gamma, _ = factors.slopes_of_factors(slopes.both, noise_of(slopes, solution), rest)
             by_factors = factors.effects(slopes.both, gamma)
             change = by_factors[len(slopes.u) + held] - correction.adjusted
-            hidden[:, held] = correction.adjusted, correction.at(t), change, *errors, moved
+            hidden[:, held] = correction.adjusted, correction.at(t), change, error, moved
             there = Correction.of(slopes.with_controls(rest), *setting)
             on_u.append(np.stack([there.adjusted, there.at(t), by_factors[: len(slopes.u)] - there.adjusted]))
-        (adjusted, *_, error, beside, moved), without = hidden, np.stack(on_u)
+        beside = np.sqrt(used * (np.diag(slopes.cov_v) * _pooled(common, coordinates))[:, None])
+        (adjusted, *_, error, moved), without = hidden, np.stack(on_u)
         return cls(adjusted, hidden[1:3], error, beside, moved, fold, without[:, 0], without[:, 1:])
 
     @property
@@ -233,22 +240,29 @@ class HiddenControls:
         return np.asarray(self.u_adjusted + np.sum(shares[:, None] * self.u_changes, axis=1))
 
 
-def _hidden_errors(seen: Slopes, correction: Correction, t: Array, solution: PairSolution) -> tuple[Array, Array]:
-    """Standard errors (held, q): of the analysis of covariance, and from what controls have in common beside the shared part.
+def _hidden_errors(
+    seen: Slopes, correction: Correction, t: Array, solution: PairSolution
+) -> tuple[Array, Array, Array]:
+    """Standard error (held, q) of the analysis of covariance; what hidden controls have in common with the others beside the
+    shared part, (held,), in units of their variances; how much that moves their effects, (q,).
 
-    The latter: their squared covariances with coordinates beyond the rank, less noise, as if they were as large within it.
+    Cov(w, y_i) for i > r ought to be zero: their mean square, less noise, is taken to be as large within the rank.
     """
     found, r = solution.canonical, solution.rank
     k, c = seen.with_v @ found.y_from_v.T, found.y_from_v @ seen.v
     own = np.maximum(seen.var_u - np.sum(k**2, axis=1), 1e-12 * seen.var_u)  # variance given the other controls
     design = noise_of(seen, solution) + np.sum(c**2, axis=0) / found.n
     used = np.sum((correction.slopes + correction.lift @ t @ correction.right) ** 2, axis=0)  # |R^-1 c|^2
-    if k.shape[1] > r:
-        common = np.maximum(np.mean(k[:, r:] ** 2, axis=1) - seen.var_u / found.n, 0.0)
-        beside = common[:, None] * used
-    else:
-        beside = np.where(used > 0, np.inf, 0.0) * np.ones((len(k), 1))
-    return np.sqrt(own[:, None] * design), np.sqrt(beside)
+    beyond = np.sum(k[:, r:] ** 2, axis=1) / max(k.shape[1] - r, 1)
+    return np.sqrt(own[:, None] * design), beyond / np.maximum(seen.var_u, 1e-300) - 1 / found.n, used
+
+
+def _pooled(common: Array, coordinates: Array) -> Array:
+    """What controls have in common, (d_v,), each seen in so many coordinates: few tell little, and are drawn to the mean."""
+    if not coordinates.any():
+        return np.full(len(common), np.inf)
+    together = coordinates @ common / coordinates.sum()
+    return np.asarray(np.maximum((coordinates * common + POOLING * together) / (coordinates + POOLING), 0.0))
 
 
 def noise_of(slopes: Slopes, solution: PairSolution) -> Array:
