@@ -36,6 +36,7 @@ from richcomponents.data.table import (
     counts_in,
     is_sparse,
     join_views,
+    named_views,
 )
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -171,9 +172,28 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         return labels
 
-    def fit_views(self, views: object, y: object = None, groups: object = None, sample_weight: object = None) -> Self:
-        """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples must line up."""
-        table = join_views(views)
+    def fit_views(
+        self,
+        views: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        align: str = "same",
+        id: str | None = None,
+    ) -> Self:
+        """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples line up by label.
+
+        align : where tables have sample labels (a pandas index, obs_names of AnnData): "same", they must be the same ones, in
+        any order; "inner", samples that all tables have: others are left out, counted and named in a warning; "outer", samples
+        that any table has, for ``missing="available"``. Without labels tables are taken row by row and have equal length.
+        id : the column of sample labels, of data frames and files. groups, sample_weight : of the rows of the first table.
+        """
+        refuse_second_table(y)
+        if all(map(is_path, named_views(views).values())):
+            return self._fit_files(views, align, id, groups, sample_weight)
+        table = join_views(views, align=align, id=id)
+        groups, sample_weight = table.lined_up(groups, "groups"), table.lined_up(sample_weight, "sample_weight")
         self._check_views(table.views)
         if self.covariates:
             raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
@@ -182,6 +202,18 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         rows = Rows(table.values, names=names)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         self._fit_rows(rows, names, {"groups": groups}, table.views, table.values)
+        return self
+
+    def _fit_files(self, views: object, align: str, id: str | None, groups: object, sample_weight: object) -> Self:
+        """One file per view."""
+        rows = open_source(named_views(views), id=id, align=None if id is None else align)
+        for note in rows.source.notes:
+            warn_user(note, UserWarning)
+        own = resolve_views({view: list(columns) for view, columns in rows.views.items()}, rows.width, rows.names)
+        self._check_views(own)
+        self._set_features(rows.width, rows.names)
+        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
+        self._fit_rows(rows, rows.names, {"groups": rows.group_labels(groups)}, own)
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
