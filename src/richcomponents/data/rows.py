@@ -22,6 +22,7 @@ from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.columns import Column, first_text, listed, not_data, repeated, resolve_views
 from richcomponents.data.sources import open_path
+from richcomponents.data.sources.arrays import SparseSource
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
@@ -34,7 +35,7 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.table import as_matrix, column_names, frequencies
+from richcomponents.data.table import as_matrix, column_names, frequencies, is_sparse
 from richcomponents.errors import CapacityError, DataError
 
 _PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
@@ -45,10 +46,10 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
 
     Parameters
     ----------
-    X : an array, a data frame, an iterator or list of blocks of rows, a dask array or data frame; or a path: .npy, .npz,
-        .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a directory of Parquet files. A list of paths,
-        or a pattern ("part-*.csv"), is one table whose rows follow each other; a dict {view: path} is one table of several
-        views side by side.
+    X : an array, a data frame, a sparse matrix (or an AnnData that holds one), an iterator or list of blocks of rows, a dask
+        array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a
+        directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows follow each other; a
+        dict {view: path} is one table of several views side by side.
     id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
         `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
@@ -70,6 +71,8 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
+    if is_sparse(X):
+        return Rows(SparseSource(getattr(X, "X", X), getattr(X, "var_names", None)))
     return Rows(ArraySource(as_matrix(X), column_names(X)))
 
 
