@@ -381,9 +381,13 @@ def column_means(rows: Rows, progress: str | None = None) -> Array | None:
 
 
 def first_means(rows: Rows, n: int) -> Array:
-    """Column means of the first n rows, each counted once, for rows that can be read again."""
+    """Column means of the first n rows, each that counts once, for rows that can be read again."""
     first, statistic = rows.head(n), _Means(rows.labels)
-    statistic.update(first[:, : first.shape[1] - rows.weighted])
+    if rows.weighted:  # what does not count may be anything
+        first = first[first[:, -1] > 0, :-1]
+    if not len(first):
+        return reduce_rows(rows, _Means(rows.labels, rows.weighted))
+    statistic.update(first)
     return statistic.result()
 
 
