@@ -354,7 +354,7 @@ def _fitted(
         command=_command(),
         **options,
     )
-    return run_fit(request, progress=sys.stderr.isatty())
+    return run_fit(request, progress=True)
 
 
 def _names(data: list[Path]) -> str:

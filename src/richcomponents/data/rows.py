@@ -22,6 +22,7 @@ from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.columns import Column, first_text, listed, not_data, repeated, resolve_views
 from richcomponents.data.sources import open_path
+from richcomponents.data.sources.arrays import SparseSource
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
@@ -34,7 +35,7 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.table import as_matrix, column_names, frequencies
+from richcomponents.data.table import as_matrix, column_names, frequencies, is_sparse
 from richcomponents.errors import CapacityError, DataError
 
 _PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
@@ -45,10 +46,10 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
 
     Parameters
     ----------
-    X : an array, a data frame, an iterator or list of blocks of rows, a dask array or data frame; or a path: .npy, .npz,
-        .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a directory of Parquet files. A list of paths,
-        or a pattern ("part-*.csv"), is one table whose rows follow each other; a dict {view: path} is one table of several
-        views side by side.
+    X : an array, a data frame, a sparse matrix (or an AnnData that holds one), an iterator or list of blocks of rows, a dask
+        array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a
+        directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows follow each other; a
+        dict {view: path} is one table of several views side by side.
     id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
         `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
@@ -70,6 +71,8 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
+    if is_sparse(X):
+        return Rows(SparseSource(getattr(X, "X", X), getattr(X, "var_names", None)))
     return Rows(ArraySource(as_matrix(X), column_names(X)))
 
 
@@ -110,10 +113,10 @@ class Rows:
         self.rereadable = source.rereadable
         every = np.arange(source.width)
         self.columns = None if columns is None or np.array_equal(columns, every) else columns  # None is read faster
-        self._read_columns = every if columns is None else columns
-        self.width = len(self._read_columns) - weighted  # columns before the maps, without the weights
+        self.read_columns = every if columns is None else columns
+        self.width = len(self.read_columns) - weighted  # columns before the maps, without the weights
         if names is None and not maps and source.names is not None:
-            names = [source.names[c] for c in self._read_columns[: self.width]]
+            names = [source.names[c] for c in self.read_columns[: self.width]]
         self.names = None if names is None else tuple(names)
 
     @property
@@ -139,7 +142,7 @@ class Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
-        read, numbers = self._read_columns, self._numbers(columns)
+        read, numbers = self.read_columns, self._numbers(columns)
         names = None if self.names is None else [self.names[c] for c in numbers]
         chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
         return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
@@ -148,7 +151,7 @@ class Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
         if self.transform is not None or self.weighted:
             raise ValueError("weights are given once, before rows are mapped")
-        read = self._read_columns
+        read = self.read_columns
         if isinstance(sample_weight, str):
             weight = self._numbers(sample_weight)
             columns = np.concatenate([np.delete(read, weight), read[weight]])
@@ -156,6 +159,12 @@ class Rows:
         weights = frequencies(sample_weight, self.n_rows)
         source = _beside(self.source, weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+
+    def unweighted(self) -> Rows:
+        """The same rows, each counted once."""
+        if self.transform is not None:
+            raise ValueError("weights are taken away before rows are mapped")
+        return Rows(self.source, names=self.names, columns=self.read_columns[: self.width])
 
     def group_labels(self, groups: object) -> Any:
         """Labels of all rows; a name is a column of the source, whose values are taken as they are written."""
@@ -189,7 +198,7 @@ class Rows:
         """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
         if self.transform is not None or self.weighted:
             raise ValueError("columns are added before rows are weighted or mapped")
-        source, read = _beside(self.source, values, names), self._read_columns
+        source, read = _beside(self.source, values, names), self.read_columns
         columns = np.concatenate([read, self.source.width + np.arange(values.shape[1])])
         return Rows(source, names=None if self.names is None else (*self.names, *names), columns=columns)
 

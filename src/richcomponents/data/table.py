@@ -148,6 +148,11 @@ def _whole(low: int, high: int, where: str = "the table") -> None:
         )
 
 
+def is_sparse(X: object) -> bool:
+    """Whether X is a sparse matrix, or an AnnData that holds one."""
+    return bool(sparse.issparse(X.X if hasattr(X, "obs_names") and hasattr(X, "X") else X))
+
+
 def dense(X: Any) -> Array:
     """The array of a scipy sparse matrix; scipy writes wherever its indices point, so they are checked before.
 
@@ -361,6 +366,25 @@ def check_range(centred: Array, views: Views) -> None:
             f"{views.describe(where)} varies by {reach[column]:.1e}, and its square leaves the range of floating point: "
             "rescale the column (for example to unit variance)"
         )
+
+
+_LARGE, _ABOVE = 10, 5
+
+
+def counts_in(view: Array) -> tuple[float, float]:
+    """The largest value and the mean of rows (n, d) that look like raw counts; (0, 0) where they do not.
+
+    Raw counts are whole numbers, none negative, and skewed: in most of the columns that reach ten, the largest value is more
+    than five times the mean. Scores, spins, ages and pressures are not; incomes are, and logarithms do them good, too.
+    """
+    if not len(view) or not ((view >= 0) & (np.mod(view, 1) == 0)).all():
+        return 0.0, 0.0
+    most, mean = view.max(axis=0), view.mean(axis=0)
+    large = most >= _LARGE
+    skewed = large & (most > _ABOVE * mean)
+    if 2 * np.sum(skewed) <= np.sum(large):
+        return 0.0, 0.0
+    return float(most.max()), float(mean.mean())
 
 
 def check_outcome(y: object, rows: int) -> Array:

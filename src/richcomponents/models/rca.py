@@ -20,6 +20,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import LEAF
 from richcomponents.components.component import Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
@@ -27,8 +28,24 @@ from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Source, is_dask, is_path
-from richcomponents.data.table import check_finite, check_outcome, check_range, column_names, join_views, named_views
-from richcomponents.errors import ConstantColumnWarning, DataError, MissingValueError, SampleSizeWarning, warn_user
+from richcomponents.data.table import (
+    check_finite,
+    check_outcome,
+    check_range,
+    column_names,
+    counts_in,
+    is_sparse,
+    join_views,
+    named_views,
+)
+from richcomponents.errors import (
+    ConstantColumnWarning,
+    CountsWarning,
+    DataError,
+    MissingValueError,
+    SampleSizeWarning,
+    warn_user,
+)
 from richcomponents.learning.logistic import LogisticFit, Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
@@ -42,7 +59,7 @@ from richcomponents.moments.data import (
     lost_rows,
     partial_out_rows,
 )
-from richcomponents.moments.reduce import with_bar
+from richcomponents.progress import each
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
@@ -103,6 +120,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or data frame of shape (n, d), or a source of rows
+            Of a sparse matrix (also inside an AnnData) a few rows at a time are made dense, never all of it.
             Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
             :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
             cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
@@ -112,7 +130,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             Or the name of a column of a file or data frame that belongs to no view.
         sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
             in one block (as with groups): one independent row, however often it is counted.
-        progress : show bars.
+        progress : show how far it is, on standard error: a line that is written over on a terminal and in a notebook, a line
+            now and then in a log.
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
@@ -126,7 +145,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             self._set_features(X.layout.n_columns, None)
             return self._fit_state(X, None)
         values = None
-        if is_source(X):
+        if is_source(X) or is_sparse(X):
             rows = open_source(X)
             self._set_features(rows.width, rows.names)
         else:
@@ -311,10 +330,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         groups, known = reading.get("groups"), self._covariate_columns
         self._depends, self._weighted = groups is not None or rows.weighted, rows.weighted
         self._units = None
-        if values is not None:  # rows that are seen again, with an outcome, depend on each other as they did here
+        if not rows.source.shared and rows.n_rows is not None:
+            # rows that are seen again, with an outcome, depend on each other as they did here
             weight = rows.select([0]).array()[:, -1] if rows.weighted else None
-            self._units = RowUnits.of(len(values), groups, weight)
+            self._units = RowUnits.of(rows.n_rows, groups, weight)
         table = rows.select(np.concatenate([self._columns, known]))
+        self._warn_of_counts(table.head(LEAF))
         self._partial, lost = None, 0.0
         if len(known):
             places = np.arange(len(self._columns), table.width)
@@ -404,6 +425,21 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         space = search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
         self._warn_of_constants(space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
         return space
+
+    def _warn_of_counts(self, rows: Array) -> None:
+        """Say what to do first with views that look like raw counts; rows : some of the table, those of the views first."""
+        told = {view: counts_in(rows[:, part]) for view, part in self._places.items()}
+        found = {view: (most, mean) for view, (most, mean) in told.items() if most}
+        if found:
+            shown = ", ".join(
+                f"{view!r} (up to {most:.0f}, {mean:.2g} on average)" for view, (most, mean) in found.items()
+            )
+            warn_user(
+                f"the values of {shown} look like raw counts: whole numbers, none negative, a few of them large. What disturbs "
+                "counts multiplies them, the model adds: divide by each sample's total and take logarithms first (in scanpy, "
+                "sc.pp.normalize_total(adata) and sc.pp.log1p(adata))",
+                CountsWarning,
+            )
 
     def _warn_of_constants(self, variances: Array) -> None:
         """variances : of the columns of the views."""
@@ -645,7 +681,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def jackknife(self, function: Callable[[Any], Array], *, progress: bool = False) -> Estimate:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit.
 
-        function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are. progress : show a bar.
+        function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are.
+        progress : as in :meth:`fit`.
 
         Where views were reduced to few directions, because they have too many columns for their samples, there are no errors
         (nan, and a SampleSizeWarning): a refit keeps these directions and all that lies outside of them as they are, and errors
@@ -666,7 +703,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             point = np.asarray(function(self), dtype=np.float64)
             return Estimate(point, np.full_like(point, np.nan), len(used) - 1)
         return from_replicates(
-            function(self), [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
+            function(self), [function(self._without(block)) for block in each(used, progress, "jackknife")]
         )
 
     def _without(self, block: int) -> Self:
