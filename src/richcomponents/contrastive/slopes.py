@@ -68,8 +68,8 @@ class Products:
     """Sums of products, block by block, about the means of all rows; nothing of size p x p.
 
     z (B, m, m) : of z = (1, covariates, exposures, V) with itself; with_u : block -> (m, p), with the columns of U; squares :
-    block -> (p,), of U; own : block (None: all), M (p, k) -> (p, k), of U with U, times M; n (B,) : rows of each block; known, q :
-    how many covariates and exposures; lost : rows' worth of freedom that these took.
+    block -> (p,), of U; own : block (None: all), M (p, k) -> (p, k), of U with U, times M; n (B,) : rows of each block; known,
+    q : how many covariates and exposures; lost : rows' worth of freedom that these took.
     """
 
     z: Array
