@@ -77,7 +77,7 @@ def test_what_cannot_be_done_is_said(X, tmp_path):
         with pytest.raises(rc.DataError, match="two dimensions"):
             Moments.from_source(wrong)
     model = rc.ContrastiveRCA(views=1).fit(X[:2000, :2])
-    for work in (model.transform, model.partial_fit):
+    for work in (model.score, model.partial_fit):
         with pytest.raises(rc.DataError, match=r"compute\(\)|only fit"):
             work(array[:, :2])
 
