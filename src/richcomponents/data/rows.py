@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, column_numbers
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.columns import Column, first_text, listed, not_data, repeated, resolve_views
+from richcomponents.data.columns import Column, chosen_columns, first_text, listed, not_data, repeated, resolve_views
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.base import (
     ArraySource,
@@ -196,10 +196,7 @@ class Rows:
         return Rows(self.source, names=names, maps=maps, columns=self.columns, weighted=self.weighted)
 
     def _numbers(self, columns: object) -> IntArray:
-        given = [columns] if isinstance(columns, str) else columns
-        if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
-            return resolve_views({"columns": given}, self.width, self.names)["columns"]
-        return column_numbers(given, self.width)
+        return chosen_columns(columns, self.width, self.names)
 
     # ---- reading
 
