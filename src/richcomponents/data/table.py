@@ -52,10 +52,13 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     refuse_foreign(X)
     if sparse.issparse(X):
         X = dense(X)
-    frame = _as_frame(X)
+    frame = as_frame(X)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         _numeric_columns(frame)
         X = frame.to_numpy()
+        if X.dtype.kind == "O":  # of nullable types
+            parts = [frame] if isinstance(frame, nw.Series) else frame.iter_columns()
+            X = np.column_stack([part.cast(nw.Float64).to_numpy() for part in parts])
     raw = _real(X)
     if raw.ndim == 1 and column:
         raw = raw[:, None]
@@ -175,7 +178,7 @@ def _all_below(indices: Any, limit: int) -> bool:
     return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < limit)
 
 
-def _as_frame(X: object) -> Any:
+def as_frame(X: object) -> Any:
     """A narwhals frame or series for what is one, anything else as it is."""
     X = unpacked(X)
     try:
@@ -252,7 +255,7 @@ def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = 
 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Column names of a data frame or series, None for arrays."""
-    frame = _as_frame(X)
+    frame = as_frame(X)
     columns = frame.columns if isinstance(frame, nw.DataFrame) else None
     if columns is not None:
         return tuple(map(str, columns))
@@ -264,7 +267,7 @@ def column_names(X: object) -> tuple[str, ...] | None:
 def check_labels(X: object, *chosen: object) -> None:
     """Refuses column labels of a data frame that leave open what is meant: text and numbers mixed, or numbers in `chosen`
     (views=, covariates=) where the labels are numbers but not those of the positions, 0, 1, 2, ..."""
-    frame = _as_frame(X)
+    frame = as_frame(X)
     labels = list(frame.columns) if isinstance(frame, nw.DataFrame) else []
     texts = [label for label in labels if isinstance(label, str)]
     odd = next((label for label in labels if not isinstance(label, str)), None)
@@ -297,18 +300,18 @@ def _numbers_in(chosen: object) -> Iterator[int]:
         yield from (int(item) for item in inside if isinstance(item, Integral) and not isinstance(item, bool))
 
 
-def _sample_index(X: object) -> tuple[object, ...] | None:
+def sample_index(X: object) -> tuple[object, ...] | None:
     """Sample labels: an AnnData-like obs_names or a pandas index; None for what has none."""
     labels = getattr(X, "obs_names", None)
     if labels is None:
-        frame = _as_frame(X)
+        frame = as_frame(X)
         labels = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
     if labels is None:
         return None
     return tuple(labels)
 
 
-def _only_numbered(index: tuple[object, ...]) -> bool:
+def only_numbered(index: tuple[object, ...]) -> bool:
     """Labels 0, 1, 2, ... say nothing by themselves."""
     return index == tuple(range(len(index)))
 
@@ -345,9 +348,12 @@ def check_range(centred: Array, views: Views) -> None:
         )
 
 
-def check_outcome(y: object, rows: int) -> Array:
-    """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse."""
+def check_outcome(y: object, rows: int | None) -> Array:
+    """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse.
+
+    rows : None where only reading them tells."""
     target = as_column(y)
+    rows = len(target) if rows is None else rows
     if len(target) != rows:
         raise DataError(f"y must be one column of {rows} values, got {len(target)}")
     size = float(np.abs(target).max(initial=0.0))
@@ -396,7 +402,7 @@ def as_table(X: object, views: object = None) -> Table:
     values, names = as_matrix(X), column_names(X)
     resolved = resolve_views(views, values.shape[1], names, values)
     check_finite(values, resolved)
-    return Table(values, resolved, _sample_index(X), names is not None)
+    return Table(values, resolved, sample_index(X), names is not None)
 
 
 def join_views(views: object) -> Table:
@@ -447,9 +453,9 @@ def join_views(views: object) -> Table:
 
 def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[object, ...] | None:
     """The common sample index; an error when samples do not line up."""
-    labels = {view: _sample_index(part) for view, part in named.items()}
+    labels = {view: sample_index(part) for view, part in named.items()}
     known = {view: index for view, index in labels.items() if index is not None}
-    if all(map(_only_numbered, known.values())):
+    if all(map(only_numbered, known.values())):
         known = {}
     first = next(iter(known), None)
     for view, index in known.items():
