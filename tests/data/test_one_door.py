@@ -82,7 +82,7 @@ def test_files_side_by_side_are_matched_in_python_too(frame, tmp_path, capsys):
     model = rc.ContrastiveRCA(views={"tests": TESTS, "controls": CONTROLS}).fit(rows)
     options = ["--id", "sample", "--views", "tests=T_*", "--views", "controls=C_*"]
     np.testing.assert_allclose(told(capsys, "fit", one, two, *options, "--json")["A"], model.A_, rtol=1e-12)
-    with pytest.raises(rc.DataError, match=r"column 'who' of tests.csv and controls.parquet is not numeric \(text\)"):
+    with pytest.raises(rc.DataError, match=r"column 'who' of controls.parquet is not numeric"):
         rows.select(["T_1", "who"]).array()
     with pytest.raises(rc.DataError, match="another order"):
         rc.ContrastiveRCA(views=2).fit(paths)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -183,3 +185,39 @@ def test_a_heap_without_end_is_refused(X, tmp_path):
     for door in doors(tmp_path / "t.h5ad"):
         with pytest.raises(rc.DataError, match="a heap without end"):
             door()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("order", ["same", "fewer", "turned"])
+def test_modalities_are_read_in_step_and_by_label(X, tmp_path, monkeypatch, order):
+    """Blocks of a few rows of all modalities; samples that one has not are left out, others come in the file's order."""
+    mudata = pytest.importorskip("mudata")
+    monkeypatch.setattr(import_module("richcomponents.data.sources.beside"), "block_rows", lambda width: 7)
+    labels = [f"s{i}" for i in range(N)]
+    rows = {"same": np.arange(N), "fewer": np.arange(3, N, 2), "turned": np.arange(N)[::-1]}[order]
+    cells = anndata.AnnData(sparse.csr_matrix(X), obs=pd.DataFrame(index=labels), var=pd.DataFrame(index=NAMES))
+    proteins = anndata.AnnData(
+        X[rows, :2] + 1, obs=pd.DataFrame(index=[labels[i] for i in rows]), var=pd.DataFrame(index=["p", "q"])
+    )
+    mudata.MuData({"rna": cells, "protein": proteins}).write(tmp_path / "t.h5mu")
+    opened = open_source(tmp_path / "t.h5mu")
+    kept = np.sort(rows)
+    expected = np.hstack([X[kept], X[kept, :2] + 1])
+    blocks = list(opened.chunks())
+    assert max(map(len, blocks)) == 7
+    np.testing.assert_array_equal(np.concatenate(blocks), expected)
+    np.testing.assert_array_equal(opened.select(["q", "b", "p"]).array(), expected[:, [5, 1, 4]])
+
+
+def test_rows_of_wide_tables_are_mapped_a_few_at_a_time(rng, monkeypatch):
+    """The same bits, and no more of them in memory than of a block that is read."""
+    wide = rng.normal(size=(3 * 2048 + 5, 1200))
+
+    def turn(rows):
+        return rows @ wide[:1200, :3]
+
+    monkeypatch.setattr("richcomponents.data.rows.block_rows", lambda width: 100)
+    blocks = list(open_source(wide).mapped(turn).chunks())
+    assert [len(block) for block in blocks] == [2048, 2048, 2048, 5]
+    monkeypatch.undo()
+    np.testing.assert_array_equal(np.concatenate(blocks), open_source(wide).mapped(turn).array())

@@ -29,6 +29,8 @@ from richcomponents.data.sources.base import (
     Fingerprint,
     Source,
     WithColumns,
+    aligned,
+    block_rows,
     is_dask,
     is_path,
 )
@@ -36,7 +38,7 @@ from richcomponents.data.sources.memory import AnnDataSource, FrameSource, Table
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
 
-_PIECES = 32  # of LEAF rows that are mapped before they are handed on
+_PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
 
 
 def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
@@ -251,7 +253,8 @@ class Rows:
             yield from self._read(skip, compare)
             return
         again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
-        for block in aligned(self._read(skip - again, compare), LEAF * _PIECES):
+        pieces = int(np.clip(block_rows(self.width) // LEAF, 1, _PIECES))
+        for block in aligned(self._read(skip - again, compare), LEAF * pieces):
             done = in_pieces(self.transform, block)
             if len(done) > again:
                 yield done[again:]
@@ -317,29 +320,6 @@ def _mark(transform: object) -> str:
             "is another one for every other map, or leave checkpoint= out"
         )
     return mark
-
-
-def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
-    """The same rows in blocks of exactly `size`, but for the last."""
-    held: list[Array] = []
-    count = 0
-    for block in blocks:
-        at = 0
-        if held:
-            at = min(size - count, len(block))
-            held.append(block[:at])
-            count += at
-            if count < size:
-                continue
-            yield np.concatenate(held)
-            held, count = [], 0
-        whole = at + (len(block) - at) // size * size
-        for first in range(at, whole, size):
-            yield block[first : first + size]
-        if whole < len(block):
-            held, count = [block[whole:]], len(block) - whole
-    if held:
-        yield np.concatenate(held)
 
 
 _FIRST = 1000  # rows that tell an index from data

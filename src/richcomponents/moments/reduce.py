@@ -39,8 +39,8 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.rows import Rows, aligned
-from richcomponents.data.sources.base import ChangedError, DaskSource, Fingerprint, block_rows
+from richcomponents.data.rows import Rows
+from richcomponents.data.sources.base import ChangedError, DaskSource, Fingerprint, aligned, block_rows
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import CapacityError, DataError, MissingValueError, StateFileError, warn_user
 from richcomponents.moments.accumulator import Forest, LeafSums

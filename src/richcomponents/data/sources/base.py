@@ -28,6 +28,29 @@ def block_rows(width: int) -> int:
     return int(np.clip(_MOST_VALUES // max(width, 1), 256, _MOST_ROWS))
 
 
+def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
+    """The same rows in blocks of exactly `size`, but for the last."""
+    held: list[Array] = []
+    count = 0
+    for block in blocks:
+        at = 0
+        if held:
+            at = min(size - count, len(block))
+            held.append(block[:at])
+            count += at
+            if count < size:
+                continue
+            yield np.concatenate(held)
+            held, count = [], 0
+        whole = at + (len(block) - at) // size * size
+        for first in range(at, whole, size):
+            yield block[first : first + size]
+        if whole < len(block):
+            held, count = [block[whole:]], len(block) - whole
+    if held:
+        yield np.concatenate(held)
+
+
 class ChangedError(DataError):
     """Rows are not those that were read before."""
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
-from richcomponents.algebra import IntArray
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.columns import Column, is_label, is_number, repeated
 from richcomponents.data.sources.arrays import SampleSource, modalities
-from richcomponents.data.sources.base import Source, stacked
-from richcomponents.errors import DataError
+from richcomponents.data.sources.base import Source, aligned, block_rows
+from richcomponents.data.table import as_matrix
+from richcomponents.errors import CapacityError, DataError
 
 
 class SideBySide(Source):
-    """Columns of several sources; rows are read whole, in the order of the first.
+    """Columns of several sources; rows come in the order of the first.
+
+    Blocks are read from all parts in step. A part whose rows stand in another order is the exception: what is needed of it is
+    held in memory.
 
     parts : {name: source}; orders : {name: which of its rows}, all in order by default; key : a column that all of them have
     and that keeps its name. Where two parts use a name, all columns get the part's name in front. Each part is a view, but
@@ -62,11 +68,59 @@ class SideBySide(Source):
             if part in self._orders:
                 columns |= {name: columns[name][self._orders[part]] for name in own}
         if any(len(values) != self.n_rows for values in columns.values()):
-            raise DataError(f"{self.title} changed while it was read: read files that nobody writes to")
+            raise self._changed()
         return {name: columns[name] for name in names}
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        yield stacked(self.read(self.chosen_names(columns)), self.title)
+        wanted = [self._places[name] for name in self.chosen_names(columns)]
+        size, reading, places = block_rows(len(wanted)), [], []
+        for part, source in self._parts.items():
+            mine = [i for i, (owner, _) in enumerate(wanted) if owner == part]
+            if mine:
+                inner = source.places([wanted[i][1] for i in mine])
+                reading.append(aligned(self._ordered(source, inner, self._orders.get(part)), size))
+                places.append(mine)
+        for pieces in zip_longest(*reading, fillvalue=np.empty((0, 0))):
+            if len({len(piece) for piece in pieces}) > 1:
+                raise self._changed()
+            out = np.empty((len(pieces[0]), len(wanted)))
+            for piece, mine in zip(pieces, places, strict=True):
+                out[:, mine] = piece
+            yield out
+
+    def _ordered(self, source: Source, columns: IntArray, order: IntArray | None) -> Iterator[Array]:
+        """These rows of a part, in this order."""
+        blocks = map(as_matrix, source.blocks(columns))
+        if order is None:
+            yield from blocks
+            return
+        if (np.diff(order) <= 0).any():
+            yield self._held(source, blocks)[order]
+            return
+        start = 0
+        for block in blocks:
+            first, last = np.searchsorted(order, [start, start + len(block)])
+            rows = order[first:last] - start
+            yield block if len(rows) == len(block) else block[rows]
+            start += len(block)
+
+    def _held(self, source: Source, blocks: Iterator[Array]) -> Array:
+        """All rows of a part, which stand in another order than those of the first one."""
+        held: list[Array] = []
+        for block in blocks:
+            held.append(block)
+            if sum(one.nbytes for one in held) > MEMORY_LIMIT // 2:
+                raise CapacityError(
+                    f"the samples of {source.title} stand in another order than those of {next(iter(self._parts))}, and its "
+                    "columns do not fit in memory: store the samples of all tables in one order, or use fewer columns (views=)"
+                )
+        values = np.concatenate(held)
+        if source.n_rows not in (None, len(values)):
+            raise self._changed()
+        return values
+
+    def _changed(self) -> DataError:
+        return DataError(f"{self.title} changed while it was read: read files that nobody writes to")
 
     def mark(self) -> str:
         return " | ".join(part.mark() for part in self._parts.values())
