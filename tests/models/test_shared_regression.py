@@ -17,7 +17,7 @@ from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.shared_outcomes import BothParts, Parts
 from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.logistic import Outcome
+from richcomponents.learning.outcome import Outcome
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 

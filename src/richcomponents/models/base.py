@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,8 +18,10 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, as_fitted, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.plots import estimate_plot
 
@@ -63,12 +66,23 @@ class ComponentLearner(Estimator):
         model = self.unfitted_rca()
         refuse_second_table(y)
         data: Data = model.fit_data(X, groups=groups)
+        return self._keep_rca(model), data
+
+    def _keep_rca(self, model: Any) -> Component:
+        """Take over a fitted RCA, and return the component to learn."""
         self.rca_ = model
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
         self.component_: Component = self._component_of(model)
-        return self.component_, data
+        return self.component_
+
+    def _add_block(self, X: object, outcome: object = None) -> Any:
+        """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
+        model = self.unfitted_rca() if getattr(self, "rca_", None) is None else copy(self.rca_)
+        found = model._add_block(X, outcome)
+        self._keep_rca(model)
+        return found
 
     def unfitted_rca(self) -> Any:
         """A clone of the RCA that was given."""
@@ -156,13 +170,17 @@ class OutcomeLearner(ComponentLearner):
         """A clone with the choices that the fit made (the penalty, the positive class), for the same fit of other samples."""
         raise NotImplementedError
 
+    def fit_moments(self, moments: Moments, y: object) -> Self:
+        """Fit to a state of order four, also the sum of several sites' states; y : the name or number of its column."""
+        return self.fit(moments, y)  # type: ignore[attr-defined, no-any-return]
+
     def outcome_test(self, X: object, y: object) -> TestResult:
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
         check_is_fitted(self)
-        return self._need_rca().outcome_test(X, self._coded(y), self.component)
+        return self._need_rca().outcome_test(X, self._coded(X, y), self.component)
 
-    def _coded(self, y: object) -> Any:
-        """y as numbers."""
+    def _coded(self, X: object, y: object) -> Any:
+        """y as numbers, or the column of X that holds them."""
         return y
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
@@ -173,10 +191,10 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
-    def _warn_of_others(self, X: object, target: Array, remedy: str = "choose another component") -> None:
+    def _warn_of_others(self, outcome: Outcome, remedy: str = "choose another component") -> None:
         """y depends on one component only, so it must not go with the views where that does not live."""
         model = self._need_rca()
-        test = model.outcome_test(X, target, self.component)
+        test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:
             others = model.others(self.component)
             warn_user(

@@ -16,7 +16,8 @@ import numpy as np
 from richcomponents.algebra import IntArray
 from richcomponents.data.classes import Levels
 from richcomponents.data.columns import Views, chosen_columns, resolve_views
-from richcomponents.data.rows import Rows
+from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources.memory import TablesSource, are_tables
 from richcomponents.data.table import check_outcome
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
@@ -50,7 +51,7 @@ class Added:
 
 @storable
 @dataclass(frozen=True)
-class Layout:
+class Design:
     """The parts that columns play, by their numbers in the table with what was added to it.
 
     views : of all columns; known : covariates; groups : of columns, which the table was asked to include; added : behind these;
@@ -111,14 +112,16 @@ class Layout:
         return np.array([at[own[c]] if c < self.width else last for c, last in zip(used, behind, strict=True)])
 
 
-def lay_out(table: Rows | Moments, views: object, covariates: object, outcome: object = None) -> tuple[Any, Layout]:
-    """The table with what had to be added to it, and the parts of its columns; outcome : a column, which is in no view."""
+def lay_out(
+    table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()
+) -> tuple[Any, Design]:
+    """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view."""
     wanted = [] if covariates is None else list(covariates)  # type: ignore[call-overload]
     if isinstance(table, Moments):
         width, names = table.layout.n_columns, table.names
-        known = _known(wanted, width, names)
-        beside = [] if outcome is None else [_outcome_number(outcome, width, names)]
-        return table, _checked(Layout(_views(views, width, names, [*known, *beside]), known, (), (), width, names is not None))
+        known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
+        found = _views(views, width, names, [*known, *others])
+        return table, _checked(Design(found, known, (), (), width, names is not None))
     if views is None and len(table.views) > 1:
         views = {name: list(columns) for name, columns in table.views.items()}
     groups = tuple(name for name in _texts(views) if name not in (table.names or ()) and name in table.source.groups)
@@ -126,13 +129,12 @@ def lay_out(table: Rows | Moments, views: object, covariates: object, outcome: o
     views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
     known = np.array([number for one in wanted for number in desk.covariates(one)], dtype=np.int64)
     rows, coded = desk.rows, {one.name for one in desk.added}
-    beside = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
-    if outcome is not None:
-        at = _outcome_number(outcome, rows.width, rows.names, optional=True)
-        beside += [] if at is None else [at]
-    found = _views(views, rows.width, rows.names, [*known, *beside], rows if rows.rereadable else None)
+    others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
+    numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
+    others += [number for number in numbers if number is not None]
+    found = _views(views, rows.width, rows.names, [*known, *others], rows if rows.rereadable else None)
     named = rows.names is not None and getattr(rows.source, "named", True)
-    return rows, _checked(Layout(found, known, groups, tuple(desk.added), desk.width, named))
+    return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named))
 
 
 class _Desk:
@@ -186,11 +188,11 @@ class _Desk:
         return out
 
 
-def _checked(layout: Layout) -> Layout:
-    overlap = np.intersect1d(layout.columns, layout.known)
+def _checked(design: Design) -> Design:
+    overlap = np.intersect1d(design.columns, design.known)
     if len(overlap):
-        raise DataError(f"{layout.views.describe(int(overlap[0]))} is also a covariate: name it once")
-    return layout
+        raise DataError(f"{design.views.describe(int(overlap[0]))} is also a covariate: name it once")
+    return design
 
 
 def _known(covariates: Sequence[object], width: int, names: Sequence[str] | None) -> IntArray:
@@ -227,11 +229,25 @@ def is_column(y: object) -> bool:
     return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
 
 
+def labels_in(X: object, y: Any) -> Any:
+    """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
+    rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+    names = rows.source.all_names
+    name = y if isinstance(y, str) else names[int(y)] if -rows.width <= y < rows.width else None
+    name = name if name in names else rows.source.annotation(y)
+    if name is None:
+        rows.source.check_column(str(y), "the outcome")
+    labels = rows.read([name])[name]  # type: ignore[list-item]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
+        return labels.astype(np.int64)
+    return labels
+
+
 def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
     """The rows with the outcome among them, and its number: y is a column's name or number, or the values (n,)."""
     if not is_column(y):
         values = check_outcome(y, rows.n_rows)
-        return rows.with_columns(values[:, None], [_unused("y", rows.names or ())]), rows.width
+        return rows.with_columns(values[:, None], [unused("y", rows.names or ())]), rows.width
     at = _outcome_number(y, rows.width, rows.names, optional=True)
     if at is not None:
         return rows, at
@@ -242,7 +258,8 @@ def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
     return Added(name).to(rows, "the outcome"), rows.width
 
 
-def _unused(name: str, names: Sequence[str]) -> str:
+def unused(name: str, names: Sequence[str]) -> str:
+    """The name, or one like it that is not taken."""
     while name in names:
         name += "_"
     return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -81,13 +81,21 @@ class Moments(Storable):
 
     @classmethod
     def empty(
-        cls, n_columns: int, order: int = 4, shift: Array | None = None, *, n_blocks: int | None = None
+        cls,
+        n_columns: int,
+        order: int = 4,
+        shift: Array | None = None,
+        *,
+        n_blocks: int | None = None,
+        names: Sequence[str] | None = None,
     ) -> Moments:
         """The neutral element of +; without a shift it takes that of whatever it is added to."""
         layout = Layout(n_columns, order, default_blocks(order) if n_blocks is None else n_blocks)
         if shift is None:
             shift = np.full(n_columns, np.nan)
-        return cls(layout, np.asarray(shift, dtype=np.float64), Forest())
+        return cls(
+            layout, np.asarray(shift, dtype=np.float64), Forest(), names=None if names is None else tuple(names)
+        )
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
