@@ -17,6 +17,7 @@ from richcomponents.data.sources.base import ArraySource, Source
 from richcomponents.data.sources.memory import FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.table import check_labels
 from richcomponents.errors import DataError
+from richcomponents.moments import Moments
 from richcomponents.storage import Storable
 
 _E = TypeVar("_E")
@@ -47,6 +48,8 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
     def _open(self, X: object, *, reset: bool, at_least: int = 1) -> Rows:
         """The rows of a table, wherever it is. Its columns become those of the fit (reset); or they are compared with these,
         where they are not found by their names."""
+        if isinstance(X, Moments):
+            raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
         plain = not (isinstance(X, (Rows, Source)) or are_tables(X) or is_annotated(X))
         if plain:
             check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))

@@ -337,15 +337,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._check_views(design.views)
         return design.views, design.known
 
-    def read_views(self, X: object) -> tuple[dict[str, Array], Array]:
-        """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them; nothing is fitted."""
+    def read_views(self, X: object, beside: Sequence[Any] = ()) -> tuple[dict[str, Array], Array, Views]:
+        """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them, and the views; nothing is
+        fitted. beside : columns of X that are in no view."""
         reader = copy(self)
         reader._check_parameters()
-        rows, design = lay_out(reader._open(X, reset=True), self.views, self.covariates)
+        rows, design = lay_out(reader._open(X, reset=True), self.views, self.covariates, beside)
         values = reader._laid_out(design, rows).array()
         check_finite(values, _side_by_side(design))
         views = {name: values[:, place] for name, place in _places(design.views).items()}
-        return views, values[:, len(design.columns) :]
+        return views, values[:, len(design.columns) :], design.views
 
     def _check_blocks(self) -> None:
         if self.method not in ("efficient", "paper"):
@@ -529,6 +530,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 table = table.weighted_by(sample_weight)
             elif self._depends and groups is None:
                 raise DataError(_OTHER_ROWS)
+            if not table.rereadable:
+                return self._of_state(Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), log_odds)
             data = RowData(table, self.n_blocks, groups)
             return self._of_state(data.moments(2), log_odds, data if data.dependent else None)
         n = table.n_rows or 0
