@@ -131,7 +131,10 @@ def test_two_files_by_label_are_the_same_rows(tmp_path):
     assert table.views == {"one": ("one:a",), "two": ("two:a", "two:b")}
     assert table.read(["id"])["id"].tolist() == ["s1", "s3"]
     assert table.array().tolist() == [[1, 10, 11], [3, 30, 33]]
-    assert "2 samples are not in every file" in table.source.notes[0]
+    assert table.source.notes == (
+        "1 sample of 'one' is not in every table and was left out (s2); 2 are kept.",
+        "1 sample of 'two' is not in every table and was left out (s4); 2 are kept.",
+    )
 
 
 def test_two_files_that_do_not_match(tmp_path):
@@ -141,7 +144,7 @@ def test_two_files_that_do_not_match(tmp_path):
     other = write(tmp_path / "four.csv", "id,b\nt1,1\n")
     with pytest.raises(DataError, match=r"one.csv has 2, two.csv has 1.*--id"):
         joined(one, short)
-    with pytest.raises(DataError, match=r"three.csv has two rows labelled 's1'"):
+    with pytest.raises(DataError, match=r"'three' has two rows labelled 's1'"):
         joined(one, twice, id="id")
     with pytest.raises(DataError, match="share no sample label"):
         joined(one, other, id="id")
@@ -189,9 +192,9 @@ def test_labels_are_texts_and_never_rounded(tmp_path):
     table = joined(one, two, id="id")
     assert table.read(["b"])["b"].tolist() == [40.0]
     assert table.read(["id"], written=["id"])["id"].tolist() == ["5"]
-    assert "6 samples are not in every file" in table.source.notes[0]
+    assert "3 samples of 'one' are not in every table" in table.source.notes[0]
     gap = write(tmp_path / "gap.csv", "id,c\n5,1\n,2\n")
-    with pytest.raises(DataError, match=r"data row 2 of gap.csv has no label in 'id'"):
+    with pytest.raises(DataError, match=r"data row 2 of 'gap' has no sample label"):
         joined(one, gap, id="id")
 
 

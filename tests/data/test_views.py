@@ -138,14 +138,14 @@ def test_mudata_like_objects():
 
 def test_samples_must_line_up():
     rna, protein = frames()
-    with pytest.raises(rc.DataError, match=r"different order.*\.loc"):
-        join_views({"rna": rna, "protein": protein.iloc[::-1]})
+    turned = join_views({"rna": rna, "protein": protein.iloc[::-1]})
+    np.testing.assert_array_equal(turned.values, join_views({"rna": rna, "protein": protein}).values)
     with pytest.raises(rc.DataError, match=r"different samples \(1 only in 'rna', 0 only in 'protein', e.g. 's3'\)"):
         join_views({"rna": rna, "protein": protein.iloc[:3]})
     with pytest.raises(rc.DataError, match="'U' has 4, 'V' has 3"):
         join_views([rna.to_numpy(), protein.to_numpy()[:3]])
     doubled = protein.set_axis(["s0", "s0", "s1", "s2"])
-    with pytest.raises(rc.DataError, match="repeated sample labels"):
+    with pytest.raises(rc.DataError, match="two rows labelled 's0'"):
         join_views({"rna": rna, "protein": doubled})
     shuffled = protein.reset_index(drop=True).sample(frac=1, random_state=0)
     with pytest.raises(rc.DataError, match="different order"):

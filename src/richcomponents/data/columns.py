@@ -132,6 +132,11 @@ def first_word(cells: Any) -> int:
     return low
 
 
+def is_gap(label: object) -> bool:
+    """None, nan, NaT, or the NA of pandas, which does not even say whether it equals itself."""
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)
+
+
 def repeated(names: Iterable[str]) -> str | None:
     """The first name that is there twice."""
     seen: set[str] = set()

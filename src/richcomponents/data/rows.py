@@ -52,6 +52,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         or a pattern ("part-*.csv"), is one table whose rows follow each other; a dict {view: path} is one table of several
         views side by side.
     id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
+        `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
         numbers: True when they name the columns, False when they are the first row.
     """

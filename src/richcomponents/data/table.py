@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array
+from richcomponents.data.align import WAYS, Alignment, align_labels
 from richcomponents.data.columns import EXACT, Views, resolve_views
 from richcomponents.errors import CapacityError, DataError, warn_user
 
@@ -32,6 +33,23 @@ class Table:
     views: Views
     index: tuple[object, ...] | None = None
     named: bool = False  # whether the column names are the user's
+    alignment: Alignment | None = None  # of rows that were matched by label
+
+    def lined_up(self, values: object, what: str) -> Any:
+        """One value per row of the first view as it was given -> one per row of the table; None stays None."""
+        if values is None or self.alignment is None:
+            return values
+        first, rows = next(iter(self.alignment.rows.items()))
+        entries, lacks = np.asarray(values), int((rows < 0).sum())
+        given = len(rows) - lacks + len(self.alignment.left_out.get(first, ()))
+        if len(entries) != given:
+            raise DataError(f"{what} must have one entry per row of view {first!r} ({given}), got {len(entries)}")
+        if lacks:
+            raise DataError(
+                f"{what} are given for the rows of view {first!r}, which lacks {lacks} samples: use "
+                'align="inner", or join the tables and use fit(X)'
+            )
+        return entries[rows]
 
 
 # ---- values
@@ -405,17 +423,45 @@ def as_table(X: object, views: object = None) -> Table:
     return Table(values, resolved, sample_index(X), names is not None)
 
 
-def join_views(views: object) -> Table:
+def join_views(views: object, *, align: str = "same", id: str | None = None, finite: bool = True) -> Table:
     """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
 
-    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`,
-    `.obs_names`). Samples must be the same and in the same order; where the tables carry sample
-    labels, that is checked.
+    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`, `.obs_names`). Where they
+    carry sample labels (a pandas index, `obs_names`), rows are matched by these and come in the order of the first table that
+    has them; without labels, tables must have the same number of rows and are taken row by row.
+
+    align : "same", labels must be the same ones, in any order; "inner", samples that all tables have, the others are left out,
+    counted and named in a warning; "outer", samples that any table has, with nan where a table has none.
+    id : the column of sample labels, of data frames (of AnnData: of obs); it is no data.
+    finite : refuse missing and infinite values; with align="outer" they are to be expected.
 
     >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
     >>> table.values.shape, table.views["protein"].tolist()
     ((4, 5), [2, 3, 4])
     """
+    named = {view: _labelled(view, part, id) for view, part in named_views(views).items()}
+    found = _aligned({view: (labels, len(values)) for view, (values, _, labels) in named.items()}, align)
+    names = []
+    for view, (values, own, _) in named.items():
+        names.append([f"{view}_{i}" for i in range(values.shape[1])] if own is None else list(own))
+    flat = [name for group in names for name in group]
+    if len(set(flat)) < len(flat):  # the same gene measured in two views: tell them apart by the view
+        flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
+    ends = np.cumsum([0, *(values.shape[1] for values, _, _ in named.values())])
+    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
+    named_by_user = any(own is not None for _, own, _ in named.values())
+    parts = [values if found is None else found.taken(values, view) for view, (values, _, _) in named.items()]
+    index = None if found is None else found.labels
+    table = Table(np.hstack(parts), resolve_views(columns, int(ends[-1]), flat), index, named_by_user, found)
+    if finite and align != "outer":
+        check_finite(table.values, table.views)
+    for note in () if found is None else found.notes():
+        warn_user(note, UserWarning)
+    return table
+
+
+def named_views(views: object) -> dict[str, Any]:
+    """{name: table} of a list, a dict or a MuData-like object; two that are not named are U and V."""
     parts = getattr(views, "mod", views)
     if isinstance(parts, Mapping):
         named = {str(name): part for name, part in parts.items()}
@@ -426,64 +472,74 @@ def join_views(views: object) -> Table:
         raise TypeError(f"give a list, a dict or a MuData-like object of views, got {type(views).__name__}")
     if not named:
         raise DataError("there are no views")
-    matrices, names = {}, []
-    for view, part in named.items():
-        inner = getattr(part, "X", part) if hasattr(part, "obs_names") else part
-        try:
-            matrices[view] = as_matrix(inner)
-        except DataError as error:
-            raise DataError(f"view {view!r}: {error}") from error
-        if not matrices[view].shape[1]:
-            raise DataError(f"view {view!r} has no columns")
-        own = getattr(part, "var_names", None) if hasattr(part, "obs_names") else column_names(part)
-        width = matrices[view].shape[1]
-        names.append([f"{view}_{i}" for i in range(width)] if own is None else [str(name) for name in own])
-    index = _aligned(named, {view: len(matrix) for view, matrix in matrices.items()})
-    flat = [name for group in names for name in group]
-    if len(set(flat)) < len(flat):  # the same gene measured in two views: tell them apart by the view
-        flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
-    ends = np.cumsum([0, *(matrix.shape[1] for matrix in matrices.values())])
-    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
-    named_by_user = any(column_names(p) is not None or hasattr(p, "var_names") for p in named.values())
-    joined = np.hstack(list(matrices.values()))
-    table = Table(joined, resolve_views(columns, int(ends[-1]), flat), index, named_by_user)
-    check_finite(table.values, table.views)
-    return table
+    return named
 
 
-def _aligned(named: Mapping[str, object], lengths: Mapping[str, int]) -> tuple[object, ...] | None:
-    """The common sample index; an error when samples do not line up."""
-    labels = {view: sample_index(part) for view, part in named.items()}
-    known = {view: index for view, index in labels.items() if index is not None}
-    if all(map(only_numbered, known.values())):
-        known = {}
-    first = next(iter(known), None)
-    for view, index in known.items():
-        assert first is not None
-        reference = known[first]
-        if len(set(index)) < len(index):
-            raise DataError(f"view {view!r} has repeated sample labels: make them unique")
-        if index == reference:
-            continue
-        here, there = set(index), set(reference)
-        missing = [label for label in reference if label not in here]
-        extra = [label for label in index if label not in there]
-        if missing or extra:
-            raise DataError(
-                f"views {first!r} and {view!r} hold different samples ({len(missing)} only in {first!r}, "
-                f"{len(extra)} only in {view!r}, e.g. {(missing + extra)[0]!r}): keep the samples they share, "
-                "in one order, before joining"
-            )
-        raise DataError(
-            f"views {first!r} and {view!r} hold the same samples in a different order: reorder one, for example "
-            f"with {view}.loc[{first}.index]"
+def _labelled(view: str, part: Any, id: str | None) -> tuple[Array, tuple[str, ...] | None, tuple[object, ...] | None]:
+    """Values (n, p) of a view, its column names and its sample labels, where it has any."""
+    annotated = hasattr(part, "obs_names")
+    labels = sample_index(part)
+    if id is not None:
+        part, labels = _without_labels(view, part, id)
+    try:
+        values = as_matrix(getattr(part, "X", part) if annotated else part)
+    except DataError as error:
+        raise DataError(f"view {view!r}: {error}") from error
+    if not values.shape[1]:
+        raise DataError(f"view {view!r} has no columns")
+    own = getattr(part, "var_names", None) if annotated else column_names(part)
+    return values, None if own is None else tuple(map(str, own)), labels
+
+
+def _without_labels(view: str, part: Any, id: str) -> tuple[Any, tuple[object, ...]]:
+    """A table without its column of sample labels, and these."""
+    annotations = getattr(part, "obs", None)
+    if annotations is not None and id in annotations:
+        return part, tuple(annotations[id])
+    frame = as_frame(part)
+    if annotations is not None or not isinstance(frame, nw.DataFrame) or id not in frame.columns:
+        if isinstance(frame, nw.DataFrame) and getattr(getattr(part, "index", None), "name", None) == id:
+            return part, tuple(part.index)
+        there = (
+            "obs of the AnnData" if annotations is not None else "columns" if isinstance(frame, nw.DataFrame) else ""
         )
-    if len(set(lengths.values())) > 1:
+        said = f"not among the {there}" if there else "an array has no named columns: pass a data frame"
+        raise DataError(f"view {view!r} has no sample labels {id!r}: {said}")
+    return frame.drop(id).to_native(), tuple(frame[id].to_list())
+
+
+def _aligned(tables: Mapping[str, tuple[tuple[object, ...] | None, int]], how: str) -> Alignment | None:
+    """How the rows of tables, each with its labels and its length, line up; None where they do row by row, without labels."""
+    if how not in WAYS:
+        raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
+    known = {view: labels for view, (labels, _) in tables.items() if labels is not None}
+    numbered = [view for view, labels in known.items() if only_numbered(labels)]
+    if len(numbered) == len(known):
+        known = {}
+    bare = next((view for view in tables if view not in known), None)
+    if how != "same" and bare is not None:
+        raise DataError(
+            f"align={how!r} matches samples by label, and view {bare!r} has none: give it an index of sample labels (obs_names "
+            "of AnnData), or name the column that holds them, id="
+        )
+    if numbered and known and len(set(known.values())) > 1:
+        other = next(view for view in known if view not in numbered)
+        raise DataError(
+            f"view {numbered[0]!r} numbers its rows 0, 1, 2, ... and view {other!r} labels them otherwise: whether these are "
+            "the same samples in a different order nobody can tell. Give both the same labels, or none (to_numpy())"
+        )
+    lengths = {view: length for view, (_, length) in tables.items()}
+    if bare is not None and len(set(lengths.values())) > 1:
         counts = ", ".join(f"{view!r} has {n}" for view, n in lengths.items())
         raise DataError(f"all views must have the same samples: {counts}")
-    if known and len(known) < len(named):
-        bare = next(view for view in named if view not in known)
+    if not known:
+        return None
+    found = align_labels(known, how)
+    if bare is not None:
+        first = next(iter(known))
         warn_user(
             f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}", UserWarning
         )
-    return known[first] if first is not None else None
+        rows = {view: found.rows.get(view, found.rows[first]) for view in tables}
+        return Alignment(found.labels, rows, found.left_out)
+    return found

@@ -25,10 +25,10 @@ from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views
-from richcomponents.data.rows import Rows
-from richcomponents.data.sources.base import ArraySource
-from richcomponents.data.sources.memory import TablesSource, are_tables
-from richcomponents.data.table import check_finite, check_outcome, check_range
+from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources.base import ArraySource, is_path
+from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.table import check_finite, check_outcome, check_range, named_views
 from richcomponents.errors import ConstantColumnWarning, DataError, MissingValueError, SampleSizeWarning, warn_user
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
@@ -127,19 +127,28 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self.fit_data(X, groups=groups, sample_weight=sample_weight, progress=progress, checkpoint=checkpoint)
         return self
 
-    def fit_data(self, X: object, *, sample_weight: object = None, beside: Sequence[Any] = (), **reading: Any) -> Data:
+    def fit_data(
+        self,
+        X: object,
+        *,
+        views: object = None,
+        sample_weight: object = None,
+        beside: Sequence[Any] = (),
+        **reading: Any,
+    ) -> Data:
         """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
         moments of maps of the columns of all views, covariates removed.
 
-        beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
+        views : instead of the parameter. beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
         """
         self._check_parameters()
+        views = self.views if views is None else views
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
             self._check_state_fit()
-            state, design = lay_out(X, self.views, self.covariates, beside)
+            state, design = lay_out(X, views, self.covariates, beside)
             return self._fit_state(self._laid_out(design, state))
-        rows, design = lay_out(self._open(X, reset=True, at_least=2), self.views, self.covariates, beside)
+        rows, design = lay_out(self._open(X, reset=True, at_least=2), views, self.covariates, beside)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
@@ -149,11 +158,36 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = self._laid_out(design, rows)  # before the rows are gone
         return self._fit_state(Moments.of(table, 4, n_blocks=self.n_blocks, **reading))
 
-    def fit_views(self, views: object, y: object = None, groups: object = None, sample_weight: object = None) -> Self:
-        """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples must line up."""
-        if not are_tables(views):
-            views = TablesSource(views)  # says what is wrong with them
-        return self.fit(views, y, groups, sample_weight)  # type: ignore[no-any-return]
+    def fit_views(
+        self,
+        views: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        align: str = "same",
+        id: str | None = None,
+    ) -> Self:
+        """Fit to separate tables: a list, a dict {name: table}, or a MuData-like object; samples line up by label.
+
+        align : where tables have sample labels (a pandas index, obs_names of AnnData): "same", they must be the same ones, in
+        any order; "inner", samples that all tables have: others are left out, counted and named in a warning; "outer", samples
+        that any table has, for ``missing="available"``. Without labels tables are taken row by row and have equal length.
+        id : the column of sample labels, of data frames and files. groups, sample_weight : of the rows of the first table.
+        """
+        refuse_second_table(y)
+        if all(map(is_path, named_views(views).values())):
+            rows = open_source(named_views(views), id=id, align=None if id is None else align)
+            for note in rows.source.notes:
+                warn_user(note, UserWarning)
+        else:
+            tables = TablesSource(views, align=align, id=id)
+            groups = tables.table.lined_up(groups, "groups")
+            sample_weight = tables.table.lined_up(sample_weight, "sample_weight")
+            rows = Rows(tables)
+        own = {name: list(columns) for name, columns in rows.views.items()}
+        self.fit_data(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
+        return self
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.

@@ -36,6 +36,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, packed_size
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
 from richcomponents.algebra.packing import segments
+from richcomponents.data.columns import is_gap
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.storage import storable
 
@@ -66,7 +67,7 @@ def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> I
     labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)  # else nan becomes 'nan'
     if labels.shape != (n_rows,):
         raise DataError(f"groups must have one label per row ({n_rows}), got shape {labels.shape}")
-    missing = np.isnat(labels) if labels.dtype.kind in "mM" else [_is_missing(label) for label in labels.tolist()]
+    missing = np.isnat(labels) if labels.dtype.kind in "mM" else [is_gap(label) for label in labels.tolist()]
     if np.any(missing):
         raise DataError(
             f"groups holds {int(np.sum(missing))} missing label(s), the first in row {int(np.argmax(missing))}: drop those "
@@ -75,11 +76,6 @@ def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> I
     turn: dict[object, int] = {}
     codes = np.array([turn.setdefault(label, len(turn)) for label in labels.tolist()], dtype=np.int64)
     return codes % n_blocks
-
-
-def _is_missing(label: object) -> bool:
-    """None, nan, NaT, or the NA of pandas, which does not even say whether it equals itself."""
-    return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
 @storable

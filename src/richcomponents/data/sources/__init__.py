@@ -31,10 +31,17 @@ _READERS: dict[str, Callable[..., Source]] = {
 }
 
 
-def open_path(path: Any, id: str | None = None, header: bool | None = None, **options: Any) -> Source:
+def open_path(
+    path: Any, id: str | None = None, header: bool | None = None, align: str | None = None, **options: Any
+) -> Source:
     """The table in a file, in several below each other (a list, a pattern, a folder), or side by side (a dict)."""
     if isinstance(path, Mapping):
-        return beside({str(name): open_path(one, header=header, **options) for name, one in path.items()}, id)
+        parts = {str(name): open_path(one, header=header, **options) for name, one in path.items()}
+        if align is not None and id is None:
+            raise DataError("samples line up by their labels: name the column that holds them, id= (--id)")
+        return beside(parts, id, align or "inner")
+    if align is not None:
+        raise DataError("align= is for tables side by side: give a dict {view: path}")
     if isinstance(path, (list, tuple)):
         source: Source = JoinedSource([open_path(one, header=header, **options) for one in path])
     elif not Path(path).exists() and (several := sorted(glob(os.fspath(path)))):

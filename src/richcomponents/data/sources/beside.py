@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.align import align_labels
 from richcomponents.data.columns import Column, is_label, is_number, repeated
 from richcomponents.data.sources.arrays import SampleSource, modalities
 from richcomponents.data.sources.base import Source, aligned, block_rows
@@ -25,9 +28,9 @@ class SideBySide(Source):
     Blocks are read from all parts in step. A part whose rows stand in another order is the exception: what is needed of it is
     held in memory.
 
-    parts : {name: source}; orders : {name: which of its rows}, all in order by default; key : a column that all of them have
-    and that keeps its name. Where two parts use a name, all columns get the part's name in front. Each part is a view, but
-    for those without columns of their own, which only describe the samples.
+    parts : {name: source}; orders : {name: which of its rows, -1 for none}, all in order by default; key : a column that all of
+    them have and that keeps its name; labels : what it says of every row. Where two parts use a name, all columns get the
+    part's name in front. Each part is a view, but for those without columns of their own, which only describe the samples.
     """
 
     def __init__(
@@ -36,8 +39,10 @@ class SideBySide(Source):
         parts: Mapping[str, Source],
         orders: Mapping[str, IntArray] | None = None,
         key: str | None = None,
+        labels: Column | None = None,
     ) -> None:
         self.title, self._parts, self._orders = title, dict(parts), orders or {}
+        self._labels = {} if key is None or labels is None else {key: labels}
         self.files = list(dict.fromkeys(file for part in parts.values() for file in part.files))
         own = {name: [c for c in part.all_names if c != key] for name, part in parts.items()}
         clash = repeated(column for columns in own.values() for column in columns) is not None
@@ -60,13 +65,14 @@ class SideBySide(Source):
         self.width, self.n_rows = len(self.names), len(next(iter(self._orders.values()), ())) or length(parts[first])
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        columns: dict[str, Column] = {}
+        columns: dict[str, Column] = {name: values for name, values in self._labels.items() if name in names}
         for part, source in self._parts.items():
-            own = {name: self._places[name][1] for name in names if self._places[name][0] == part}
+            mine = [name for name in names if self._places[name][0] == part and name not in self._labels]
+            own = {name: self._places[name][1] for name in mine}
             held = source.read(list(own.values()), {own[name] for name in own if name in written}) if own else {}
             columns |= {name: held[inner] for name, inner in own.items()}
             if part in self._orders:
-                columns |= {name: columns[name][self._orders[part]] for name in own}
+                columns |= {name: _in_order(columns[name], self._orders[part]) for name in own}
         if any(len(values) != self.n_rows for values in columns.values()):
             raise self._changed()
         return {name: columns[name] for name in names}
@@ -94,8 +100,8 @@ class SideBySide(Source):
         if order is None:
             yield from blocks
             return
-        if (np.diff(order) <= 0).any():
-            yield self._held(source, blocks)[order]
+        if (np.diff(order) <= 0).any() or (order < 0).any():
+            yield _in_order(self._held(source, blocks), order)
             return
         start = 0
         for block in blocks:
@@ -126,6 +132,15 @@ class SideBySide(Source):
         return " | ".join(part.mark() for part in self._parts.values())
 
 
+def _in_order(values: Any, rows: IntArray) -> Any:
+    """Rows of a column or a table by number; -1 is none: nan, or None among texts."""
+    taken = values[rows]
+    if (rows < 0).any():
+        taken = taken.astype(np.float64) if taken.dtype.kind in "biuf" else taken.astype(object)
+        taken[rows < 0] = np.nan if taken.dtype.kind == "f" else None
+    return taken
+
+
 def length(source: Source) -> int:
     """The number of rows, which a text table only knows when it was read."""
     if source.n_rows is not None:
@@ -143,10 +158,10 @@ def names_of_files(paths: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, paths, strict=True))
 
 
-def beside(parts: Mapping[str, Source], key: str | None) -> Source:
+def beside(parts: Mapping[str, Source], key: str | None, how: str = "inner") -> Source:
     """One table, one view per part.
 
-    key : a column with sample labels, in every part: rows are matched by it, samples that are not in all parts are left out.
+    key : a column with sample labels, in every part: rows are matched by it; how : see `align_labels`.
     Without a key the parts must have the same rows in the same order; labels that say otherwise are refused.
     """
     title = " and ".join(part.title for part in parts.values())
@@ -163,49 +178,29 @@ def beside(parts: Mapping[str, Source], key: str | None) -> Source:
             "The files' rows are taken to be the same samples in the same order (name their labels with --id)."
         ]
         return source
-    where = {name: _rows_by_label(part, key) for name, part in parts.items()}
-    kept = _common(where, next(iter(where.values())))
-    if not kept:
-        labels = ", ".join(repr(next(iter(rows))) for rows in where.values())
-        raise DataError(f"the files share no sample label in {key!r} (their first labels are {labels})")
-    source = SideBySide(title, parts, _orders(where, kept), key)
-    lost = len(set().union(*where.values())) - len(kept)
-    if lost:
-        source.notes = [f"{lost} samples are not in every file and were left out; {len(kept)} are kept."]
+    found = align_labels({name: _labels(part, key) for name, part in parts.items()}, how)
+    source = SideBySide(title, parts, found.rows, key, np.array(found.labels, dtype=object))
+    source.notes = found.notes()
     return source
 
 
 def modalities_beside(path: Path) -> Source:
     """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
     parts, samples = modalities(path), SampleSource(path)
-    where = {name: {label: i for i, label in enumerate(part.samples or ())} for name, part in parts.items()}
-    every = {label: i for i, label in enumerate(samples.samples)}
-    kept = _common(where, every)
-    if not kept:
-        raise DataError(f"the modalities of {path.name} ({', '.join(parts)}) have no sample in common")
+    rest = f"of {path.name}"
+    labels = {rest: samples.samples, **{name: part.samples or () for name, part in parts.items()}}
+    found = align_labels(labels, "inner")  # in the file's own order
     for part in parts.values():
         part.annotations = ()  # the file says it once
-    rest = f"of {path.name}"
-    return SideBySide(path.name, {**parts, rest: samples}, _orders(where | {rest: every}, kept))
+    source = SideBySide(path.name, {**parts, rest: samples}, found.rows)
+    source.notes = replace(found, left_out={name: found.left_out[name] for name in parts}).notes()
+    return source
 
 
-def _common(where: Mapping[str, Mapping[str, int]], order: Mapping[str, int]) -> list[str]:
-    return [label for label in order if all(label in rows for rows in where.values())]
-
-
-def _orders(where: Mapping[str, Mapping[str, int]], kept: Sequence[str]) -> dict[str, IntArray]:
-    return {name: np.array([rows[label] for label in kept], dtype=np.int64) for name, rows in where.items()}
-
-
-def _rows_by_label(part: Source, key: str) -> dict[str, int]:
+def _labels(part: Source, key: str) -> list[Any]:
     part.check_column(key, "the sample labels, --id")
-    labels = part.read([key], [key])[key].tolist()
-    if None in labels:
-        raise DataError(f"data row {labels.index(None) + 1} of {part.title} has no label in {key!r}: give it one")
-    twice = repeated(labels)
-    if twice is not None:
-        raise DataError(f"{part.title} has two rows labelled {twice!r} in {key!r}: labels must be unique")
-    return {label: row for row, label in enumerate(labels)}
+    labels: list[Any] = part.read([key], [key])[key].tolist()
+    return labels
 
 
 def _refuse_contradiction(parts: Sequence[Source]) -> None:

@@ -134,8 +134,8 @@ def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...
 class TablesSource(Annotated, ArraySource):
     """Several tables of the same samples side by side, each a view: a list, a dict {view: table}, or a MuData."""
 
-    def __init__(self, tables: object) -> None:
-        table = join_views(tables)
+    def __init__(self, tables: object, *, align: str = "same", id: str | None = None) -> None:
+        self.table = table = join_views(tables, align=align, id=id)
         super().__init__(table.values, table.views.feature_names)
         self.named = table.named
         self.views = {name: tuple(self.names[c] for c in table.views[name]) for name in table.views}  # type: ignore[index]
@@ -144,7 +144,7 @@ class TablesSource(Annotated, ArraySource):
         held = [tables, *(parts.values() if isinstance(parts, Mapping) else parts)]  # type: ignore[misc]
         obs = next((part.obs for part in held if hasattr(part, "obs_names")), None)
         if obs is not None:
-            self.describe(obs if self.samples is None else obs.loc[list(self.samples)])
+            self.describe(obs if self.samples is None else obs.reindex(list(self.samples)))
 
 
 def is_annotated(X: object) -> bool:

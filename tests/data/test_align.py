@@ -1,0 +1,113 @@
+"""Samples of several tables line up by label, whatever the tables are."""
+
+import warnings
+
+import anndata
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import richcomponents as rc
+from richcomponents.data.align import align_labels
+from richcomponents.data.table import join_views
+
+
+@pytest.fixture(scope="module")
+def tables():
+    data = rc.datasets.make_contrastive(600, d=3, S2="skewed", random_state=0)
+    names = [f"s{i}" for i in range(600)]
+    U = pd.DataFrame(data.U, names, [f"T_{i}" for i in range(3)])
+    V = pd.DataFrame(data.V, names, [f"C_{i}" for i in range(3)])
+    return U, V
+
+
+def fitted(views, **options):
+    return rc.ContrastiveRCA().fit_views(views, **options).A_
+
+
+def test_reordered_samples_are_reordered(tables):
+    U, V = tables
+    expected = fitted([U.to_numpy(), V.to_numpy()])
+    turned = V.sample(frac=1, random_state=1)
+    np.testing.assert_array_equal(fitted([U, turned]), expected)
+    bare = [pl.DataFrame(one.reset_index(names="sample")) for one in (U, turned)]
+    np.testing.assert_array_equal(fitted(bare, id="sample"), expected)
+    np.testing.assert_array_equal(fitted([anndata.AnnData(U), anndata.AnnData(turned)]), expected)
+
+
+def test_samples_in_common_are_taken_and_the_others_named(tables):
+    U, V = tables
+    rest = V.drop(index=["s3", "s5"]).sample(frac=1, random_state=1)
+    extra = pd.concat([rest, V.iloc[:1].set_axis(["other"])])
+    kept = U.drop(index=["s3", "s5"])
+    expected = fitted([kept, V.loc[kept.index]])
+    with pytest.warns(UserWarning, match="left out") as told:
+        np.testing.assert_array_equal(fitted([U, extra], align="inner"), expected)
+    assert [str(one.message) for one in told][:2] == [
+        "2 samples of 'U' are not in every table and were left out (s3, s5); 598 are kept.",
+        "1 sample of 'V' is not in every table and was left out (other); 598 are kept.",
+    ]
+    with pytest.raises(rc.DataError, match=r'2 only in \'U\', 1 only in \'V\', e.g. \'s3\'.*align="inner"'):
+        fitted([U, extra])
+
+
+def test_groups_and_weights_follow_the_first_table(tables):
+    U, V = tables
+    groups, weight = np.arange(600) // 3, 1 + np.arange(600) % 2
+    rest, keep = V.iloc[100:].iloc[::-1], np.arange(600) >= 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both = fitted([U, rest], align="inner", groups=groups, sample_weight=weight)
+        expected = fitted([U[keep], V[keep]], groups=groups[keep], sample_weight=weight[keep])
+        np.testing.assert_array_equal(both, expected)
+        with pytest.raises(rc.DataError, match=r"groups must have one entry per row of view 'U' \(600\), got 500"):
+            fitted([U, rest], align="inner", groups=groups[keep])
+
+
+def test_all_samples_with_gaps(tables):
+    U, V = tables
+    table = join_views({"U": U.iloc[:3], "V": V.iloc[[4, 2, 1]]}, align="outer")
+    assert table.index == ("s0", "s1", "s2", "s4")
+    np.testing.assert_array_equal(np.isnan(table.values[:, 0]), [False, False, False, True])
+    np.testing.assert_array_equal(np.isnan(table.values[:, 3]), [True, False, False, False])
+    np.testing.assert_array_equal(table.values[1:3, 3:], V.iloc[[1, 2]])
+
+
+def test_files_line_up_as_frames_do(tables, tmp_path):
+    U, V = tables
+    paths = {"U": tmp_path / "u.csv", "V": tmp_path / "v.parquet"}
+    rest = V.iloc[50:].sample(frac=1, random_state=0)
+    U.to_csv(paths["U"], index_label="sample")
+    rest.reset_index(names="sample").to_parquet(paths["V"])
+    with pytest.warns(UserWarning, match=r"50 samples of 'U' are not in every table.*s0, s1.*\(50 in all\)"):
+        both = fitted(paths, id="sample", align="inner")
+    np.testing.assert_array_equal(both, fitted([U.iloc[50:], V.iloc[50:]]))
+    with pytest.raises(rc.DataError, match="different samples"):
+        fitted(paths, id="sample")
+    with pytest.raises(rc.DataError, match="different numbers of rows"):
+        fitted(paths)
+    outer = rc.open_source(paths, id="sample", align="outer")
+    np.testing.assert_array_equal(np.isnan(outer.array()).any(axis=1), np.arange(600) < 50)
+    assert outer.read(["sample"])["sample"].tolist() == U.index.tolist()
+
+
+def test_without_labels_equal_length_or_error(tables):
+    U, V = (one.to_numpy() for one in tables)
+    with pytest.raises(rc.DataError, match="'U' has 600, 'V' has 599"):
+        fitted([U, V[1:]])
+    with pytest.raises(rc.DataError, match=r"align='inner' matches samples by label, and view 'U' has none.*id="):
+        fitted([U, V], align="inner")
+    with pytest.raises(rc.DataError, match="view 'U' has no sample labels 'sample': an array has no named columns"):
+        fitted([U, V], id="sample")
+    with pytest.raises(ValueError, match="align must be one of 'same', 'inner', 'outer', got 'left'"):
+        fitted([U, V], align="left")
+
+
+def test_labels_that_tell_nothing_are_refused():
+    with pytest.raises(rc.DataError, match="data row 2 of 'b' has no sample label"):
+        align_labels({"a": ["x", "y"], "b": ["x", None]}, "inner")
+    with pytest.raises(rc.DataError, match="'a' has two rows labelled 'x'"):
+        align_labels({"a": ["x", "x"], "b": ["x"]}, "outer")
+    with pytest.raises(rc.DataError, match="share no sample label"):
+        align_labels({"a": ["x"], "b": ["y"]}, "inner")
