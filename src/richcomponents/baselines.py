@@ -93,8 +93,8 @@ class _Parts:
 
 def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
     """The views, and y as values."""
+    values = labels_in(X, y) if is_column(y) else y
     views, known, _ = learner.unfitted_rca().read_views(X, [y] if is_column(y) else [])
-    y = labels_in(X, y) if is_column(y) else y
     if len(views) != 2:
         raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
     if learner.component not in ("S1", "S3"):
@@ -105,7 +105,7 @@ def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
     own, other = (
         _residual(values, known) for values in list(views.values())[:: 1 if learner.component == "S1" else -1]
     )
-    return _Parts(own, other, known), y
+    return _Parts(own, other, known), values
 
 
 def _residual(values: Array, on: Array) -> Array:
@@ -262,16 +262,16 @@ class _Exposed:
 
 def _exposed(X: object, y: object, rca: Any) -> _Exposed:
     """Tests, controls and exposures, checked, as they are left by intercept and covariates."""
-    views, known, columns = rca.read_views(X, [y] if is_column(y) else [])
     named = (str(y),) if is_column(y) else column_names(y)
-    y = labels_in(X, y) if is_column(y) else y
+    values = labels_in(X, y) if is_column(y) else y
+    views, known, columns = rca.read_views(X, [y] if is_column(y) else [])
     if len(views) != 2:
         raise DataError("effects of an exposure take two views, tests and controls: ContrastiveRCA(views=...)")
     if not np.isfinite(known).all():
         raise DataError("a covariate holds missing or infinite values: drop those rows or impute them first")
     U, V = views.values()
     n = len(U)
-    exposures = as_matrix(y, column=True)
+    exposures = as_matrix(values, column=True)
     exposures = np.column_stack([check_outcome(column, n) for column in exposures.T])
     one = np.full((n, 1), n**-0.5)
     known = np.hstack([one, _basis(_without(known, one))])

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
@@ -66,7 +67,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
-    if isinstance(X, Mapping) or (are_tables(X) and not isinstance(X, (list, tuple))):
+    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (are_tables(X) and not isinstance(X, (list, tuple))):
         return Rows(TablesSource(X))
     if is_annotated(X):
         return Rows(AnnDataSource(X))

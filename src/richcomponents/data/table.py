@@ -68,6 +68,8 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     column : a one-dimensional input is one column (targets); otherwise it is an error.
     """
     refuse_foreign(X)
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        return join_views(X, finite=False).values
     if sparse.issparse(X):
         X = dense(X)
     frame = as_frame(X)
@@ -215,20 +217,15 @@ def unpacked(X: Any) -> Any:
 def refuse_foreign(X: object) -> None:
     """What numpy would read, but not as it is meant: hidden values laid bare, containers iterated, files taken for text."""
     if isinstance(X, (str, bytes, os.PathLike)):
-        raise DataError("this is a path or a text: files are read by ContrastiveRCA.fit and Moments.from_source only")
+        raise DataError("this is a path or a text, where values in memory are needed: open_source(path).array() reads them")
     kind = type(X).__module__.partition(".")[0]
     if kind in ("dask", "dask_expr"):
         raise DataError(
-            "dask collections are read by ContrastiveRCA.fit and Moments.from_source only: compute() this one"
+            "this is a dask collection, where values in memory are needed: compute() it"
         )
     name = type(X).__name__
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise DataError(f"a {name} is a plan, not a table, and has no rows yet: pass .collect() of it, a data frame")
-    if hasattr(X, "obs_names") and hasattr(X, "mod"):
-        raise DataError(
-            f"a {name} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
-            "needed, pass richcomponents.join_views(mdata).values"
-        )
     rows = X if isinstance(X, (list, tuple)) else (X,)
     hidden = sum([int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)])
     if hidden:

@@ -20,6 +20,7 @@ from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.memory import TablesSource, are_tables
 from richcomponents.data.table import check_outcome
 from richcomponents.errors import DataError
+from richcomponents.models.estimator import refuse_state
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
@@ -75,6 +76,16 @@ class Design:
         """Of all views, and then the covariates."""
         return np.concatenate([self.columns, self.known])
 
+    def places(self) -> dict[str, slice]:
+        """{view: its columns among those of all views side by side}."""
+        ends = np.cumsum([0, *(len(self.views[name]) for name in self.views)])
+        return {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.views)}
+
+    def side_by_side(self) -> Views:
+        """The views by the places of their columns side by side, covariates behind them."""
+        columns = {name: np.arange(place.start, place.stop) for name, place in self.places().items()}
+        return Views(columns, tuple(self.views.feature_names[c] for c in self.used))
+
     def levels(self) -> tuple[Levels, ...]:
         return tuple(one.levels for one in self.added if one.levels is not None)
 
@@ -100,6 +111,8 @@ class Design:
         own, used = self.views.feature_names, self.used
         behind = used - len(own)
         if names is None or not self.named:
+            if width != self.width:
+                raise DataError(f"X has {width} features, but the fit had {self.width} features, and no names to find them by")
             return np.where(used < self.width, used, behind)
         at = {name: i for i, name in enumerate(names)}
         missing = [own[c] for c in used if c < self.width and own[c] not in at]
@@ -124,7 +137,7 @@ def lay_out(
         return table, _checked(Design(found, known, (), (), width, names is not None))
     if views is None and len(table.views) > 1:
         views = {name: list(columns) for name, columns in table.views.items()}
-    groups = tuple(name for name in _texts(views) if name not in (table.names or ()) and name in table.source.groups)
+    groups = _groups(table, views)
     desk = _Desk(table.including(groups))
     views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
     known = np.array([number for one in wanted for number in desk.covariates(one)], dtype=np.int64)
@@ -135,6 +148,15 @@ def lay_out(
     found = _views(views, rows.width, rows.names, [*known, *others], rows if rows.rereadable else None)
     named = rows.names is not None and getattr(rows.source, "named", True)
     return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named))
+
+
+def including_views(table: Rows, views: object) -> Rows:
+    """The table with the groups of columns that the views name, before others are put behind them."""
+    return table.including(_groups(table, views))
+
+
+def _groups(table: Rows, views: object) -> tuple[str, ...]:
+    return tuple(name for name in _texts(views) if name not in (table.names or ()) and name in table.source.groups)
 
 
 class _Desk:
@@ -231,7 +253,12 @@ def is_column(y: object) -> bool:
 
 def labels_in(X: object, y: Any) -> Any:
     """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
+    refuse_state(X)
     rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+    if not rows.rereadable:
+        raise DataError(
+            f"the outcome {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
+        )
     names = rows.source.all_names
     name = y if isinstance(y, str) else names[int(y)] if -rows.width <= y < rows.width else None
     name = name if name in names else rows.source.annotation(y)

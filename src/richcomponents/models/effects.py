@@ -22,7 +22,7 @@ from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import lay_out
+from richcomponents.models.design import including_views, lay_out
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.moments import Moments, block_numbers
@@ -157,18 +157,22 @@ class ExposureEffects(Estimator):
         model = self._model()
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-        found = read_exposures(X if isinstance(X, Moments) else self._open(X, reset=True), y, self.exposure, self.reference)
+        opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
+        found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
-        table, layout = lay_out(found.table, model.views, model.covariates, found.columns)
+        table, design = lay_out(found.table, model.views, model.covariates, found.columns)
         model.set_params(
-            views={name: layout.views[name].tolist() for name in layout.views},
-            covariates=[*layout.known.tolist(), *found.columns],
+            views={name: design.views[name].tolist() for name in design.views},
+            covariates=[*design.known.tolist(), *found.columns],
         )
         if isinstance(table, Rows):
             self._check_rows(table, len(model.covariates))
             table = table if sample_weight is None else table.weighted_by(sample_weight)
-            if not table.rereadable:  # one pass is all there is: sums suffice
-                table = Moments.of(table, 4, n_blocks=model.n_blocks, **reading)
+            if not table.rereadable:  # one pass is all there is: sums suffice, of the columns that are used
+                used = np.concatenate([design.used, found.columns])
+                table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
+                found = replace(found, columns=tuple(range(len(design.used), len(used))))
+                model.set_params(views=design.places(), covariates=list(range(len(design.columns), len(used))))
         reading = {} if isinstance(table, Moments) else reading
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -177,7 +181,7 @@ class ExposureEffects(Estimator):
             data = model.fit_data(table, **reading)
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
-        levels = tuple(f"Covariate {one}." for one in layout.levels())
+        levels = tuple(f"Covariate {one}." for one in design.levels())
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
         self._solve(data, self._products(table, found, groups, data.lost))
         return self

@@ -48,8 +48,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
     def _open(self, X: object, *, reset: bool, at_least: int = 1) -> Rows:
         """The rows of a table, wherever it is. Its columns become those of the fit (reset); or they are compared with these,
         where they are not found by their names."""
-        if isinstance(X, Moments):
-            raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
+        refuse_state(X)
         plain = not (isinstance(X, (Rows, Source)) or are_tables(X) or is_annotated(X))
         if plain:
             check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
@@ -64,10 +63,6 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=reset, skip_check_array=True)  # scikit-learn's names, numbers and messages
         elif reset:
             self._set_features(rows.width, rows.names if named else None)
-        elif not named and rows.width != self.n_features_in_:
-            raise DataError(
-                f"X has {rows.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
-            )
         return rows
 
     def _set_features(self, width: int, names: Sequence[str] | None) -> None:
@@ -79,6 +74,12 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True  # made dense
         return tags
+
+
+def refuse_state(X: object) -> None:
+    """Where rows are needed."""
+    if isinstance(X, Moments):
+        raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
 
 
 def as_fitted(model: _E) -> _E:

@@ -148,8 +148,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         X : any table that :meth:`ContrastiveRCA.fit` takes; its rows are read into memory. y : (n,) labels of two classes, or the
         name of a column of X. groups : (n,) labels; rows of a group stay in one block.
 
-        A state (X of :class:`Moments`), a stream of blocks of rows and partial_fit give sums, not rows, and sums suffice for a
-        polynomial (approximation="chebyshev" or "taylor"): y is then a column of zeros and ones, and there are no errors and no
+        A state (X of :class:`Moments`) and a stream of blocks of rows give sums, not rows, and sums suffice for a polynomial
+        (approximation="chebyshev" or "taylor"): y is then a column of zeros and ones, and there are no errors and no
         protection by residualising, as in fit_component.
         """
         self._check_parameters()
@@ -163,8 +163,6 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             self._keep_rca(model)
             return self._from_sums(outcome)
         target = self._binary(labels_in(X, y) if is_column(y) else y)
-        if not is_column(y):
-            check_consistent_length(X, target)
         _, outcome = model.fit_outcome(X, target, groups, column=y if is_column(y) else None, every_row=True)
         self._keep_rca(model)
         self._warn_of_others(outcome)
@@ -189,14 +187,6 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             names = self.component_.feature_names
             self.coefficients_ = Estimate(theta, error, int(degrees), names, positive=str(self.positive_))
         return self
-
-    def partial_fit(self, X: object, y: object) -> Self:
-        """Add a block of rows, and of y (zeros and ones, or a column of X), to those seen so far, and refit from their moments:
-        for approximation="chebyshev" or "taylor"."""
-        self._check_parameters()
-        self._check_component()
-        self._check_sums()
-        return self._from_sums(self._add_block(X, y)[1])
 
     def _check_component(self) -> None:
         if self.component != "S1":
@@ -493,7 +483,9 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         """A clone with the class that was taken as positive."""
         return clone(self).set_params(positive=self.positive_)  # type: ignore[no-any-return]
 
-    def _coded(self, X: object, y: object) -> Array:
+    def _coded(self, X: object, y: object) -> Any:
+        if is_column(y) and isinstance(X, (Moments, Iterator)):
+            return y  # zeros and ones
         labels = labels_in(X, y) if is_column(y) else np.asarray(y)
         return np.asarray(labels == self.positive_, dtype=np.float64)
 

@@ -148,13 +148,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             self._check_state_fit()
             state, design = lay_out(X, views, self.covariates, beside)
             return self._fit_state(self._laid_out(design, state))
-        rows, design = lay_out(self._open(X, reset=True, at_least=2), views, self.covariates, beside)
+        opened = self._open(X, reset=True, at_least=2)
+        if not opened.rereadable:
+            self._check_state_fit()
+        rows, design = lay_out(opened, views, self.covariates, beside)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
             return self._fit_rows(rows, design, reading)
-        self._check_state_fit()
         table = self._laid_out(design, rows)  # before the rows are gone
         return self._fit_state(Moments.of(table, 4, n_blocks=self.n_blocks, **reading))
 
@@ -226,7 +228,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = design.found_in(rows, outcome)
         assert isinstance(table, Rows)
         values = table.array()
-        check_finite(values, _side_by_side(design))
+        check_finite(values, design.side_by_side())
         stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
         stream.update(values)
         found = self._fit_selected(stream.moments(), design, outcome is not None)
@@ -332,7 +334,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units = None
         if table.held:  # rows that are seen again, with an outcome, depend on each other as they did here
-            check_finite(table.array(), _side_by_side(self._design))  # the view and the row are named
+            check_finite(table.array(), self._design.side_by_side())  # the view and the row are named
             weight = table.select([0]).array()[:, -1] if table.weighted else None
             self._units = RowUnits.of(table.n_rows or 0, groups, weight)
         self._partial, lost = None, 0.0
@@ -357,7 +359,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     @property
     def _places(self) -> dict[str, slice]:
         """{view: its columns among those side by side}."""
-        return _places(self.views_)
+        return self._design.places()
 
     def columns_of(
         self, width: int, names: Sequence[str] | None = None, beside: Sequence[int] = ()
@@ -378,8 +380,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         reader._check_parameters()
         rows, design = lay_out(reader._open(X, reset=True), self.views, self.covariates, beside)
         values = reader._laid_out(design, rows).array()
-        check_finite(values, _side_by_side(design))
-        views = {name: values[:, place] for name, place in _places(design.views).items()}
+        check_finite(values, design.side_by_side())
+        views = {name: values[:, place] for name, place in design.places().items()}
         return views, values[:, len(design.columns) :], design.views
 
     def _check_blocks(self) -> None:
@@ -502,7 +504,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The same of values (n, columns of all views and covariates)."""
         if not len(values):
             raise DataError("there are no rows")
-        check_finite(values, _side_by_side(self._design))
+        check_finite(values, self._design.side_by_side())
         self._check_covariates(values[:, len(self._columns) :])
         rows: Array = (values if self._partial is None else self._partial.residuals(values)) - self._solution.mean
         return rows
@@ -786,17 +788,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 def check_level(level: float) -> None:
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-
-
-def _places(views: Views) -> dict[str, slice]:
-    ends = np.cumsum([0, *(len(views[name]) for name in views)])
-    return {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(views)}
-
-
-def _side_by_side(design: Design) -> Views:
-    """The views by the places of their columns side by side, covariates behind them."""
-    columns = {name: np.arange(place.start, place.stop) for name, place in _places(design.views).items()}
-    return Views(columns, tuple(design.views.feature_names[c] for c in design.used))
 
 
 def _labels_in(rows: Rows, design: Design, groups: str) -> Any:

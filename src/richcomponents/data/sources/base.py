@@ -16,7 +16,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.columns import Column, as_labels, frame_columns, listed, plain_column, repeated
-from richcomponents.data.table import as_matrix, column_names, same_columns
+from richcomponents.data.table import as_frame, as_matrix, column_names, same_columns
 from richcomponents.errors import DataError
 
 _MOST_ROWS, _MOST_VALUES = 2**16, 2**23
@@ -296,12 +296,16 @@ class BlockSource(Source):
         if first is None:
             raise DataError("there are no rows")
         self._blocks = blocks if self.rereadable else chain([first], reading)
-        self.width, self.names = as_matrix(first).shape[1], column_names(first)
+        self.names = column_names(first)
+        self.width = as_matrix(first).shape[1] if self.names is None else len(self.names)
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         names: Sequence[str] | None = self.names
         for block in self._blocks:
             names = same_columns(names, block)
+            if columns is not None and names is not None and len(getattr(block, "shape", ())) == 2:
+                yield as_matrix(as_frame(block)[:, columns.tolist()].to_native())  # others need not be numbers
+                continue
             rows = as_matrix(block)
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 

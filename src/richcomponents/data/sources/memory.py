@@ -156,7 +156,7 @@ def are_tables(X: object) -> bool:
     """Whether X holds several tables: a MuData, a dict or a list of tables."""
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
         return True
-    if not isinstance(X, (Mapping, list, tuple)) or not len(X):
+    if not isinstance(X, (Mapping, list, tuple)) or sparse.issparse(X) or not len(X):
         return False
     parts = X.values() if isinstance(X, Mapping) else X
     return all(is_annotated(part) or len(getattr(part, "shape", ())) == 2 for part in parts)
