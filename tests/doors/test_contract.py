@@ -25,7 +25,9 @@ def contract() -> tuple[dict[tuple[str, str], str], dict[str, str]]:
     page = PAGE.read_text(encoding="utf-8")
     lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
     head = next(i for i, cells in enumerate(lines) if cells[0] == "method")
-    cells = {(row[0], door): cell for row in lines[head + 2 :] for door, cell in zip(lines[head][1:], row[1:], strict=True)}
+    cells = {
+        (row[0], door): cell for row in lines[head + 2 :] for door, cell in zip(lines[head][1:], row[1:], strict=True)
+    }
     return cells, dict(re.findall(r'^- (\w): "(.*)"$', page, re.MULTILINE))
 
 
@@ -127,7 +129,7 @@ def elsewhere(X, y, label):
     import dask.dataframe as dd
 
     _, frame, *_ = next(frames(X, y, label))
-    frame = frame.astype({name: "float64" for name in [*U, *V, "y"]})
+    frame = frame.astype(dict.fromkeys([*U, *V, "y"], "float64"))
     Z = np.column_stack([X, y, label])
     yield "dask", da.from_array(Z, chunks=(90, 8)), NUMBERS, 6, 7
     yield "dask", dd.from_pandas(frame, npartitions=3, sort=False), VIEWS, "y", "label"
@@ -289,7 +291,7 @@ def expected(method):
 
 def test_the_page_speaks_of_every_method():
     assert {method for method, _ in CELLS} == set(METHODS)
-    assert {cell for cell in CELLS.values()} <= {"=", *REFUSALS}
+    assert set(CELLS.values()) <= {"=", *REFUSALS}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -372,7 +372,8 @@ class PairSolution(TwoViews):
         """Standard errors (d_u,) of calibrated coefficients and their degrees of freedom: one Newton step per left-out block,
         and what the shrinkage may have moved.
 
-        replicates : (B, d_u), of log-odds: those on the residual without each block. theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose covariance with R is Cov(R) c b.
+        replicates : (B, d_u), of log-odds: those on the residual without each block. theta = c Cov(S1)^-1 Cov(R) b: the error
+        of least squares for an outcome whose covariance with R is Cov(R) c b.
 
         On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.

@@ -217,12 +217,12 @@ def unpacked(X: Any) -> Any:
 def refuse_foreign(X: object) -> None:
     """What numpy would read, but not as it is meant: hidden values laid bare, containers iterated, files taken for text."""
     if isinstance(X, (str, bytes, os.PathLike)):
-        raise DataError("this is a path or a text, where values in memory are needed: open_source(path).array() reads them")
+        raise DataError(
+            "this is a path or a text, where values in memory are needed: open_source(path).array() reads them"
+        )
     kind = type(X).__module__.partition(".")[0]
     if kind in ("dask", "dask_expr"):
-        raise DataError(
-            "this is a dask collection, where values in memory are needed: compute() it"
-        )
+        raise DataError("this is a dask collection, where values in memory are needed: compute() it")
     name = type(X).__name__
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise DataError(f"a {name} is a plan, not a table, and has no rows yet: pass .collect() of it, a data frame")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.learning.logistic import LogisticFit
@@ -18,11 +18,11 @@ class Outcome:
     """What is regressed on a component, and the rows it is regressed from.
 
     rows (m, p), y (m,) : centred, known covariates removed; weight (m,) : how often each row counts; block (m,) : the
-    statistical block of each. Rows that are not in memory are a few others with the same second moments, block by
-    block (`equivalent_rows`): whatever reads an outcome must count rows by their weights.
-    free : the rows' number less what covariates took; known (m, q) : these, centred; partial : the regression of the views on
-    them, or None, and coef (q,) that of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in memory or elsewhere. log_odds : logistic
-    regression on the residual, to be calibrated instead of least squares.
+    statistical block of each. Rows that are not in memory are a few others with the same second moments, block by block
+    (`equivalent_rows`): whatever reads an outcome must count rows by their weights. free : the rows' number less what
+    covariates took; known (m, q) : these, centred; partial : the regression of the views on them, or None, and coef (q,) that
+    of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
+    memory or elsewhere. log_odds : logistic regression on the residual, to be calibrated instead of least squares.
     """
 
     rows: Array
@@ -50,12 +50,13 @@ class Outcome:
         return float(self.weight.sum())
 
     @cached_property
-    def kept(self) -> npt.NDArray[np.bool_]:
+    def kept(self) -> Any:
         """(B, m): the rows without each block."""
         return np.stack([self.block != b for b in np.unique(self.block)])
 
     def with_rows(self, kept: Array | None = None) -> tuple[Array, float]:
-        """Cov(rows, y) (p,) and Var(y), over `free`; kept : those of the rows (m,) alone, as if `free` were that share of it."""
+        """Cov(rows, y) (p,) and Var(y), over `free`; kept : those of the rows (m,) alone, as if `free` were that share of
+        it."""
         if kept is None:
             counted = self.y * self.weight / self.free
             return np.asarray(self.rows.T @ counted), float(counted @ self.y)

@@ -172,7 +172,7 @@ class OutcomeLearner(ComponentLearner):
 
     def fit_moments(self, moments: Moments, y: object) -> Self:
         """Fit to a state of order four, also the sum of several sites' states; y : the name or number of its column."""
-        return self.fit(moments, y)  # type: ignore[attr-defined, no-any-return]
+        return self.fit(moments, y)  # type: ignore[no-any-return]
 
     def outcome_test(self, X: object, y: object) -> TestResult:
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""

@@ -112,7 +112,9 @@ class Design:
         behind = used - len(own)
         if names is None or not self.named:
             if width != self.width:
-                raise DataError(f"X has {width} features, but the fit had {self.width} features, and no names to find them by")
+                raise DataError(
+                    f"X has {width} features, but the fit had {self.width} features, and no names to find them by"
+                )
             return np.where(used < self.width, used, behind)
         at = {name: i for i, name in enumerate(names)}
         missing = [own[c] for c in used if c < self.width and own[c] not in at]
@@ -125,9 +127,7 @@ class Design:
         return np.array([at[own[c]] if c < self.width else last for c, last in zip(used, behind, strict=True)])
 
 
-def lay_out(
-    table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()
-) -> tuple[Any, Design]:
+def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()) -> tuple[Any, Design]:
     """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view."""
     wanted = [] if covariates is None else list(covariates)  # type: ignore[call-overload]
     if isinstance(table, Moments):
@@ -201,7 +201,8 @@ class _Desk:
         if further is None and names is None:
             return numbers
         named = [further] if further is not None else [names[c] for c in numbers]  # type: ignore[index]
-        texts, out = self.rows.source.texts(named), []
+        texts = self.rows.source.texts(named)
+        out: list[int] = []
         for i, name in enumerate(named):
             if name in texts:
                 out += self.add(Added(name, Levels.of(texts[name], name, "the covariate")), "the covariate")
@@ -264,7 +265,7 @@ def labels_in(X: object, y: Any) -> Any:
     name = name if name in names else rows.source.annotation(y)
     if name is None:
         rows.source.check_column(str(y), "the outcome")
-    labels = rows.read([name])[name]  # type: ignore[list-item]
+    labels = rows.read([str(name)])[str(name)]
     if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
         return labels.astype(np.int64)
     return labels
@@ -297,9 +298,13 @@ def _outcome_number(y: object, width: int, names: Sequence[str] | None, *, optio
     if not is_column(y):
         if optional:
             return None
-        raise DataError("a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)")
+        raise DataError(
+            "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
+        )
     if isinstance(y, str) and y not in (names or ()):
         if optional:
             return None
-        raise DataError(f"the state has no column {y!r} (the outcome); its columns are {list(names or range(width))[:8]}")
+        raise DataError(
+            f"the state has no column {y!r} (the outcome); its columns are {list(names or range(width))[:8]}"
+        )
     return int(chosen_columns([y], width, names)[0])

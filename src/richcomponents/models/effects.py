@@ -151,8 +151,9 @@ class ExposureEffects(Estimator):
     ) -> Self:
         """Fit to one table (or a state) whose columns are U, V, known covariates and, where they are named, exposures.
 
-        y : (n,) or (n, q), exposures in memory: numbers, or classes; or the name (a list of names) of columns of X. X, groups, sample_weight, progress, checkpoint : as in
-        :meth:`ContrastiveRCA.fit`; X may also be a state of :class:`Moments`, of several sites for example.
+        y : (n,) or (n, q), exposures in memory: numbers, or classes; or the name (a list of names) of columns of X. X,
+        groups, sample_weight, progress, checkpoint : as in :meth:`ContrastiveRCA.fit`; X may also be a state of
+        :class:`Moments`, of several sites for example.
         """
         model = self._model()
         if isinstance(X, Moments):

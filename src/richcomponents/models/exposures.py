@@ -63,8 +63,8 @@ def names_columns(X: Any, y: object) -> list[Any]:
 
 
 def read_exposures(table: Rows | Moments, y: object, named: object, reference: object) -> Exposures:
-    """table : any rows, or a state; y : exposures in memory, or names of columns, or None; named : those that are columns of the
-    table, or None; reference : the class that others are compared with."""
+    """table : any rows, or a state; y : exposures in memory, or names of columns, or None; named : those that are columns of
+    the table, or None; reference : the class that others are compared with."""
     y, wanted = named_exposures(y, named)
     if found := names_columns(table, y):
         y, wanted = None, found
@@ -169,7 +169,9 @@ def _code(values: Any, name: str, reference: object) -> _Coded:
         return _Coded(numbers[:, None], (name,))
     found = Levels.of(plain, name, "the exposure", reference)
     _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
-    told = f"{found}; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else str(found)
+    told = (
+        f"{found}; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else str(found)
+    )
     return _Coded(found.coded(plain, "the exposure"), found.columns, (told,))
 
 

@@ -145,8 +145,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Fit the RCA to X, then the coefficients of y on its component.
 
-        X : any table that :meth:`ContrastiveRCA.fit` takes; its rows are read into memory. y : (n,) labels of two classes, or the
-        name of a column of X. groups : (n,) labels; rows of a group stay in one block.
+        X : any table that :meth:`ContrastiveRCA.fit` takes; its rows are read into memory. y : (n,) labels of two classes, or
+        the name of a column of X. groups : (n,) labels; rows of a group stay in one block.
 
         A state (X of :class:`Moments`) and a stream of blocks of rows give sums, not rows, and sums suffice for a polynomial
         (approximation="chebyshev" or "taylor"): y is then a column of zeros and ones, and there are no errors and no
@@ -157,7 +157,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
         self._check_component()
         model = self.unfitted_rca()
-        if isinstance(X, Moments) or isinstance(X, Iterator):
+        if isinstance(X, (Moments, Iterator)):
             self._check_sums()
             _, outcome = model.fit_outcome(X, y if is_column(y) else self._binary(y), groups)
             self._keep_rca(model)
@@ -199,8 +199,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         """Refuse what sums over rows do not tell."""
         if self.approximation == "auto" or self.solver != "deterministic":
             raise DataError(
-                "approximation='auto' and solver='sgd' need the rows, which states and streams do not keep: give a table or files, "
-                "or use approximation='chebyshev', which sums suffice for"
+                "approximation='auto' and solver='sgd' need the rows, which states and streams do not keep: give a table or "
+                "files, or use approximation='chebyshev', which sums suffice for"
             )
 
     def _from_sums(self, outcome: Outcome) -> Self:

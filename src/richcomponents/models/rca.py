@@ -222,8 +222,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         design = lay_out(rows, self.views, self.covariates, beside)[1] if stream is None else self._design
         if design.added:
             raise DataError(
-                f"the covariate {design.added[0].name!r} is no column of numbers: encode it as numbers before the stream, whose "
-                "levels nobody knows until it ends"
+                f"the covariate {design.added[0].name!r} is no column of numbers: encode it as numbers before the stream, "
+                "whose levels nobody knows until it ends"
             )
         table = design.found_in(rows, outcome)
         assert isinstance(table, Rows)
@@ -260,7 +260,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = both.select(np.append(design.used, last))
         if not rows.rereadable:
             self._check_state_fit()
-            data, outcome = self._fit_selected(Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), design, True)
+            data, outcome = self._fit_selected(
+                Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), design, True
+            )
             assert outcome is not None
             return data, outcome
         if every_row and not table.held:
@@ -585,7 +587,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         own, known = len(self._columns), table[:, len(self._columns) : -1]
         rows, target = self._about_fit(table[:, :-1]), check_outcome(table[:, -1], len(table))
         centre = np.average(table[:, own:], axis=0, weights=weight)
-        column: Array = target - centre[-1]
+        column: Any = target - centre[-1]
         coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
         if self._partial is not None:
             root = np.sqrt(weight)

@@ -100,8 +100,9 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Fit the RCA to X, then the coefficients of y on its component.
 
-        X : any table that :meth:`ContrastiveRCA.fit` takes (in memory, files, a stream, dask), or a state; y : (n,) in memory, or
-        the name (the number, without names) of a column of X. groups : (n,) labels; rows of a group stay in one block.
+        X : any table that :meth:`ContrastiveRCA.fit` takes (in memory, files, a stream, dask), or a state; y : (n,) in
+        memory, or the name (the number, without names) of a column of X. groups : (n,) labels; rows of a group stay in one
+        block.
         """
         self._check_parameters()
         model = self.unfitted_rca()

@@ -93,9 +93,7 @@ class Moments(Storable):
         layout = Layout(n_columns, order, default_blocks(order) if n_blocks is None else n_blocks)
         if shift is None:
             shift = np.full(n_columns, np.nan)
-        return cls(
-            layout, np.asarray(shift, dtype=np.float64), Forest(), names=None if names is None else tuple(names)
-        )
+        return cls(layout, np.asarray(shift, dtype=np.float64), Forest(), names=None if names is None else tuple(names))
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):

@@ -125,12 +125,12 @@ class Source(ABC):
     """A table that is read in blocks of rows, in order, and need not fit in memory.
 
     names : column names, None when there are none; annotations : further columns, which describe the samples and are no data
-    (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices of
-    an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named together
-    (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any; n_rows : None when
-    only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in memory; shared : whether
-    others could write to it between two readings; title : what messages call it; files : what it reads from disk, and no
-    output may overwrite; notes : sentences about what was done to make it.
+    (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices
+    of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named
+    together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any;
+    n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in
+    memory; shared : whether others could write to it between two readings; title : what messages call it; files : what it
+    reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
     """
 
     names: tuple[str, ...] | None = None
