@@ -8,6 +8,7 @@ from richcomponents.data.table import as_table, join_views
 from richcomponents.errors import (
     CapacityError,
     ConstantColumnWarning,
+    CountsWarning,
     DataError,
     PrecisionWarning,
     SampleSizeWarning,
@@ -43,6 +44,7 @@ __all__ = [
     "ComponentRegression",
     "ConstantColumnWarning",
     "ContrastiveRCA",
+    "CountsWarning",
     "Cumulants",
     "DataError",
     "ExposureEffects",

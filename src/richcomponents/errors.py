@@ -36,6 +36,10 @@ class ConstantColumnWarning(UserWarning):
     """A column does not vary: its cumulants of order two and above are exactly zero."""
 
 
+class CountsWarning(UserWarning):
+    """A view looks like raw counts, whose parts multiply: normalise them and take logarithms before the model adds."""
+
+
 class PrecisionWarning(UserWarning):
     """Power sums were taken so far from the mean that the requested order loses digits."""
 

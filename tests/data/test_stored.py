@@ -221,3 +221,24 @@ def test_rows_of_wide_tables_are_mapped_a_few_at_a_time(rng, monkeypatch):
     assert [len(block) for block in blocks] == [2048, 2048, 2048, 5]
     monkeypatch.undo()
     np.testing.assert_array_equal(np.concatenate(blocks), open_source(wide).mapped(turn).array())
+
+
+def test_a_sparse_matrix_gives_the_bits_of_the_dense_one(X, rng):
+    """A few rows at a time are made dense, in memory too; alone or in an AnnData, for every choice of columns."""
+    big = np.where(rng.random((9000, 6)) < 0.3, rng.exponential(size=(9000, 6)), 0.0)
+    dense = Moments.of(big, 4)
+    assert max(map(len, open_source(sparse.random(10_000, 5_000, 1e-4)).chunks())) < 2000
+    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix):
+        assert Moments.of(kind(big), 4) == dense
+        np.testing.assert_array_equal(open_source(kind(big)).select([4, 1]).array(), big[:, [4, 1]])
+    cells = anndata.AnnData(sparse.csr_matrix(big), var=pd.DataFrame(index=list("abcdef")))
+    views = {"U": ["a", "b", "c"], "V": ["d", "e", "f"]}
+    one, two = rc.ContrastiveRCA(views=views).fit(cells), rc.ContrastiveRCA(views=3).fit(big)
+    np.testing.assert_array_equal(one.A_, two.A_)
+    np.testing.assert_array_equal(one.transform(cells), two.transform(big))
+    grouped = rc.ContrastiveRCA(views=3).fit(sparse.csr_matrix(big), groups=np.arange(9000) // 3)
+    y = rng.normal(size=9000)
+    assert (
+        grouped.outcome_test(big, y).p_value
+        == rc.ContrastiveRCA(views=3).fit(big, groups=np.arange(9000) // 3).outcome_test(big, y).p_value
+    )

@@ -248,3 +248,37 @@ def test_log_odds_on_many_columns_come_with_a_warning(rng, n, d):
     with pytest.warns(rc.SampleSizeWarning, match="rows of the rarer class for"):
         fit = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=d)).fit(X, label)
     assert (fit.coefficients_ is None) == (n <= d)
+
+
+# ---- raw counts
+
+
+def counts(rng, n=3000):
+    """Genes and proteins as a sequencer counts them: depths multiply, a few values are large."""
+    depth, shared = np.exp(rng.normal(size=(n, 1))), rng.exponential(size=(n, 1))
+    return rng.poisson(depth * np.exp(rng.normal(size=6)) * (1 + shared)).astype(float)
+
+
+def test_raw_counts_get_a_word_of_advice(rng, tmp_path):
+    X = counts(rng)
+    np.save(tmp_path / "counts.npy", X)
+    for door in (X, tmp_path / "counts.npy"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            rc.ContrastiveRCA(views={"rna": [0, 1, 2], "protein": [3, 4, 5]}).fit(door)
+        said = [str(one.message) for one in told if one.category is rc.CountsWarning]
+        assert len(said) == 1
+        assert "'rna' (up to" in said[0]
+        assert "'protein' (up to" in said[0]
+        assert "log1p" in said[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [np.log1p, lambda x: x / 2, lambda x: x - 1, lambda x: np.minimum(x, 9), lambda x: 100 + np.minimum(x, 80)],
+)
+def test_what_is_no_raw_count_gets_none(rng, change):
+    """Logarithms, halves, negative numbers, scores from 0 to 9, pressures."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.CountsWarning)
+        rc.ContrastiveRCA(views=3).fit(change(counts(rng)))

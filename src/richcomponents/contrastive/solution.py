@@ -654,7 +654,7 @@ def _evidence(
 ) -> Array:
     """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, from rows compared in pairs where that is cheaper."""
     D, rows = inner.correlations[:r], None
-    if (truncated or n < r**3 / 10) and 4 * data.n_blocks <= n <= MOST_PAIRED:
+    if n < r**3 / 10 and 4 * data.n_blocks <= n <= MOST_PAIRED:
         rows = data.sample(lead)
     if rows is None:
         columns = np.arange(2 * r) if truncated else np.concatenate([np.arange(r), inner.rank_u + np.arange(r)])

@@ -23,6 +23,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.columns import Column, chosen_columns, first_text, listed, not_data, repeated, resolve_views
 from richcomponents.data.sources import open_path
+from richcomponents.data.sources.arrays import SparseSource
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
@@ -47,11 +48,10 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
 
     Parameters
     ----------
-    X : an array, a data frame, an AnnData, a dict of tables {view: table} or a MuData, an iterator or list of blocks of rows, a
-        dask array or data frame; or a path: .npy, .npz,
-        .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a directory of Parquet files. A list of paths,
-        or a pattern ("part-*.csv"), is one table whose rows follow each other; a dict {view: path} is one table of several
-        views side by side.
+    X : an array, a data frame, a sparse matrix, an AnnData, a dict of tables {view: table} or a MuData, an iterator or list of
+        blocks of rows, a dask array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or
+        .txt (also .csv.gz), a directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows
+        follow each other; a dict {view: path} is one table of several views side by side.
     id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
         `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
@@ -78,6 +78,8 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ):
         return Rows(BlockSource(X))
     refuse_foreign(X)
+    if sparse.issparse(X):
+        return Rows(SparseSource(X))
     if column_names(X) is not None and len(getattr(X, "shape", ())) == 2:
         return Rows(FrameSource(X))
     return Rows(ArraySource(as_matrix(X), column_names(X)))

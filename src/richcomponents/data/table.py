@@ -363,6 +363,25 @@ def check_range(centred: Array, views: Views) -> None:
         )
 
 
+_LARGE, _ABOVE = 10, 5
+
+
+def counts_in(view: Array) -> tuple[float, float]:
+    """The largest value and the mean of rows (n, d) that look like raw counts; (0, 0) where they do not.
+
+    Raw counts are whole numbers, none negative, and skewed: in most of the columns that reach ten, the largest value is more
+    than five times the mean. Scores, spins, ages and pressures are not; incomes are, and logarithms do them good, too.
+    """
+    if not len(view) or not ((view >= 0) & (np.mod(view, 1) == 0)).all():
+        return 0.0, 0.0
+    most, mean = view.max(axis=0), view.mean(axis=0)
+    large = most >= _LARGE
+    skewed = large & (most > _ABOVE * mean)
+    if 2 * np.sum(skewed) <= np.sum(large):
+        return 0.0, 0.0
+    return float(most.max()), float(mean.mean())
+
+
 def check_outcome(y: object, rows: int | None) -> Array:
     """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse.
 

@@ -20,6 +20,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import LEAF
 from richcomponents.components.component import Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
@@ -28,8 +29,15 @@ from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_path
 from richcomponents.data.sources.memory import TablesSource
-from richcomponents.data.table import check_finite, check_outcome, check_range, named_views
-from richcomponents.errors import ConstantColumnWarning, DataError, MissingValueError, SampleSizeWarning, warn_user
+from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
+from richcomponents.errors import (
+    ConstantColumnWarning,
+    CountsWarning,
+    DataError,
+    MissingValueError,
+    SampleSizeWarning,
+    warn_user,
+)
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import Design, is_column, lay_out, with_outcome
@@ -111,6 +119,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or data frame of shape (n, d), or a source of rows
+            Of a sparse matrix (also inside an AnnData) a few rows at a time are made dense, never all of it.
             Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
             :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
             cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
@@ -335,10 +344,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         groups, known = reading.get("groups"), self._covariate_columns
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units = None
-        if table.held:  # rows that are seen again, with an outcome, depend on each other as they did here
+        if table.held:
             check_finite(table.array(), self._design.side_by_side())  # the view and the row are named
+        if not table.source.shared and table.n_rows is not None:
+            # rows that are seen again, with an outcome, depend on each other as they did here
             weight = table.select([0]).array()[:, -1] if table.weighted else None
-            self._units = RowUnits.of(table.n_rows or 0, groups, weight)
+            self._units = RowUnits.of(table.n_rows, groups, weight)
+        self._warn_of_counts(table.head(LEAF))
         self._partial, lost = None, 0.0
         if len(known):
             places = np.arange(len(self._columns), table.width)
@@ -401,6 +413,21 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         space = search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
         self._warn_of_constants(space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
         return space
+
+    def _warn_of_counts(self, rows: Array) -> None:
+        """Say what to do first with views that look like raw counts; rows : some of the table, those of the views first."""
+        told = {view: counts_in(rows[:, part]) for view, part in self._places.items()}
+        found = {view: (most, mean) for view, (most, mean) in told.items() if most}
+        if found:
+            shown = ", ".join(
+                f"{view!r} (up to {most:.0f}, {mean:.2g} on average)" for view, (most, mean) in found.items()
+            )
+            warn_user(
+                f"the values of {shown} look like raw counts: whole numbers, none negative, a few of them large. What disturbs "
+                "counts multiplies them, the model adds: divide by each sample's total and take logarithms first (in scanpy, "
+                "sc.pp.normalize_total(adata) and sc.pp.log1p(adata))",
+                CountsWarning,
+            )
 
     def _warn_of_constants(self, variances: Array) -> None:
         """variances : of the columns of the views."""
@@ -563,7 +590,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     ) -> Outcome:
         """table : the columns used and, last, the outcome."""
         groups = table.group_labels(groups)
-        if not table.held:
+        if not table.held and not self._few(table):
             if sample_weight is not None:
                 table = table.weighted_by(sample_weight)
             elif self._depends and groups is None:
@@ -576,6 +603,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)
         made = self._prepared(table.array(), weight, block_numbers(n, self.n_blocks, groups))
         return replace(made, units=self._row_units(n, groups, sample_weight), log_odds=log_odds)
+
+    def _few(self, table: Rows) -> bool:
+        """Whether there are fewer rows than what would stand for them."""
+        return table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
 
     def _of_state(self, state: Moments, log_odds: LogisticFit | None, data: Data | None = None) -> Outcome:
         """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""

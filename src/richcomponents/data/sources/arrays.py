@@ -1,4 +1,4 @@
-"""Arrays of numpy: single ones, .npy, and archives of them, .npz.
+"""Arrays of numpy: single ones, .npy, and archives of them, .npz; sparse matrices in memory.
 
 Chunked array stores: Zarr, and AnnData's h5ad and h5mu; dense or sparse.
 
@@ -25,7 +25,7 @@ from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.columns import Column, frame_columns
-from richcomponents.data.sources.base import ColumnSource, FileSource, block_rows, file_mark, missing_extra
+from richcomponents.data.sources.base import ColumnSource, FileSource, Source, block_rows, file_mark, missing_extra
 from richcomponents.data.table import check_sparse
 from richcomponents.errors import CapacityError, DataError
 
@@ -104,6 +104,26 @@ class NpzSource(ColumnSource):
 
     def mark(self) -> str:
         return self._mark
+
+
+class SparseSource(Source):
+    """A sparse matrix in memory, of which a few rows at a time are made dense."""
+
+    shared = False
+
+    def __init__(self, matrix: Any, names: Sequence[str] | None = None) -> None:
+        self._matrix = check_sparse(matrix).tocsr()
+        self.names = None if names is None else tuple(map(str, names))
+        self.n_rows, self.width = self._matrix.shape
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        size = block_rows(self.width if columns is None else len(columns))
+        for at in range(0, self.n_rows or 0, size):
+            rows = self._matrix[at : at + size]
+            yield (rows if columns is None else rows[:, columns]).toarray()
+
+    def mark(self) -> str:
+        return f"sparse matrix {self._matrix.shape}"
 
 
 _CHUNK_BYTES = 2**28

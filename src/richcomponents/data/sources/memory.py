@@ -80,7 +80,7 @@ class Annotated(Source):
 class AnnDataSource(Annotated):
     """An AnnData in memory. parts : "X" and what else its columns are of, layer:name or obsm:name."""
 
-    shared, held = False, True
+    shared = False
 
     def __init__(self, adata: Any, parts: Sequence[str] = ("X",)) -> None:
         self._adata, self._parts = adata, tuple(parts)
@@ -90,6 +90,7 @@ class AnnDataSource(Annotated):
         self.groups |= {f"obsm:{key}": _obsm_names(str(key), adata.obsm[key], own) for key in adata.obsm}
         self.names = tuple(name for part in parts for name in self.groups[part])
         self.width, self._matrices = len(self.names), [self._matrix(part) for part in parts]
+        self.held = all(isinstance(matrix, np.ndarray) for matrix in self._matrices)  # sparse ones never become dense as a whole
         self.describe(adata.obs)
 
     def _matrix(self, part: str) -> Any:
