@@ -41,7 +41,7 @@ from richcomponents.errors import (
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import Design, is_column, lay_out, with_outcome
-from richcomponents.models.estimator import Estimator, refuse_second_table
+from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.data import (
     AffineMap,
@@ -467,13 +467,23 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise ValueError(
                 "set_output names the columns of the default component; for others use predict_component(X, component)"
             )
-        return self.predict_component(X, component, return_std=return_std)
+        table = self._table(X)
+        found = self._predicted(table, component, return_std)
+        return found if return_std else under_labels(self, found, table.samples)
 
     def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
         """As :meth:`transform`, always as plain arrays."""
         check_is_fitted(self)
+        return self._predicted(self._table(X), component, return_std)
+
+    def samples_of(self, X: object) -> tuple[object, ...] | None:
+        """The labels of the samples of a table (a pandas index, obs_names of AnnData, the column `id=` of a file), if any."""
+        return self._open(X, reset=False).samples
+
+    def _predicted(self, table: Rows, component: object, return_std: bool) -> Any:
+        """table : of the columns used."""
         key = self._key(component)
-        values, error = self._solution.predict(key, self._centred(X))
+        values, error = self._solution.predict(key, self._about_fit(table.array()))
         values = values + self.components_[key].mean
         if not return_std:
             return values
