@@ -354,7 +354,7 @@ def _fitted(
         command=_command(),
         **{name: _one(value) if name in ("target", "groups", "key") else value for name, value in options.items()},
     )
-    return run_fit(request, progress=sys.stderr.isatty())
+    return run_fit(request, progress=True)
 
 
 def _names(data: list[Path]) -> str:

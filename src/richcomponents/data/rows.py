@@ -132,10 +132,10 @@ class Rows:
         self.rereadable, self.held = source.rereadable, source.held
         every = np.arange(source.width)
         self.columns = None if columns is None or np.array_equal(columns, every) else columns  # None is read faster
-        self._read_columns = every if columns is None else columns
-        self.width = len(self._read_columns) - weighted  # columns before the maps, without the weights
+        self.read_columns = every if columns is None else columns
+        self.width = len(self.read_columns) - weighted  # columns before the maps, without the weights
         if names is None and not maps and source.names is not None:
-            names = [source.names[c] for c in self._read_columns[: self.width]]
+            names = [source.names[c] for c in self.read_columns[: self.width]]
         self.names = None if names is None else tuple(names)
 
     @property
@@ -168,7 +168,7 @@ class Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
-        read, numbers = self._read_columns, self._numbers(columns)
+        read, numbers = self.read_columns, self._numbers(columns)
         names = None if self.names is None else [self.names[c] for c in numbers]
         chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
         return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
@@ -181,7 +181,7 @@ class Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
         if self.transform is not None or self.weighted:
             raise ValueError("weights are given once, before rows are mapped")
-        read = self._read_columns
+        read = self.read_columns
         if isinstance(sample_weight, str):
             weight = self._numbers(sample_weight)
             columns = np.concatenate([np.delete(read, weight), read[weight]])
@@ -189,6 +189,12 @@ class Rows:
         weights = frequencies(sample_weight, self.n_rows)
         source = _beside(self.source, weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+
+    def unweighted(self) -> Rows:
+        """The same rows, each counted once."""
+        if self.transform is not None:
+            raise ValueError("weights are taken away before rows are mapped")
+        return Rows(self.source, names=self.names, columns=self.read_columns[: self.width])
 
     def group_labels(self, groups: object) -> Any:
         """Labels of all rows; a name is a column of the source, whose values are taken as they are written."""
@@ -222,7 +228,7 @@ class Rows:
         """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
         if self.transform is not None or self.weighted:
             raise ValueError("columns are added before rows are weighted or mapped")
-        source, read = _beside(self.source, values, names), self._read_columns
+        source, read = _beside(self.source, values, names), self.read_columns
         columns = np.concatenate([read, self.source.width + np.arange(values.shape[1])])
         return Rows(source, names=None if self.names is None else (*self.names, *names), columns=columns)
 

@@ -462,14 +462,23 @@ _FAR = 30  # standard deviations from the shift at which second moments begin to
 
 
 class AffineMap:
-    """Rows z -> (z - centre) @ matrix, with a fingerprint for checkpoints."""
+    """Rows z -> (z - centre) @ matrix + offset, with a fingerprint for checkpoints."""
 
-    def __init__(self, centre: Array, matrix: Array) -> None:
-        self.centre, self.matrix = centre, np.ascontiguousarray(matrix)
-        self.mark = hashlib.sha256(self.centre.tobytes() + self.matrix.tobytes()).hexdigest()
+    def __init__(self, centre: Array, matrix: Array, offset: Array | None = None) -> None:
+        self.centre, self.matrix, self.offset = centre, np.ascontiguousarray(matrix), offset
+        parts = (self.centre, self.matrix) if offset is None else (self.centre, self.matrix, offset)
+        self.mark = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
     def __call__(self, block: Array) -> Array:
-        return np.asarray((block - self.centre) @ self.matrix)
+        out = (block - self.centre) @ self.matrix
+        return np.asarray(out if self.offset is None else out + self.offset)
+
+    def of_state(self, state: Moments) -> Moments:
+        """The state of the mapped rows."""
+        left = state.transformed(self.matrix)
+        moved = (state.mean - self.centre) @ self.matrix
+        moved = moved if self.offset is None else moved + self.offset
+        return Moments(left.layout, left.shift + moved, left.sums, left.dependent)
 
 
 class Data(Protocol):
@@ -519,15 +528,15 @@ class StateData:
     def moments(self, order: int, map: AffineMap | None = None) -> Moments:
         if order > self.state.layout.order:
             raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
-        return self.state if map is None else self.state.transformed(map.matrix)
+        return self.state if map is None else map.of_state(self.state)
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         if not self.state.dependent:
             return None
-        return dependence_of_blocks(self.state.transformed(map.matrix), correlations, p, map.matrix.shape[1] - p)
+        return dependence_of_blocks(map.of_state(self.state), correlations, p, map.matrix.shape[1] - p)
 
     def mapped(self, map: AffineMap) -> StateData:
-        return StateData(self.state.transformed(map.matrix), self.lost)
+        return StateData(map.of_state(self.state), self.lost)
 
     def sample(self, map: AffineMap) -> Array | None:
         return None
@@ -540,7 +549,8 @@ class StateData:
 class RowData:
     """Rows that can be read again, and how to read them.
 
-    groups : labels of all rows, or None; progress : whether to show bars; checkpoint : where the long passes are kept.
+    groups : labels of all rows, or None; progress : whether to show how far passes are; checkpoint : where long ones are
+    kept.
     """
 
     rows: Rows
@@ -582,7 +592,7 @@ class RowData:
         return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
 
     def mapped(self, map: AffineMap) -> RowData:
-        """Without bars and checkpoints, which belong to the columns of the user."""
+        """Without progress and checkpoints, which belong to the columns of the user."""
         return replace(self, rows=self.rows.mapped(map), progress=False, checkpoint=None)
 
     def held(self) -> RowData:
