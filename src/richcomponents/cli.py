@@ -346,13 +346,14 @@ def _fitted(
 ) -> FitResult:
     from richcomponents.commands import FitRequest, run_fit
 
+    options |= {name: _one(options[name]) for name in ("target", "groups", "key")}
     request = FitRequest(
         data=data,
         views=views or (),
         sets=_parts(sets),
         covariates=_parts(covariates),
         command=_command(),
-        **{name: _one(value) if name in ("target", "groups", "key") else value for name, value in options.items()},
+        **options,
     )
     return run_fit(request, progress=True)
 

@@ -372,7 +372,7 @@ def names_in(text: str) -> list[str]:
 def name_in(text: str) -> str:
     """One column name, in quotes or not.
 
-    >>> name_in('weight, kg'), name_in('"weight, kg"')
+    >>> name_in("weight, kg"), name_in('"weight, kg"')
     ('weight, kg', 'weight, kg')
     """
     quoted = len(text) > 1 and text.strip().startswith('"') and text.strip().endswith('"')
