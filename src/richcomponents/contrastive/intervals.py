@@ -147,9 +147,14 @@ class Replicates:
     @cached_property
     def t_directions(self) -> Array:
         """Changes (n, r, r) of T whose squares add up to the variance of its shrinkage bias under the prior."""
+        return Logistic.at(self.x).derivative(self.free_directions)
+
+    @cached_property
+    def free_directions(self) -> Array:
+        """The same of X."""
         cov = self.inverse @ self.precision @ self.inverse
         root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
-        return Logistic.at(self.x).derivative(np.tensordot(root.T, units(len(self.x)), 1))  # one per column of root
+        return np.asarray(np.tensordot(root.T, units(len(self.x)), 1))  # one per column of root
 
     def t_changes(self) -> tuple[Array, Array]:
         """Of T: without each block (B, r, r); and changes (k, r, r) whose squares add up to what the prior may have pulled,
@@ -182,29 +187,6 @@ def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95)
     """Interval for every entry of A or Cov(S1) around the given point estimate."""
     v = jackknife_variance(rep.values(what)) + rep.shrinkage_variance(what) + rep.squared_pull(what)
     return Estimate(point, np.sqrt(v), len(rep.xs) - 1, level=level)
-
-
-def coefficient_error(rep: Replicates, with_u: Array, with_v: Array, with_u_reps: Array, with_v_reps: Array) -> Array:
-    """Standard errors (d_u,) of beta = Cov(S1)^-1 Cov(R, outcome), R the residual of U on the shared part of V.
-
-    with_u (d_u,), with_v (d_v,) : covariances with the outcome; with_u_reps (B, d_u), with_v_reps (B, d_v) : the same without
-    each block. As for A and Cov(S1): jackknife + shrinkage expected under the prior + shrinkage seen.
-    """
-
-    def beta(basis: Pair, t: Array, u: Array, v: Array) -> Array:
-        own = u[..., None] - basis.from_x @ basis.cross @ basis.to_y @ v[..., None]
-        return np.asarray((inverse_on_range(basis.cov_s1(t)) @ own)[..., 0])
-
-    here = beta(rep.basis, Logistic.at(rep.x).value, with_u, with_v)
-    replicates = beta(rep.bases, Logistic.at(rep.xs).value, with_u_reps, with_v_reps)
-    pulled = beta(rep.basis, Logistic.at(rep.loose).value, with_u, with_v) - here
-    own = with_u - rep.basis.from_x @ rep.basis.cross @ rep.basis.to_y @ with_v
-    inverse = inverse_on_range(rep.basis.cov_s1(Logistic.at(rep.x).value))
-    # d Cov(S1) = - L dT L', so d beta = Cov(S1)^-1 L dT L' beta
-    lift = rep.basis.from_x @ rep.basis.h
-    moved = (inverse @ lift) @ (rep.t_directions @ (lift.T @ (inverse @ own))[:, None])
-    prior = np.sum(moved[..., 0] ** 2, axis=0)
-    return np.asarray(np.sqrt(jackknife_variance(replicates) + prior + pulled**2))
 
 
 def functional_error(rep: Replicates, change: Callable[[Array, Array], Array], mean_changes: Array) -> Array:

@@ -17,7 +17,7 @@ from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.pair import IdentifiedSet
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews
 from richcomponents.cumulants import Cumulants
-from richcomponents.cumulants.estimate import jackknife_error
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
@@ -109,9 +109,9 @@ class PaperSolution(TwoViews):
         features = self.split(outcome.rows)[0] - self.predict_s2(outcome.rows)
         return Calibrated(coef, coef, 1.0, features, outcome.y, own, free=outcome.free)
 
-    def errors(
+    def estimate(
         self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
-    ) -> tuple[Array, float]:
+    ) -> Estimate:
         """Jackknife at fixed formulas; arguments as in PairSolution."""
         if replicates is None:
             error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
@@ -119,7 +119,7 @@ class PaperSolution(TwoViews):
             R = self.residual(self.keys[0], outcome.rows)
             inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
             error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
-        return error, max(len(outcome.kept) - 1, 1)
+        return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
 
     def identified_set(self) -> IdentifiedSet:
         """Not known."""

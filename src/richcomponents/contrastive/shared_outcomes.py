@@ -31,7 +31,6 @@ from functools import cached_property
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import least_squares_without_blocks
 from richcomponents.contrastive.calibration import (
     MAX_T,
     Calibration,
@@ -40,12 +39,13 @@ from richcomponents.contrastive.calibration import (
     calibrate,
     residualise,
 )
+from richcomponents.contrastive.coefficients import OnResidual, transposed
 from richcomponents.contrastive.effects import RIDGE, Basis
-from richcomponents.contrastive.intervals import inverse_on_range, replicate
-from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
+from richcomponents.contrastive.intervals import replicate
+from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.posterior import Logistic
 from richcomponents.contrastive.solution import PairSolution
-from richcomponents.cumulants.estimate import delete_one, jackknife_variance
+from richcomponents.cumulants.estimate import jackknife_variance
 from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 
@@ -81,10 +81,11 @@ class BothParts:
                 f"the first view ({solution.d_u} columns for {solution.n} samples) was searched in its principal components "
                 "only, where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
             )
-        here, known = Parts.of_outcome(solution, outcome), solution.posterior
+        ridge, known = RIDGE / solution.canonical.n, solution.posterior
+        here = Parts.of(solution.on_residual(outcome), ridge)
         solved = _calibrated(solution, here, outcome)
         coef = here.b + solved.coef - solved.residualised
-        replicas = _replicated(solution, outcome)
+        replicas = Parts.of(solution.on_residual_without_blocks(outcome), ridge)
         coef_variance, split_variance = _variances(here, replicas, *_noise_of_t(solution, len(outcome.kept)))
         shared_variance = jackknife_variance(replicas.gamma)
         open_ends = None
@@ -109,44 +110,24 @@ class BothParts:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What least squares of an outcome on (x, y_1..y_r) says: of a sample, or of a stack of its replicates (...).
+class Parts(OnResidual):
+    """What least squares of an outcome on (x, y_1..y_r) says; ridge : on squared correlations, in D^-1."""
 
-    b (..., d_u) : coefficients of U; hg (..., r) : h gamma; variance (...) : of the outcome.
-    """
-
-    basis: Pair
-    b: Array
-    hg: Array
-    variance: Array
+    ridge: float = 0.0
 
     @classmethod
-    def at(cls, basis: Pair, ridge: float, with_u: Array, with_v: Array, variance: Array) -> Parts:
-        """From covariances with the outcome, (..., d_u) and (..., d_v); ridge : on squared correlations."""
-        with_y = basis.to_y @ with_v[..., None]
-        own = with_u[..., None] - basis.from_x @ basis.cross @ with_y
-        b = inverse_on_range(basis.cov_s1(np.zeros_like(basis.cross))) @ own
-        return cls(basis, b[..., 0], (_transposed(_lift(basis, ridge)) @ with_y)[..., 0], variance)
-
-    @classmethod
-    def of_outcome(cls, solution: PairSolution, outcome: Outcome) -> Parts:
-        cross, variance = outcome.with_rows()
-        return cls.at(solution.pair, RIDGE / solution.canonical.n, *solution.split(cross), np.asarray(variance))
+    def of(cls, fit: OnResidual, ridge: float) -> Parts:
+        return cls(fit.basis, fit.b, fit.with_y, fit.variance, ridge=ridge)
 
     @cached_property
-    def hb(self) -> Array:
-        """h b on the shared coordinates, (..., r)."""
-        return np.asarray((self.basis.h @ (_transposed(self.basis.from_x) @ self.b[..., None]))[..., 0])
+    def hg(self) -> Array:
+        """h gamma, (..., r)."""
+        return np.asarray((transposed(_lift(self.basis, self.ridge)) @ self.with_y[..., None])[..., 0])
 
     @property
     def w(self) -> Array:
         """h (b - gamma), (..., r)."""
         return np.asarray(self.hb - self.hg)
-
-    @cached_property
-    def into(self) -> Array:
-        """h v -> the coefficients of U that are v on the shared coordinates, (..., d_u, r)."""
-        return np.asarray(_transposed(self.basis.to_x) @ np.linalg.inv(self.basis.h))
 
     @property
     def gamma(self) -> Array:
@@ -188,10 +169,6 @@ class Parts:
         return np.stack([np.stack(end, axis=-1) for end in ends])
 
 
-def _transposed(matrix: Array) -> Array:
-    return np.asarray(np.swapaxes(matrix, -1, -2))
-
-
 def _lift(basis: Pair, ridge: float) -> Array:
     """cross^-1 h (..., r, r), see Basis.lift."""
     if basis.cross.ndim == 2:
@@ -213,23 +190,6 @@ def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> Calibr
     return calibrate(found, known, fit, Reading.canonical(found, known.rank))
 
 
-def _replicated(solution: PairSolution, outcome: Outcome) -> Parts:
-    """Without each block. Where the state holds the leading coordinates only, these are kept as they are."""
-    ridge, keep = RIDGE / solution.canonical.n, outcome.kept
-    crosses, variances = zip(*(outcome.with_rows(kept) for kept in keep), strict=True)
-    (with_u, with_v), variance = solution.split(np.stack(crosses)), np.array(variances)
-    if not solution.truncated:
-        covariances = BlockCovariances.of(solution.state).covariance(delete_one(len(keep)))
-        return Parts.at(near_pair(solution.canonical, solution.rank, covariances), ridge, with_u, with_v, variance)
-    found, pair = solution.canonical, solution.pair
-    u, v = solution.split(outcome.rows)
-    features = np.hstack([u @ found.x_from_u.T, v @ pair.to_y.T])
-    coefs = least_squares_without_blocks(features, outcome.y, keep, outcome.weight)
-    on_x, on_y = coefs[:, : found.rank_u], coefs[:, found.rank_u :]
-    with_y = on_y + solution.posterior.correlations * on_x[:, : solution.rank]
-    return Parts(pair, on_x @ found.x_from_u, with_y @ _lift(pair, ridge), variance)
-
-
 def _noise_of_t(solution: PairSolution, n_blocks: int) -> tuple[Array, Array, Array]:
     """T without protection, its changes without each block (B, r, r), and changes (k, r, r) whose squares add up to the rest
     of what is uncertain about it. Without evidence T = 0 and nothing is."""
@@ -241,7 +201,7 @@ def _noise_of_t(solution: PairSolution, n_blocks: int) -> tuple[Array, Array, Ar
     if solution.known_A is None:
         return none[0], none, none[:0]
     values, vectors = np.linalg.eigh(known.t_draws)
-    draws = (vectors * np.minimum(values, MAX_T)[..., None, :]) @ _transposed(vectors)
+    draws = (vectors * np.minimum(values, MAX_T)[..., None, :]) @ transposed(vectors)
     return draws[0], none, np.sqrt(known.draw_weights)[:, None, None] * (draws - draws[0])
 
 

@@ -16,7 +16,14 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.components.component import Calibrated, CumulantSource, Demand, Terms, error_at_fixed_features
+from richcomponents.components.component import (
+    Calibrated,
+    CumulantSource,
+    Demand,
+    Terms,
+    error_at_fixed_features,
+    least_squares_without_blocks,
+)
 from richcomponents.components.wide import (
     Factored,
     LinearMap,
@@ -43,6 +50,7 @@ from richcomponents.contrastive.canonical import (
     largest_rank,
     resolve_rank,
 )
+from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, identified_estimate
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
     SUSPICIOUS,
@@ -55,7 +63,6 @@ from richcomponents.contrastive.intervals import (
     BlockEvidence,
     Target,
     block_evidence,
-    coefficient_error,
     confidence,
     evaluate,
     functional_error,
@@ -63,10 +70,17 @@ from richcomponents.contrastive.intervals import (
     replicate,
     trust_in_directions,
 )
-from richcomponents.contrastive.pair import BlockCovariances, IdentifiedSet, Pair, bounds_with_noise, ends_below
+from richcomponents.contrastive.pair import (
+    BlockCovariances,
+    IdentifiedSet,
+    Pair,
+    bounds_with_noise,
+    ends_below,
+    near_pair,
+)
 from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
-from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_error
 from richcomponents.errors import (
     SampleSizeWarning,
     SpecificationWarning,
@@ -366,51 +380,66 @@ class PairSolution(TwoViews):
         D = self.posterior.correlations
         return residualise_all_columns(inverse, self.lift_u, D, with_u, with_y, variance, self.degrees)
 
-    def errors(
+    def estimate(
         self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
-    ) -> tuple[Array, float]:
-        """Standard errors (d_u,) of calibrated coefficients and their degrees of freedom: one Newton step per left-out block,
-        and what the shrinkage may have moved.
+    ) -> Estimate:
+        """Calibrated coefficients with their errors or, where the data do not tell S1 from S2, with their identified set: see
+        `coefficients`.
 
-        replicates : (B, d_u), of log-odds: those on the residual without each block. theta = c Cov(S1)^-1 Cov(R) b: the error
-        of least squares for an outcome whose covariance with R is Cov(R) c b.
+        replicates : (B, d_u), of log-odds: those on the residual without each block.
 
-        On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
+        On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.
         """
         solved, fit, reading, inverse = calibrated.by
-        rows, keep = outcome.rows, outcome.kept
-        degrees = max(len(keep) - 1, 1)
-        if replicates is not None:
-            return self._error_of_log_odds(solved, reading, replicates), degrees
-        if inverse is not None:
+        coef, degrees = calibrated.coef, max(len(outcome.kept) - 1, 1)
+        if inverse is not None and replicates is None:
             error = error_of_all_columns(self.canonical, self.posterior, fit, reading, inverse, solved)
-            return (np.full_like(error, np.nan) if grouped else error), max(round(self.degrees), 1)
-        if not self.evident or self.truncated:  # residualising (or a known A): its own sampling error
-            left = rows[:, : self.d_u] - self.predict_s2(rows)
-            return error_at_fixed_features(left, outcome.y, keep, outcome.weight), degrees
-        of_blocks = np.stack([outcome.with_rows(kept)[0] for kept in keep])
-        here = self.split(outcome.with_rows()[0])
-        return coefficient_error(replicate(self.block_evidence()), *here, *self.split(of_blocks)), degrees
+            return Estimate(coef, np.full_like(error, np.nan) if grouped else error, max(round(self.degrees), 1))
+        if replicates is not None and (self.known_A is not None or self.reduced or not self.rank):
+            return Estimate(coef, self._error_of_log_odds(solved, reading, replicates), degrees)
+        if self.known_A is not None or self.reduced or not self.rank:  # its own sampling error
+            left = outcome.rows[:, : self.d_u] - self.predict_s2(outcome.rows)
+            return Estimate(coef, error_at_fixed_features(left, outcome.y, outcome.kept, outcome.weight), degrees)
+        if replicates is None:
+            here, replicas = self.on_residual(outcome), self.on_residual_without_blocks(outcome)
+        else:
+            bases = self.pair if self.truncated else self._bases(len(replicates))
+            none, variance = np.zeros(self.rank), np.asarray(fit.noise * self.canonical.n)  # of the working response
+            here = OnResidual(self.pair, fit.coef, none, variance, attenuation)
+            replicas = OnResidual(bases, replicates, none, variance, attenuation)
+        if not self.evident:
+            return identified_estimate(coef, here, replicas)
+        return corrected_estimate(coef, here, replicas, replicate(self.block_evidence()), fit.noise)
+
+    def _bases(self, n_blocks: int) -> Pair:
+        """The basis of the shared coordinates without each block."""
+        return near_pair(self.canonical, self.rank, BlockCovariances.of(self.state).covariance(delete_one(n_blocks)))
+
+    def on_residual(self, outcome: Outcome) -> OnResidual:
+        """Least squares of an outcome on the residual."""
+        cross, variance = outcome.with_rows()
+        return OnResidual.at(self.pair, *self.split(cross), np.asarray(variance))
+
+    def on_residual_without_blocks(self, outcome: Outcome) -> OnResidual:
+        """The same without each block. Where the state holds the leading coordinates only, these are kept as they are."""
+        crosses, variances = zip(*(outcome.with_rows(kept) for kept in outcome.kept), strict=True)
+        variance, pair = np.array(variances), self.pair
+        if not self.truncated:
+            return OnResidual.at(self._bases(len(crosses)), *self.split(np.stack(crosses)), variance)
+        u, v = self.split(outcome.rows)
+        features = np.hstack([u @ self.canonical.x_from_u.T, v @ pair.to_y.T])
+        coefs = least_squares_without_blocks(features, outcome.y, outcome.kept, outcome.weight)
+        on_x, on_y = coefs[:, : self.canonical.rank_u], coefs[:, self.canonical.rank_u :]
+        with_y = on_y + self.posterior.correlations * on_x[:, : self.rank]
+        return OnResidual(pair, on_x @ self.canonical.x_from_u, with_y, variance)
 
     def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array) -> Array:
+        """At the stretch that was used; b (B, d_u) : without each block."""
         t = solved.t_effective
-
-        def corrected(b: Array) -> tuple[Array, Array]:
-            """Coefficients after stretching (m, d) and the attenuation factors (m,)."""
-            hg = (b @ reading.lift) @ reading.half @ solved.stretch.T
-            return reading.stretched(b, solved.stretch), attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
-
-        stretched, factors = corrected(b)
-        if not self.evident or self.truncated or self.reduced:
-            return jackknife_error(stretched * factors[:, None])
-        evidence = replicate(self.block_evidence())
-        none = np.zeros((self.rank, self.rank))
-        low = solved.residualised
-        here = float(corrected(low[None])[1][0]) * (evidence.basis.cov_s1(none) @ low)
-        there = factors[:, None] * np.einsum("bij,bj->bi", evidence.bases.cov_s1(none), b)
-        d_v = len(self.mean) - self.d_u
-        return coefficient_error(evidence, here, np.zeros(d_v), there, np.zeros((len(b), d_v)))
+        hg = (b @ reading.lift) @ reading.half @ solved.stretch.T
+        factors = attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
+        return jackknife_error(reading.stretched(b, solved.stretch) * factors[:, None])
 
     # ---- how sure it is of its parts, and refits without a block
 

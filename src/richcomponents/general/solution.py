@@ -41,6 +41,7 @@ from richcomponents.components.wide import (
     triangular,
 )
 from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, discover_sets
 from richcomponents.general.evidence import SetEvidence, WhiteViews, home
@@ -647,18 +648,18 @@ class SetSolution:
             by=(np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
         )
 
-    def errors(
+    def estimate(
         self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
-    ) -> tuple[Array, float]:
-        """Standard errors of the outcome, at the fitted prediction: too small where the prediction itself is not sure.
+    ) -> Estimate:
+        """Coefficients and their standard errors, at the fitted prediction: too small where the prediction itself is not sure.
 
         On all columns of a wide view those of the textbook, which take samples for independent: none with groups.
         """
         if calibrated.by is not None:
             error, degrees = calibrated.by
-            return (np.full_like(error, np.nan) if grouped else error), degrees
+            return Estimate(calibrated.coef, np.full_like(error, np.nan) if grouped else error, degrees)
         error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
-        return error, max(len(outcome.kept) - 1, 1)
+        return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
 
     def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
         return self.covariance(key), 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -183,9 +184,9 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
-            error, degrees = model.errors(found, outcome, grouped=groups is not None, replicates=replicates)
+            estimate = model.estimate_of(found, outcome, grouped=groups is not None, replicates=replicates)
             names = self.component_.feature_names
-            self.coefficients_ = Estimate(theta, error, int(degrees), names, positive=str(self.positive_))
+            self.coefficients_ = replace(estimate, value=theta, names=names, positive=str(self.positive_))
         return self
 
     def _check_component(self) -> None:

@@ -711,17 +711,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         found: Calibrated = self._solution.calibrate(key, outcome)
         return found
 
-    def errors(
+    def estimate_of(
         self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool = False, replicates: Array | None = None
-    ) -> tuple[Array, float]:
-        """Standard errors (d,) of calibrated coefficients, and their degrees of freedom.
+    ) -> Estimate:
+        """Calibrated coefficients with their standard errors or, where the data leave them open, with their identified set.
 
         outcome : that they were calibrated from; grouped : whether its rows belong to groups. replicates : (B, d), of log-odds:
         those on the residual without each block.
         """
         check_is_fitted(self)
-        error, degrees = self._solution.errors(calibrated, outcome, grouped=grouped, replicates=replicates)
-        return error, degrees
+        found: Estimate = self._solution.estimate(calibrated, outcome, grouped=grouped, replicates=replicates)
+        return found
 
     def outcome_test(
         self,

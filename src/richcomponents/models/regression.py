@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -130,8 +131,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
-            error, degrees = model.errors(found, outcome, grouped=grouped)
-            self.coefficients_ = Estimate(self.coef_, error, int(degrees), self.component_.feature_names)
+            estimate = model.estimate_of(found, outcome, grouped=grouped)
+            self.coefficients_ = replace(estimate, names=self.component_.feature_names)
         else:
             self.coef_ = penalised(found.features, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
             if found.reduced and not found.determined:  # the other views as covariates are not determined either

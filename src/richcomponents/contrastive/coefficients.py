@@ -1,0 +1,167 @@
+"""How sure coefficients of an outcome on S1 are: errors of what is reported, and the identified set.
+
+With b the coefficients of least squares on the residual R of U on the shared part of V, m = h b on the shared coordinates and
+W h^-1 the way from there to coefficients of U (`calibration`),
+
+    beta(T) = b + W h^-1 P m,     P = (I - T)^-1 - I.
+
+SET. Second moments say 0 <= T <= I, where P has no bound: no S1 may be left in a shared direction, and its coefficient may be
+anything. Two bounds make the set finite: a share MIN_SHARE = 1 - MAX_T of the residual's variance belongs to S1 in every shared
+direction, P <= k I with k = 1 / MIN_SHARE - 1, as in what is reported; and S1 explains no more of the outcome than there is,
+
+    beta' Cov(S1) beta <= Var(y),     that is     m'P m <= c = Var(y) - b' Cov(R) b.
+
+For an entry with row l of W h^-1 these P fill exactly the interval
+
+    b + k [q l'm -+ sqrt(q (1 - q)) x],   x^2 = |l|^2 |m|^2 - (l'm)^2,   q = min((1 -+ l'm / |l||m|) / 2, c / (k |m|^2)):
+
+m'P m = q k |m|^2 is what T makes of the outcome's variance; without the second bound it is the formula of `products_with_t`.
+(Lagrange: l'P m - mu m'P m over 0 <= P <= k I is k times the positive eigenvalue of a matrix of rank two, whose determinant
+does not depend on mu.) Log-odds have no such c; their factor attenuation(m'P m) is larger the larger q, and the ends are the
+extremes over q of both together. Both ends get block jackknife errors, and limits cover beta (not the set) as those of Cov(S1).
+
+ERRORS of coefficients that were corrected, stretched and trusted only so far. What is reported is near b where the data say
+little of T; its sampling error alone would say nothing of what was held back. The error is that of beta about what is reported,
+
+    E (beta - reported)^2 = Var(beta_s) + (beta_s - reported)^2,      beta_s = b + W h^-1 (M_s - I) m,  M_s = G (G^2 + s)^-1,
+
+G = I - T at the fitted T, capped at MAX_T. s makes it finite: S1 explains at most Var(y), so that (h beta)'G (h beta) does, and
+s = noise tr E[G] / Var(y) for the noise of an entry of m. The variance has four parts: over left-out blocks, each with its
+own second moments and its own T; what the prior may have pulled T by, and what it seems to have pulled; and, since M_s does not
+reach G^-1, that of a random h beta of that size given m, noise s (G^2 + s)^-2. None exceeds what the set with its noise allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array
+from richcomponents.components.component import LEAST_KEPT
+from richcomponents.contrastive.calibration import MAX_T
+from richcomponents.contrastive.intervals import Replicates, inverse_on_range
+from richcomponents.contrastive.pair import Pair, quadratic
+from richcomponents.contrastive.posterior import Logistic
+from richcomponents.cumulants.estimate import Estimate, jackknife_error, jackknife_variance
+
+MOST_ADDED = 1 / LEAST_KEPT - 1
+"""k: the largest eigenvalue of P."""
+
+_SHARES = np.linspace(0.0, 1.0, 101)
+"""q, where the extremes have no closed form."""
+
+
+def transposed(matrix: Array) -> Array:
+    return np.asarray(np.swapaxes(matrix, -1, -2))
+
+
+@dataclass(frozen=True)
+class OnResidual:
+    """Coefficients of an outcome on the residual of U on the shared part of V: of a sample, or of a stack of its replicates.
+
+    b (..., d_u); with_y (..., r) : Cov(y_1..y_r, outcome); variance (...) : of the outcome. attenuation : of log-odds, m'P m ->
+    the factor that coefficients lack.
+    """
+
+    basis: Pair
+    b: Array
+    with_y: Array
+    variance: Array
+    attenuation: Callable[[Array], Array] | None = None
+
+    @classmethod
+    def at(cls, basis: Pair, with_u: Array, with_v: Array, variance: Array) -> OnResidual:
+        """From covariances with the outcome, (..., d_u) and (..., d_v)."""
+        with_y = basis.to_y @ with_v[..., None]
+        own = with_u[..., None] - basis.from_x @ basis.cross @ with_y
+        b = inverse_on_range(basis.cov_s1(np.zeros_like(basis.cross))) @ own
+        return cls(basis, b[..., 0], with_y[..., 0], variance)
+
+    @cached_property
+    def hb(self) -> Array:
+        """m, (..., r)."""
+        return np.asarray((self.basis.h @ (transposed(self.basis.from_x) @ self.b[..., None]))[..., 0])
+
+    @cached_property
+    def into(self) -> Array:
+        """h v -> the coefficients of U that are v on the shared coordinates, (..., d_u, r)."""
+        return np.asarray(transposed(self.basis.to_x) @ np.linalg.inv(self.basis.h))
+
+    @property
+    def left(self) -> Array:
+        """c (...): what the residual leaves of the outcome's variance. Of log-odds there is no end of it."""
+        if self.attenuation is not None:
+            return np.full(self.b.shape[:-1], np.inf)
+        covariance = self.basis.cov_s1(np.zeros_like(self.basis.cross))
+        return np.maximum(self.variance - quadratic(self.b[..., None, :], covariance)[..., 0], 0.0)
+
+    def corrected(self, t: Array, ridge: float) -> Array:
+        """beta_s (..., d_u) at T = t (..., r, r)."""
+        values, vectors = np.linalg.eigh(t)
+        g = 1 - np.clip(values, 0.0, MAX_T)
+        turned = (transposed(vectors) @ self.hb[..., None])[..., 0]
+        along = g / (g**2 + ridge) * turned
+        change = (vectors @ (along - turned)[..., None])[..., 0]
+        found = self.b + (self.into @ change[..., None])[..., 0]
+        if self.attenuation is None:
+            return np.asarray(found)
+        return np.asarray(found * self.attenuation(np.sum(along**2 * g * (1 - g), axis=-1))[..., None])
+
+    def ends(self) -> Array:
+        """Lower and upper end of every coefficient, (2, ..., d_u)."""
+        lengths = np.sqrt(np.sum(self.into**2, axis=-1))
+        size = np.sqrt(np.sum(self.hb**2, axis=-1))[..., None]
+        dot = (self.into @ self.hb[..., None])[..., 0]
+        product = np.maximum(lengths * size, 1e-300)
+        across = np.sqrt(np.maximum(product**2 - dot**2, 0.0))
+        most = np.minimum(self.left[..., None] / np.maximum(MOST_ADDED * size**2, 1e-300), 1.0)
+
+        def end(sign: int, share: Array) -> Array:
+            found = self.b + MOST_ADDED * (share * dot + sign * np.sqrt(share * (1 - share)) * across)
+            factor = 1.0 if self.attenuation is None else self.attenuation(share * MOST_ADDED * size**2)
+            return np.asarray(found * factor)
+
+        if self.attenuation is not None:
+            low, high = (np.stack([end(sign, np.asarray(q)) for q in _SHARES]) for sign in (-1, 1))
+            return np.stack([low.min(axis=0), high.max(axis=0)])
+        turn = np.clip(dot / product, -1.0, 1.0)
+        return np.stack([end(sign, np.minimum((1 + sign * turn) / 2, most)) for sign in (-1, 1)])
+
+
+def identified_estimate(coef: Array, here: OnResidual, replicas: OnResidual) -> Estimate:
+    """Coefficients (d_u,) of which the data tell no more than the identified set; replicas : without each block."""
+    low, high = here.ends()
+    errors = jackknife_error(np.moveaxis(replicas.ends(), 1, 0))
+    nothing = np.full_like(coef, np.nan)
+    degrees = max(len(replicas.b) - 1, 1)
+    return Estimate(coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
+
+
+def corrected_estimate(
+    coef: Array, here: OnResidual, replicas: OnResidual, found: Replicates, noise: float
+) -> Estimate:
+    """Reported coefficients (d_u,) and their standard errors; found : T and its replicates; noise : of an entry of h b."""
+    link, limits = Logistic.at(found.x), identified_estimate(coef, here, replicas).interval()
+    g = np.eye(len(found.x)) - link.value
+    ridge = noise * max(float(np.trace(g)), LEAST_KEPT) / max(float(here.variance), 1e-300)
+    at_fit = here.corrected(link.value, ridge)
+    replicates = replicas.corrected(Logistic.at(found.xs).value, ridge)
+    steps = found.free_directions
+    pulled = here.corrected(Logistic.at(found.loose).value, ridge) - at_fit
+    may_be_pulled = [here.corrected(Logistic.at(found.x + sign * steps).value, ridge) for sign in (1, -1)]
+    values, vectors = np.linalg.eigh(g)
+    short = (here.into @ vectors) / (np.maximum(values, LEAST_KEPT) ** 2 + ridge)
+    variance = (
+        jackknife_variance(replicates)
+        + np.sum((may_be_pulled[0] - may_be_pulled[1]) ** 2, axis=0) / 4
+        + pulled**2
+        + noise * ridge * np.sum(short**2, axis=1)
+        + (at_fit - coef) ** 2
+    )
+    degrees = max(len(replicas.b) - 1, 1)
+    reach = np.maximum(limits[1] - coef, coef - limits[0]) / stats.t.ppf(0.975, degrees)
+    return Estimate(coef, np.minimum(np.sqrt(variance), reach), degrees)
