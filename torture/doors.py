@@ -223,12 +223,12 @@ REFUSED: dict[str, Callable[[Any, int, int], Any]] = {
     "None": lambda X, i, j: None,
     "a dict": lambda X, i, j: {name: X[:, k] for k, name in enumerate(NAMES)},
     "records": lambda X, i, j: np.rec.fromarrays(X.T, names=NAMES),
-    "MuData": lambda X, i, j: _multimodal(X),
     "one dimension": lambda X, i, j: X[:, j],
 }
 # the same numbers in another form: every door gives what it gives for the array
 READ: dict[str, Callable[[Any], Any]] = {
     "whole numbers": lambda X: X.astype(np.int16),
+    "MuData": lambda X: _multimodal(X),
     "unsigned": lambda X: X.astype(np.uint64),
     "single precision": lambda X: X.astype(np.float32),
     "column order": np.asfortranarray,

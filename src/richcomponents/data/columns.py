@@ -21,7 +21,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 from richcomponents.text import in_line
@@ -262,6 +262,14 @@ def resolve_views(
             owner[column] = str(view)
         columns[str(view)] = chosen
     return Views(columns, names)
+
+
+def chosen_columns(columns: object, width: int, names: Sequence[str] | None) -> IntArray:
+    """Numbers of the columns that are chosen by names or patterns of them, numbers, a mask or a slice."""
+    given = [columns] if isinstance(columns, str) else columns
+    if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
+        return resolve_views({"columns": given}, width, names)["columns"]
+    return column_numbers(given, width)
 
 
 def not_data(names: Sequence[str] | None, rows: Array | None = None) -> dict[str, str]:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from richcomponents.algebra import Array, IntArray, column_numbers
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.columns import Column, first_text, listed, not_data, repeated, resolve_views
+from richcomponents.data.columns import Column, chosen_columns, first_text, listed, not_data, repeated, resolve_views
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import SparseSource
 from richcomponents.data.sources.base import (
@@ -35,7 +36,8 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.table import as_matrix, column_names, frequencies, is_sparse
+from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
+from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
 
 _PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
@@ -46,10 +48,10 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
 
     Parameters
     ----------
-    X : an array, a data frame, a sparse matrix (or an AnnData that holds one), an iterator or list of blocks of rows, a dask
-        array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a
-        directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows follow each other; a
-        dict {view: path} is one table of several views side by side.
+    X : an array, a data frame, a sparse matrix, an AnnData, a dict of tables {view: table} or a MuData, an iterator or list of
+        blocks of rows, a dask array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or
+        .txt (also .csv.gz), a directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows
+        follow each other; a dict {view: path} is one table of several views side by side.
     id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
         `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
@@ -65,14 +67,21 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
+    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (are_tables(X) and not isinstance(X, (list, tuple))):
+        return Rows(TablesSource(X))
+    if is_annotated(X):
+        return Rows(AnnDataSource(X))
     if (
         isinstance(X, Iterator)
         or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
-    if is_sparse(X):
-        return Rows(SparseSource(getattr(X, "X", X), getattr(X, "var_names", None)))
+    refuse_foreign(X)
+    if sparse.issparse(X):
+        return Rows(SparseSource(X))
+    if column_names(X) is not None and len(getattr(X, "shape", ())) == 2:
+        return Rows(FrameSource(X))
     return Rows(ArraySource(as_matrix(X), column_names(X)))
 
 
@@ -93,7 +102,7 @@ class Rows:
         comes last in every chunk.
 
     Of the source there are n_rows (None where only reading tells), views ({name: column names} where it groups its columns
-    itself: `views=` for an estimator), files (what is read from disk) and rereadable.
+    itself: `views=` for an estimator), files (what is read from disk), rereadable, and held (whether they are in memory).
     """
 
     def __init__(
@@ -110,7 +119,7 @@ class Rows:
         self.source, self.maps, self.weighted = source, tuple(maps), weighted
         self.transform = _Maps(self.maps, weighted) if maps else None
         self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
-        self.rereadable = source.rereadable
+        self.rereadable, self.held = source.rereadable, source.held
         every = np.arange(source.width)
         self.columns = None if columns is None or np.array_equal(columns, every) else columns  # None is read faster
         self.read_columns = every if columns is None else columns
@@ -146,6 +155,10 @@ class Rows:
         names = None if self.names is None else [self.names[c] for c in numbers]
         chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
         return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
+
+    def including(self, groups: Sequence[str]) -> Rows:
+        """The same rows with further columns of the source, by the names of their groups (a layer, an entry of obsm)."""
+        return Rows(self.source.including(groups)) if groups else self
 
     def weighted_by(self, sample_weight: object) -> Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
@@ -208,10 +221,7 @@ class Rows:
         return Rows(self.source, names=names, maps=maps, columns=self.columns, weighted=self.weighted)
 
     def _numbers(self, columns: object) -> IntArray:
-        given = [columns] if isinstance(columns, str) else columns
-        if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
-            return resolve_views({"columns": given}, self.width, self.names)["columns"]
-        return column_numbers(given, self.width)
+        return chosen_columns(columns, self.width, self.names)
 
     # ---- reading
 
@@ -295,11 +305,7 @@ class Rows:
 
 def _beside(source: Source, values: Array, names: Sequence[str]) -> Source:
     """A source with further columns, also where its rows are elsewhere."""
-    if not isinstance(source, DaskSource):
-        return WithColumns(source, values, names)
-    for column, name in zip(values.T, names, strict=True):
-        source = source.with_column(column, name)
-    return source
+    return source.with_columns(values, names) if isinstance(source, DaskSource) else WithColumns(source, values, names)
 
 
 class _Maps:

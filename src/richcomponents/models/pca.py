@@ -79,6 +79,11 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         """Fit the RCA to X, then the directions of its component. y is ignored."""
         return self._learn(self._fit_rca(X, groups, y))
 
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments. y is ignored."""
+        self._add_block(X)
+        return self._learn(self.component_)
+
     def fit_component(self, component: Component) -> Self:
         """Fit to an extracted component, whose covariance is taken as it is."""
         return self._learn(self._take_component(component))

@@ -16,8 +16,8 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.data.classes import Contrast
 from richcomponents.models.answers import ExposureAnswer
-from richcomponents.models.base import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
 
 SUSPICIOUS = 0.01

@@ -188,7 +188,7 @@ def modalities_beside(path: Path) -> Source:
     """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
     parts, samples = modalities(path), SampleSource(path)
     rest = f"of {path.name}"
-    labels = {rest: samples.samples, **{name: part.samples or () for name, part in parts.items()}}
+    labels = {rest: samples.samples or (), **{name: part.samples or () for name, part in parts.items()}}
     found = align_labels(labels, "inner")  # in the file's own order
     for part in parts.values():
         part.annotations = ()  # the file says it once
