@@ -1,4 +1,4 @@
-"""Moments of rows with gaps: everything that is there counts, and what they are is said by formulas that are brute force here."""
+"""Moments of rows with gaps, against their formulas by brute force."""
 
 import numpy as np
 import pytest

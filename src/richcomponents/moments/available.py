@@ -4,8 +4,8 @@ With mean m and covariance C, the best linear prediction of a row z from the col
 
     z_o -> P_o z = m + C[:, o] C[o, o]^-1 (z_o - m_o).
 
-Moments of predicted rows are too small, by what no prediction knows. How much that is, rows that are complete can tell: let them lack
-what others lack, and predict them, too. For any moment g, of any order, of N rows of which the n complete ones have mean_c,
+Moments of predicted rows are too small, by what no prediction knows. How much that is, rows that are complete can tell: let
+them lack what others lack, and predict them, too. For any moment g, of any order, of N rows, mean_c over complete ones,
 
     N E[g] ~ N mean_c g(z) + sum over incomplete rows ( g(P_o z) - mean_c g(P_o z) ),        o : what is there of that row.
 
@@ -19,14 +19,14 @@ Single values missing here and there leave few rows complete. Then the rows with
 them adds up to first order, b(D + o) ~ b(D) + b(o), and so it cancels: it is simulation and extrapolation to no gaps at all
 (Cook and Stefanski 1994). What remains is of second order in the gaps of these rows.
 
-Why not the mean of each product over the rows that have its columns? It is unbiased, too, but what cancels inside a set of rows does
-not cancel between two sets. The regression coefficient of two standardised columns of correlation r, one of them there in n of
-N rows, has variance (1 - r^2) / n from these n rows and (1 + r^2) / n - 2 r^2 / N from products: more than if rows were
+Why not the mean of each product over the rows that have its columns? It is unbiased, too, but what cancels inside a set of rows
+does not cancel between two sets. The regression coefficient of two standardised columns of correlation r, one of them there
+in n of N rows, has variance (1 - r^2) / n from these n rows and (1 + r^2) / n - 2 r^2 / N from products: more than if rows were
 dropped; and covariances of correlated columns soon contradict each other (they are not positive definite).
 
 Where a gap depends on columns that are there (missing at random), moments with one missing column stay right as far as its
-regression on those is linear, all others only as far as complete rows are like the rest. Where it depends on what is missing nothing
-here is right.
+regression on those is linear, all others only as far as complete rows are like the rest. Where it depends on what is missing
+nothing here is right.
 
 Blocks are kept: each block's moments are those of the formula for its rows, as if they were N_b rows without gaps. How many
 such rows they are worth is measured between blocks (the design effect of `moments.data`), and is never less than complete rows
@@ -69,8 +69,8 @@ _REMEMBERED = 4096  # patterns whose predictions are kept
 class Gaps:
     """Which values of rows are missing or infinite.
 
-    parts : {name: its columns}, the views and others; patterns (k, p) : the different rows of truth values, True where a value is
-    there; code (n,) : the pattern of each row; weight (n,) : how often it counts; mean, variance (p,) : over what is there.
+    parts : {name: its columns}, the views and others; patterns (k, p) : the different rows of truth values, True where a value
+    is there; code (n,) : the pattern of each row; weight (n,) : how often it counts; mean, variance (p,) : over what is there.
     """
 
     parts: Mapping[str, IntArray]
@@ -95,8 +95,8 @@ class Gaps:
                 patterns += [pattern] if len(known) > len(patterns) else []
             if len(patterns) > _MOST:
                 raise DataError(
-                    f"the gaps of these rows have more than {_MOST} different patterns: leave out the columns with most gaps, or "
-                    "fill them first"
+                    f"the gaps of these rows have more than {_MOST} different patterns: leave out the columns with most gaps, "
+                    "or fill them first"
                 )
             codes.append(code)
             weights.append(weight)
@@ -116,7 +116,7 @@ class Gaps:
     @cached_property
     def counts(self) -> Array:
         """(k,): rows of each pattern."""
-        return np.bincount(self.code, self.weight, len(self.patterns))
+        return _sums(self.code, self.weight, len(self.patterns))
 
     @property
     def any(self) -> bool:
@@ -126,23 +126,23 @@ class Gaps:
     @cached_property
     def complete(self) -> Truth:
         """(n,): rows without gaps."""
-        return np.asarray(self.patterns.all(axis=1)[self.code])
+        return np.asarray(np.all(self.patterns, axis=1))[self.code]
 
     @cached_property
     def empty(self) -> Truth:
         """(n,): rows without a value."""
-        return np.asarray(~self.patterns.any(axis=1)[self.code])
+        return ~np.asarray(np.any(self.patterns, axis=1))[self.code]
 
     def lacks(self, part: str) -> Truth:
         """(n,): rows without a value of this part."""
-        return np.asarray(~self.patterns[:, self.parts[part]].any(axis=1)[self.code])
+        return ~np.asarray(np.any(self.patterns[:, self.parts[part]], axis=1))[self.code]
 
     @cached_property
     def stand_ins(self) -> Truth:
         """(n,): complete rows, or where these are few the rows with the fewest gaps, of those with a value in every part."""
         whole = np.all([self.patterns[:, columns].any(axis=1) for columns in self.parts.values()], axis=0)
         holes = np.where(whole, np.sum(~self.patterns, axis=1), self.patterns.shape[1])
-        counts = np.bincount(holes[whole], self.counts[whole], self.patterns.shape[1] + 1)
+        counts = _sums(holes[whole], self.counts[whole], self.patterns.shape[1] + 1)
         most = int(np.argmax(np.cumsum(counts) >= _STAND_IN * counts.sum()))
         return np.asarray((whole & (holes <= most))[self.code])
 
@@ -158,6 +158,11 @@ class Gaps:
         single = int(np.sum(counts & ~self.complete & ~np.any(list(lacks.values()), axis=0)))
         told += [f"{single} lack single values"] if single else []
         return f"Of {int(counts.sum())} rows {int(np.sum(counts & self.complete))} are complete; {', '.join(told)}."
+
+
+def _sums(kind: IntArray, weight: Array, kinds: int) -> Array:
+    """(kinds,): the weights of each kind."""
+    return np.bincount(kind, weight, kinds).astype(np.float64)
 
 
 def patterns_of(there: Truth) -> list[tuple[Truth, IntArray]]:
@@ -275,8 +280,8 @@ class _Masked:
 class Available:
     """Rows with gaps, as what a solver asks (see `moments.data.Data`).
 
-    whole : complete rows or their stand-ins; seen : the others, predicted; masked : stand-ins that lack what others lack, predicted,
-    and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over these.
+    whole : complete rows or their stand-ins; seen : the others, predicted; masked : stand-ins that lack what others lack,
+    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over these.
     """
 
     whole: RowData
@@ -295,12 +300,12 @@ class Available:
         n, code, weight = len(gaps.code), gaps.code, gaps.weight * ~gaps.empty
         blocks = block_numbers(n, n_blocks, drawn_blocks(n, n_blocks) if groups is None else groups)
         own, others = gaps.stand_ins, ~gaps.stand_ins & ~gaps.empty
-        in_blocks = np.array([np.bincount(blocks[some], weight[some], n_blocks) for some in (own, others)])
+        in_blocks = np.array([_sums(blocks[some], weight[some], n_blocks) for some in (own, others)])
         if (in_blocks[0, in_blocks.sum(axis=0) > 0] < 2).any():
             raise DataError(
                 f"too few rows have values of all views, for {n_blocks} blocks of rows"
-                f"{'' if groups is None else ' (of whole groups)'}. {gaps.note()} Use fewer blocks (n_blocks=), or leave out columns "
-                f"with many gaps, such as {describe(gaps.worst())}"
+                f"{'' if groups is None else ' (of whole groups)'}. {gaps.note()} Use fewer blocks (n_blocks=), or leave out "
+                f"columns with many gaps, such as {describe(gaps.worst())}"
             )
         plain = rows.unweighted()
         fill = expected(plain, gaps)
@@ -314,7 +319,7 @@ class Available:
         drawn = [(np.full(n, kind), others & (code == kind)) for kind in kinds]
         if len(kinds) > _EACH:
             drawn = [(np.resize(np.random.default_rng(0).permutation(code[others & (weight > 0)]), n), others)]
-        masked = [(part(codes, own), np.bincount(blocks[like], weight[like], n_blocks)) for codes, like in drawn]
+        masked = [(part(codes, own), _sums(blocks[like], weight[like], n_blocks)) for codes, like in drawn]
         full = weight * gaps.complete
         share = float(weight.sum() / full.sum()) if full.any() else float("inf")
         complete = RowData(plain.weighted_by(full if full.any() else weight), n_blocks, groups=groups)
@@ -393,6 +398,6 @@ def _check_positive(state: Moments, describe: Callable[[int], str]) -> None:
     if values[0] < -1e-9 * len(C):
         named = " and ".join(describe(int(c)) for c in np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2]))
         raise DataError(
-            f"too many gaps in columns that are nearly functions of each other, such as {named}: leave one of them out, fill the "
-            "gaps first, or use missing='drop'"
+            f"too many gaps in columns that are nearly functions of each other, such as {named}: leave one of them out, fill "
+            "the gaps first, or use missing='drop'"
         )
