@@ -56,6 +56,10 @@ class SampleSizeWarning(UserWarning):
     """Too few rows: for cumulants of higher order (only second moments are used), or of one of two classes."""
 
 
+class MissingValueWarning(UserWarning):
+    """Rows were left out because of missing or infinite values (missing="drop"), or because they have no outcome."""
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the caller outside this library, however deep the check was made."""
     here = str(Path(__file__).parent)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
@@ -37,6 +38,7 @@ from richcomponents.data.sources.base import (
     is_path,
 )
 from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
+from richcomponents.data.sources.kept import Kept
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
 
@@ -172,6 +174,15 @@ class Rows:
         weights = frequencies(sample_weight, self.n_rows)
         source = _beside(self.source, weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+
+    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Rows:
+        """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
+        if self.transform is not None:
+            raise ValueError("rows are left out before they are mapped")
+        if isinstance(self.source, DaskSource) and keep is not None:
+            chosen = DaskSource(self.source.collection(self.read_columns)[keep])
+            return Rows(chosen, names=self.names, weighted=self.weighted)
+        return Rows(Kept(self.source, keep), names=self.names, columns=self.columns, weighted=self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""

@@ -96,6 +96,7 @@ class ContrastiveRCA(ComponentAnalysis):
         covariates: Sequence[object] | None = None,
         n_blocks: int = 20,
         random_state: int | None = 0,
+        missing: str = "error",
     ) -> None:
         self.views = views
         self.method = method
@@ -106,6 +107,7 @@ class ContrastiveRCA(ComponentAnalysis):
         self.covariates = covariates
         self.n_blocks = n_blocks
         self.random_state = random_state
+        self.missing = missing
 
     # ---- fitting
 

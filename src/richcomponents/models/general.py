@@ -108,6 +108,7 @@ class RCA(ComponentAnalysis):
         covariates: Sequence[object] | None = None,
         n_blocks: int = 20,
         random_state: int | None = 0,
+        missing: str = "error",
     ) -> None:
         self.views = views
         self.sets = sets
@@ -120,6 +121,7 @@ class RCA(ComponentAnalysis):
         self.covariates = covariates
         self.n_blocks = n_blocks
         self.random_state = random_state
+        self.missing = missing
 
     # ---- fitting
 

@@ -281,7 +281,8 @@ class Available:
     """Rows with gaps, as what a solver asks (see `moments.data.Data`).
 
     whole : complete rows or their stand-ins; seen : the others, predicted; masked : stand-ins that lack what others lack,
-    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over these.
+    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over these; origin : before
+    covariates were removed.
     """
 
     whole: RowData
@@ -290,6 +291,7 @@ class Available:
     complete: RowData
     share: float
     lost: float = 0.0
+    origin: Available | None = None
     _known: dict[tuple[int, str | None], Moments] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -355,7 +357,7 @@ class Available:
             total -= blocks(data, like) * like[:, None] / own
         total[:, 0] = np.rint(total[:, 0])
         out = Forest(((int(b), 0, 0), total[b]) for b in np.flatnonzero(total[:, 0]))
-        return Moments(whole.layout, whole.shift, out)
+        return Moments(whole.layout, whole.shift, out, dependent=True)
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         """What gaps cost, measured between blocks; never more than dropping the rows would."""

@@ -108,21 +108,22 @@ class Partial:
         left[:, self.explained] = self.mean[self.kept][self.explained]
         return left
 
-    def covariance(self, second: Array) -> Array:
-        """Second moments (..., all, all) of all columns -> those of the residuals, R second R' with R = [I | -B]."""
-        R = np.zeros((len(self.kept), len(self.mean)))
-        R[np.arange(len(self.kept)), self.kept] = 1.0
-        R[:, self.covariates] = -self.coefficients
-        R[self.explained] = 0.0
-        return np.asarray(R @ second @ R.T)
-
-    def state(self, moments: Moments, factor: float = 1.0) -> Moments:
-        """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
+    @property
+    def matrix(self) -> Array:
+        """(all, kept): all columns, centred -> the residuals, centred."""
         R = np.zeros((len(self.mean), len(self.kept)))
         R[self.kept, np.arange(len(self.kept))] = 1.0
         R[self.covariates] = -self.coefficients.T
         R[:, self.explained] = 0.0
-        left = moments.transformed(R * factor)
+        return R
+
+    def covariance(self, second: Array) -> Array:
+        """Second moments (..., all, all) of all columns -> those of the residuals, R' second R."""
+        return np.asarray(self.matrix.T @ second @ self.matrix)
+
+    def state(self, moments: Moments, factor: float = 1.0) -> Moments:
+        """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
+        left = moments.transformed(self.matrix * factor)
         moved = self.mean[self.kept] - left.mean
         return Moments(left.layout, left.shift + moved, left.sums, left.dependent)
 
@@ -384,6 +385,10 @@ class RowUnits:
     def __len__(self) -> int:
         known = self.weight if self.groups is None else self.groups
         return 0 if known is None else len(known)
+
+    def take(self, rows: IntArray) -> RowUnits:
+        """Of some of the rows."""
+        return RowUnits(*(None if part is None else part[rows] for part in (self.groups, self.weight)))
 
     @property
     def depend(self) -> bool:
