@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,17 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.columns import Column, chosen_columns, first_text, listed, not_data, repeated, resolve_views
+from richcomponents.data.columns import (
+    Column,
+    chosen_columns,
+    first_text,
+    listed,
+    name_in,
+    names_in,
+    not_data,
+    repeated,
+    resolve_views,
+)
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import SparseSource
 from richcomponents.data.sources.base import (
@@ -37,8 +47,8 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.sources.kept import Kept
+from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
 
@@ -137,6 +147,13 @@ class Rows:
             return self.names
         numbers: list[int] = self.columns[: self.width].tolist()
         return numbers
+
+    @property
+    def samples(self) -> tuple[object, ...] | None:
+        """The labels of the rows, where they have any: an index, obs_names, or the column that `id=` names."""
+        if self.source.samples is None and self.source.key is not None:
+            self.source.samples = tuple(self.source.read([self.source.key], [self.source.key])[self.source.key])
+        return self.source.samples
 
     def fingerprint(self) -> Fingerprint:
         """What the rows were when they were first read."""
@@ -344,6 +361,7 @@ def _mark(transform: object) -> str:
 
 
 _FIRST = 1000  # rows that tell an index from data
+_SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns, the name perhaps in quotes
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. ]\d{3})+)?,\d+([eE][+-]?\d+)?")  # 1,5 and 1.234,5
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 
@@ -352,8 +370,9 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 class Selection:
     """What a model is fitted to.
 
-    names : columns of X, those of the views and then the covariates; views : {name: column names}, U first; X : (n, p);
-    y : (n,) numbers or labels, or None; groups : (n,) or None; notes : sentences about rows left out.
+    names : columns of X, those of the views and then covariates that are numbers; views : {name: column names}, U first; X :
+    (n, p); texts : {name: (n,)}, the other covariates; y : (n,) numbers or labels, or None; groups : (n,) or None; notes :
+    sentences about rows left out.
     """
 
     names: tuple[str, ...]
@@ -363,17 +382,14 @@ class Selection:
     y: Column | None
     groups: Column | None
     notes: tuple[str, ...] = ()
+    texts: Mapping[str, Column] = field(default_factory=dict)
 
-    def arguments(self) -> tuple[Any, dict[str, list[Any]], list[Any]]:
-        """X, views= and covariates= for an estimator: a data frame and names where pandas is installed, else numbers."""
-        try:
-            import pandas
-        except ImportError:
-            at = {name: i for i, name in enumerate(self.names)}
-            views = {view: [at[name] for name in columns] for view, columns in self.views.items()}
-            return self.X, views, [at[name] for name in self.covariates]
-        frame = pandas.DataFrame(self.X, columns=list(self.names))
-        return frame, {view: list(columns) for view, columns in self.views.items()}, list(self.covariates)
+    def arguments(self) -> tuple[Any, dict[str, list[str]], list[str]]:
+        """X, views= and covariates= for an estimator: a data frame and names."""
+        import pyarrow
+
+        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: x.tolist() for n, x in self.texts.items()}
+        return pyarrow.table(columns), {view: list(own) for view, own in self.views.items()}, list(self.covariates)
 
 
 def select(
@@ -421,13 +437,16 @@ def select(
     owner = {name: f"column {name!r} of view {view!r}" for view, columns in chosen.items() for name in columns}
     owner |= {name: f"covariate {name!r}" for name in covariates}
     columns = chooser.read([*owner, *([] if target is None else [target])])
+    texts = {name: columns[name] for name in covariates if _is_text(columns[name])}
+    owner = {name: what for name, what in owner.items() if name not in texts}
     X = np.column_stack([_numbers(columns[name], what) for name, what in owner.items()])
     y = None if target is None else columns[target]
     if y is not None and y.dtype.kind in "iu":
         y = _numbers(y, f"{role} {target!r}")[:, 0]
     labels = None if groups is None else rows.read([groups], [groups])[groups]
     bad = {what: ~np.isfinite(X[:, i]) for i, what in enumerate(owner.values())}
-    for what, values in ((f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
+    others = [(f"covariate {name!r}", values) for name, values in texts.items()]
+    for what, values in (*others, (f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
         if values is not None:
             bad[what] = (
                 ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
@@ -441,7 +460,16 @@ def select(
         None if y is None else y[keep],
         None if labels is None else labels[keep],
         (*source.notes, *chooser.notes, *notes),
+        {name: values[keep] for name, values in texts.items()},
     )
+
+
+def _is_text(values: Column) -> bool:
+    """Whether these are labels: texts, not numbers that are written otherwise."""
+    if values.dtype.kind in "biuf":
+        return False
+    known = [value for value in values if value is not None]
+    return bool(known) and not any(p.fullmatch(str(value)) for value in known[:_FIRST] for p in (_COMMA, _THOUSANDS))
 
 
 def _numbers(values: Column, role: str) -> Array:
@@ -519,11 +547,12 @@ class _Chooser:
             )
         specified: dict[str, Sequence[str]] = {}
         for spec in wanted:
-            name, equals, columns = spec.partition("=")
+            name, equals, columns = _SPEC.fullmatch(spec).groups()  # type: ignore[union-attr]
+            name = name_in(name)
             if name in specified:
                 raise DataError(f"two views are called {name!r}: rename one")
             if equals:
-                specified[name] = [part.strip() for part in columns.split(",")]
+                specified[name] = names_in(columns)
             elif name in own:
                 specified[name], left_out = self._data([column for column in own[name] if column in self.free])
                 self.notes += [f"View {name!r} is {listed(specified[name]) or 'empty'}.{left_out}"] if left_out else []

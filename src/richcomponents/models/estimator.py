@@ -76,6 +76,16 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def under_labels(model: Any, values: Any, samples: tuple[object, ...] | None) -> Any:
+    """What a transformer returns (n, k), under the labels of its samples where `set_output` asks for a data frame of pandas:
+    scikit-learn sees the index of such frames only."""
+    if samples is None or getattr(model, "_sklearn_output_config", {}).get("transform") != "pandas":
+        return values
+    import pandas
+
+    return pandas.DataFrame(values, index=pandas.Index(samples), columns=model.get_feature_names_out())
+
+
 def refuse_state(X: object) -> None:
     """Where rows are needed."""
     if isinstance(X, Moments):

@@ -94,8 +94,8 @@ def available(table: Rows, gaps: Gaps, design: Design, n_blocks: int, groups: ob
     for name, columns in parts_of(design).items():
         if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
             raise DataError(
-                f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with gaps, "
-                f"{_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
+                f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with "
+                f"gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
             )
     return Available.of(table, gaps, n_blocks, groups, lambda column: describe(design, column))
 

@@ -27,8 +27,8 @@ from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.base import ArraySource, is_path
+from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (
@@ -42,6 +42,7 @@ from richcomponents.errors import (
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import Design, is_column, labels_in, lay_out, with_outcome
+from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.gaps import (
     available,
     check_way,
@@ -54,7 +55,6 @@ from richcomponents.models.gaps import (
     there,
     without_covariates,
 )
-from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks
 from richcomponents.moments.data import (
@@ -188,7 +188,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _read_once(self, table: Rows, **reading: Any) -> Moments:
         """The state of rows that are gone when they were read."""
         if self.missing == "available":
-            raise DataError("a stream is read once, which does not tell what its gaps lack: use missing='drop', or a file")
+            raise DataError(
+                "a stream is read once, which does not tell what its gaps lack: use missing='drop', or a file"
+            )
         if self.missing == "drop" and reading.get("groups") is not None:
             raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
         whole = table.kept(None) if self.missing == "drop" else table
@@ -211,8 +213,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return rows.kept(keep), y if is_column(y) else taken(y, keep), taken(rows.group_labels(groups), keep)
 
     def without_gaps(self, rows: Rows, columns: Any, groups: Any = None) -> tuple[Rows, Any, IntArray | None]:
-        """Rows and groups without the rows with gaps in these columns, if missing="drop"; and the numbers of those that are left,
-        where some were left out. Rows without a group are left out unless missing="error"."""
+        """Rows and groups without the rows with gaps in these columns, if missing="drop"; and the numbers of those that are
+        left, where some were left out. Rows without a group are left out unless missing="error"."""
         if self.missing == "error":
             return rows, groups, None
         keep, labelled = np.ones(0, dtype=bool), there(groups, None)
@@ -296,9 +298,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise DataError("blocks that are added one by one do not tell what gaps lack: use missing='drop', or fit")
         values = table.array()
         if self.missing == "drop":
-            fine = np.isfinite(values).all(axis=1)
-            say_dropped(int(fine.sum()), len(fine), _GAPS)
-            values = np.ascontiguousarray(values[fine])
+            fine = np.flatnonzero(np.isfinite(values).all(axis=1))
+            say_dropped(len(fine), len(values), _GAPS)
+            values = values[fine]
         check_finite(values, design.side_by_side())
         stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
         stream.update(values)
@@ -348,6 +350,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._check_views(design.views)
         self._design, self.views_ = design, design.views
         self._columns, self._covariate_columns = design.columns, design.known
+        self._fill: Fill | None = None
+        self._gaps_told = ""
         return None if table is None else table.select(design.used)
 
     def _fit_state(self, state: Moments) -> StateData:
@@ -381,11 +385,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         return float((partial.n / (partial.n - lost)) ** 0.5)
 
-    def _fit_rows(self, rows: Rows, design: Design, reading: dict[str, Any]) -> RowData:
+    def _fit_rows(self, rows: Rows, design: Design, reading: dict[str, Any]) -> RowData | Available:
         """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it."""
         table = self._laid_out(design, rows)
-        self._fill: Fill | None = None
-        self._told = ""
         try:
             if self.missing == "available":
                 gaps = Gaps.of(table, parts_of(design), lambda column: describe(design, column))
@@ -439,7 +441,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Fit to rows with gaps."""
         data, known = available(table, gaps, self._design, self.n_blocks, groups), self._covariate_columns
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
-        self._units, self._partial, self._told = None, None, gaps.note()
+        self._units, self._partial, self._gaps_told = None, None, gaps.note()
         second = data.moments(2)
         self._fill = Fill(np.array(second.mean), second.covariance())
         if not table.source.shared and table.n_rows is not None:
@@ -553,21 +555,31 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise ValueError(
                 "set_output names the columns of the default component; for others use predict_component(X, component)"
             )
-        return self.predict_component(X, component, return_std=return_std)
+        table = self._table(X)
+        found = self._predicted(table, component, return_std)
+        return found if return_std else under_labels(self, found, table.samples)
 
     def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
         """As :meth:`transform`, always as plain arrays."""
         check_is_fitted(self)
+        return self._predicted(self._table(X), component, return_std)
+
+    def samples_of(self, X: object) -> tuple[object, ...] | None:
+        """The labels of the samples of a table (a pandas index, obs_names of AnnData, the column `id=` of a file), if any."""
+        return self._open(X, reset=False).samples
+
+    def _predicted(self, table: Rows, component: object, return_std: bool) -> Any:
+        """table : of the columns used."""
         key = self._key(component)
-        values, error = self._solution.predict(key, self._centred(X))
+        values, error = self._solution.predict(key, self._about_fit(table.array()))
         values = values + self.components_[key].mean
         if not return_std:
             return values
         variance = np.tile(np.maximum(error.diagonal(), 0.0), (len(values), 1))
-        if self.missing != "error" and not isinstance(X, Outcome):
+        if self.missing != "error":
             maps = self._solution.predict(key, np.eye(len(self._columns)))[0]
             maps = maps if self._partial is None else self._partial.matrix @ maps
-            variance += prediction_variance(self._prediction(), self._table(X).array(), maps)
+            variance += prediction_variance(self._prediction(), table.array(), maps)
         return values, np.sqrt(variance)
 
     def prediction_error(self, component: object = None) -> Any:
@@ -729,8 +741,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         blocks = block_numbers(n, self.n_blocks, drawn_blocks(n, self.n_blocks) if groups is None else groups)
         if len(np.unique(blocks[at])) < len(np.unique(blocks)):
             raise DataError(
-                f"{len(at)} of {n} rows are complete, too few for an outcome in {self.n_blocks} blocks of rows: use fewer blocks "
-                "(n_blocks=), or leave out columns with many gaps"
+                f"{len(at)} of {n} rows are complete, too few for an outcome in {self.n_blocks} blocks of rows: use fewer "
+                "blocks (n_blocks=), or leave out columns with many gaps"
             )
         made = self._prepared(table.kept(keep).array(), weight, blocks[at])
         return replace(made, units=units.take(at), log_odds=log_odds, at=at)

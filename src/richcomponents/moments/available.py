@@ -281,8 +281,8 @@ class Available:
     """Rows with gaps, as what a solver asks (see `moments.data.Data`).
 
     whole : complete rows or their stand-ins; seen : the others, predicted; masked : stand-ins that lack what others lack,
-    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over these; origin : before
-    covariates were removed.
+    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over
+    these; origin : before covariates were removed.
     """
 
     whole: RowData

@@ -388,7 +388,8 @@ class RowUnits:
 
     def take(self, rows: IntArray) -> RowUnits:
         """Of some of the rows."""
-        return RowUnits(*(None if part is None else part[rows] for part in (self.groups, self.weight)))
+        groups = None if self.groups is None else self.groups[rows]
+        return RowUnits(groups, None if self.weight is None else self.weight[rows])
 
     @property
     def depend(self) -> bool:

@@ -127,7 +127,8 @@ class Source(ABC):
     names : column names, None when there are none; annotations : further columns, which describe the samples and are no data
     (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices
     of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named
-    together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any;
+    together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any, or
+    key : the column that holds them;
     n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in
     memory; shared : whether others could write to it between two readings; title : what messages call it; files : what it
     reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
@@ -138,6 +139,7 @@ class Source(ABC):
     views: Mapping[str, tuple[str, ...]] = {}
     groups: Mapping[str, tuple[str, ...]] = {}
     samples: tuple[object, ...] | None = None
+    key: str | None = None
     n_rows: int | None = None
     width: int
     rereadable: bool = True
@@ -322,7 +324,7 @@ class WithColumns(Source):
         self.names = None if source.names is None else (*source.names, *names)
         self.annotations, self.views, self.groups = source.annotations, source.views, source.groups
         self.n_rows, self.rereadable = source.n_rows, source.rereadable
-        self.shared, self.held, self.samples = source.shared, source.held, source.samples
+        self.shared, self.held, self.samples, self.key = source.shared, source.held, source.samples, source.key
         self.title, self.notes = source.title, source.notes
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:

@@ -21,7 +21,18 @@ class Kept(Source):
 
     def __init__(self, source: Source, keep: npt.NDArray[np.bool_] | None) -> None:
         self.source, self._keep, self.dropped = source, keep, 0
-        for name in ("names", "annotations", "views", "groups", "width", "rereadable", "held", "shared", "title", "files"):
+        for name in (
+            "names",
+            "annotations",
+            "views",
+            "groups",
+            "width",
+            "rereadable",
+            "held",
+            "shared",
+            "title",
+            "files",
+        ):
             setattr(self, name, getattr(source, name))
         self.named = getattr(source, "named", True)
         if keep is not None:
@@ -32,10 +43,8 @@ class Kept(Source):
         start = self.dropped = 0
         for block in self.source.blocks(columns):
             rows = as_matrix(block)
-            if self._keep is None:
-                wanted = np.isfinite(rows).all(axis=1)
-            else:
-                wanted = self._keep[start : start + len(rows)]
+            here = slice(start, start + len(rows))
+            wanted = np.isfinite(rows).all(axis=1) if self._keep is None else self._keep[here]
             start, self.dropped = start + len(rows), self.dropped + int(len(rows) - wanted.sum())
             yield rows if wanted.all() else rows[wanted]
 

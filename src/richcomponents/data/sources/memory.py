@@ -28,7 +28,9 @@ class FrameSource(Source):
 
     def __init__(self, frame: object) -> None:
         self._frame: nw.DataFrame[Any] = as_frame(frame)
-        self.names, self.samples = column_names(frame), sample_index(frame)
+        self.names, labels = column_names(frame), getattr(frame, "index", None)
+        if type(labels).__name__ != "RangeIndex":  # numbers 0, 1, 2, ... say nothing
+            self.samples = sample_index(frame)
         self.n_rows, self.width = self._frame.shape
         self._held: tuple[tuple[int, ...], Array] | None = None  # what was read last: a fit reads it several times
 
@@ -90,7 +92,9 @@ class AnnDataSource(Annotated):
         self.groups |= {f"obsm:{key}": _obsm_names(str(key), adata.obsm[key], own) for key in adata.obsm}
         self.names = tuple(name for part in parts for name in self.groups[part])
         self.width, self._matrices = len(self.names), [self._matrix(part) for part in parts]
-        self.held = all(isinstance(matrix, np.ndarray) for matrix in self._matrices)  # sparse ones never become dense as a whole
+        self.held = all(
+            isinstance(matrix, np.ndarray) for matrix in self._matrices
+        )  # sparse ones never become dense as a whole
         self.describe(adata.obs)
 
     def _matrix(self, part: str) -> Any:
