@@ -30,6 +30,7 @@ from richcomponents.models import (
     ContrastiveRCA,
     ExposureEffects,
 )
+from richcomponents.models.gaps import WAYS
 from richcomponents.outputs import check_outputs, write_text, writing
 from richcomponents.report import Findings, Provenance
 
@@ -48,7 +49,7 @@ class Request:
     groups: str | None = None
     key: str | None = None
     rank: str = "auto"
-    drop_missing: bool = False
+    missing: str = "drop"
     header: bool | None = None
     seed: int = 0
     command: str = ""
@@ -106,7 +107,10 @@ def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult
 
 def _read(request: Request, target: str | None, role: str) -> tuple[Selection, Provenance]:
     files: Any = request.data[0] if len(request.data) == 1 else names_of_files(request.data)
-    rows = open_source(files, id=request.key, header=request.header)
+    if request.missing not in WAYS:
+        raise DataError(f"--missing must be {', '.join(WAYS)}, got {request.missing!r}")
+    apart = isinstance(files, dict) and request.key is not None and request.missing == "available"
+    rows = open_source(files, id=request.key, header=request.header, align="outer" if apart else None)
     chosen = select(
         rows,
         request.views,
@@ -114,7 +118,7 @@ def _read(request: Request, target: str | None, role: str) -> tuple[Selection, P
         covariates=request.covariates,
         groups=request.groups,
         key=request.key,
-        drop_missing=request.drop_missing,
+        missing=request.missing,
         role=role,
     )
     made = Provenance(
@@ -143,7 +147,7 @@ def _found(
         model.fit(X, y, groups=chosen.groups)
         findings = Findings.of(model, X, y, names=chosen.names, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
-    noted = tuple(dict.fromkeys([*chosen.notes, *told, *findings.notes]))
+    noted = tuple(dict.fromkeys([*chosen.notes, *getattr(model, "rca_", model).gap_notes(), *told, *findings.notes]))
     return FitResult(model, chosen, replace(findings, notes=noted))
 
 
@@ -204,8 +208,19 @@ def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> A
     if request.rank != "auto":
         raise DataError("--rank goes with two views and without --sets and --discover: leave it out")
     sets = [tuple(name.split("+")) for name in request.sets] or None
-    known = covariates or None
-    return RCA(views=views, sets=sets, discover=request.discover, covariates=known, random_state=request.seed)
+    return RCA(
+        views=views,
+        sets=sets,
+        discover=request.discover,
+        covariates=covariates or None,
+        random_state=request.seed,
+        missing=_missing(request),
+    )
+
+
+def _missing(request: Request) -> str:
+    """What is left of gaps when rows were selected."""
+    return "available" if request.missing == "available" else "error"
 
 
 def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any]) -> ContrastiveRCA:
@@ -213,7 +228,9 @@ def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any])
     if rank not in ("auto", "full") and not rank.isdecimal():
         raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
     number = int(rank) if rank.isdecimal() else rank
-    return ContrastiveRCA(views=views, rank=number, covariates=covariates or None, random_state=request.seed)
+    return ContrastiveRCA(
+        views=views, rank=number, covariates=covariates or None, random_state=request.seed, missing=_missing(request)
+    )
 
 
 def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:

@@ -400,7 +400,7 @@ def select(
     covariates: Sequence[str] = (),
     groups: str | None = None,
     key: str | None = None,
-    drop_missing: bool = False,
+    missing: str = "error",
     role: str = "the target",
 ) -> Selection:
     """The columns a model needs, read once.
@@ -408,7 +408,8 @@ def select(
     views : "tests=a,b,c", "controls=C_*" (names and patterns), the name of a view of the file, or one number k: the
     first k columns are U, the others V; text, annotations of the samples, and what looks like an outcome, labels or an
     index is left out, and a note says what was taken. target, covariates, groups, key : columns that belong to no view.
-    drop_missing : leave out rows with missing values instead of refusing them. role : what the target is called.
+    missing : "error", refuse rows with missing values; "drop", leave them out; "available", leave out those without target,
+    group or a covariate that is text, and keep gaps in other columns. role : what the target is called.
     """
     for other, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
         if target is not None and target in others:
@@ -451,7 +452,11 @@ def select(
             bad[what] = (
                 ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
             )
-    keep, notes = _complete_rows(source.title, bad, drop_missing)
+    if missing == "available":
+        bad = {what: gaps for what, gaps in bad.items() if what not in owner.values()} or {
+            "": np.zeros(len(X), dtype=bool)
+        }
+    keep, notes = _complete_rows(source.title, bad, drop=missing != "error")
     return Selection(
         tuple(owner),
         chosen,
@@ -506,15 +511,16 @@ def _complete_rows(title: str, bad: Mapping[str, Column], drop: bool) -> tuple[C
     if not drop:
         raise DataError(
             f"{role} holds {counts[role]} missing or infinite values (the first in data row {row} of {title}){others}; "
-            f"{int(missing.sum())} of {len(missing)} rows are touched. Impute them first, or leave those rows out with "
-            "--drop-missing"
+            f"{int(missing.sum())} of {len(missing)} rows are touched. Impute them first, leave those rows out "
+            "(--missing drop), or use what is there (--missing available)"
         )
     if missing.all():
         raise DataError(
             f"every row of {title} has a missing value: drop columns such as {max(counts, key=counts.__getitem__)}"
         )
-    note = f"{int(missing.sum())} of {len(missing)} rows have missing values and were left out."
-    return ~missing, (note,)
+    worst = max(counts, key=counts.__getitem__)
+    told = f"{int(missing.sum())} of {len(missing)} rows have missing values and were left out"
+    return ~missing, (f"{told} (most of them lack {worst}, {counts[worst]}).",)
 
 
 class _Chooser:

@@ -260,4 +260,4 @@ class ContrastiveRCA(ComponentAnalysis):
         first, *rest = self.diagnostics_.summary().split("\n")
         if hasattr(self, "feature_names_in_"):
             rest = [f"  {letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")] + rest
-        return "\n".join([first, *(f"  {note}" for note in self.covariate_notes()), *rest])
+        return "\n".join([first, *(f"  {note}" for note in (*self.covariate_notes(), *self.gap_notes())), *rest])

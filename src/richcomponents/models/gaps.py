@@ -55,22 +55,22 @@ def taken(values: Any, keep: Truth) -> Any:
 
 
 def complete_rows(table: Rows) -> Truth:
-    """(n,): rows without gaps in any column; those that do not count may hold anything."""
-    kept = []
-    for block in table.chunks():
-        fine = np.isfinite(block[:, : table.width]).all(axis=1)
-        kept.append(fine | (block[:, -1] == 0) if table.weighted else fine)
+    """(n,): rows without gaps in any column."""
+    kept = [np.isfinite(block).all(axis=1) for block in table.chunks()]
     if not kept:
         raise DataError("there are no rows")
     return np.concatenate(kept)
 
 
-def say_dropped(kept: int, n: int, why: str) -> None:
-    """Count the rows that were left out; refuse to leave out all."""
+def say_dropped(kept: int, n: int, why: str) -> str:
+    """Count the rows that were left out, in a sentence; refuse to leave out all."""
     if not kept:
-        raise DataError(f"all {n} rows have {why}: none is left")
-    if kept < n:
-        warn_user(f"{n - kept} of {n} rows have {why} and were left out; {kept} are kept", MissingValueWarning)
+        raise DataError(f"all {n} rows have {why}: none is left. Leave out columns without values")
+    if kept == n:
+        return ""
+    told = f"{n - kept} of {n} rows have {why} and were left out; {kept} are kept."
+    warn_user(told, MissingValueWarning)
+    return told
 
 
 def parts_of(design: Design) -> dict[str, IntArray]:

@@ -21,9 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF
+from richcomponents.algebra.spectral import least_squares
 from richcomponents.components.component import Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
+from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
@@ -94,6 +96,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     covariates: Any
     n_blocks: int
     missing: str
+    _gaps_told: str = ""
     components_: dict[Any, Component]
 
     # ---- what a kind of RCA decides
@@ -196,7 +199,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         whole = table.kept(None) if self.missing == "drop" else table
         state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
         if isinstance(whole.source, Kept):
-            say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
+            self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
 
     def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
@@ -212,6 +215,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         say_dropped(int(keep.sum()), len(keep), "no outcome")
         return rows.kept(keep), y if is_column(y) else taken(y, keep), taken(rows.group_labels(groups), keep)
 
+    def complete(self, X: Any, y: Any, beside: Sequence[Any] = ()) -> tuple[Any, Any]:
+        """X, and values y, without rows that have gaps in either, unless missing="error": for methods that need whole rows."""
+        X, y, _ = self.present(X, y)
+        if self.missing == "error":
+            return X, y
+        opened = self._open(X, reset=True)
+        rows, design = lay_out(opened, self.views, self.covariates, beside)
+        keep = complete_rows(rows.select(design.used))
+        return opened.kept(keep), taken(y, keep)
+
     def without_gaps(self, rows: Rows, columns: Any, groups: Any = None) -> tuple[Rows, Any, IntArray | None]:
         """Rows and groups without the rows with gaps in these columns, if missing="drop"; and the numbers of those that are
         left, where some were left out. Rows without a group are left out unless missing="error"."""
@@ -224,7 +237,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             keep = labelled if not len(keep) else keep & labelled
         if keep.all():
             return rows, groups, None
-        say_dropped(int(keep.sum()), len(keep), _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group")
+        told = say_dropped(
+            int(keep.sum()), len(keep), _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
+        )
+        if not hasattr(self, "_solution"):
+            self._gaps_told = told
         return rows.kept(keep), taken(groups, keep), np.flatnonzero(keep)
 
     def fit_views(
@@ -342,7 +359,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if every_row and not table.held:
             table = Rows(ArraySource(table.array(), table.names))
         found = self._fit_rows(both, design, {"groups": groups})
-        made = self._outcome_of(table, groups)
+        made = self._outcome_of(table, groups, every_row=every_row)
         return found, made if at is None else replace(made, at=at if made.at is None else at[made.at])
 
     def _laid_out(self, design: Design, table: Any = None) -> Any:
@@ -351,7 +368,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._design, self.views_ = design, design.views
         self._columns, self._covariate_columns = design.columns, design.known
         self._fill: Fill | None = None
-        self._gaps_told = ""
         return None if table is None else table.select(design.used)
 
     def _fit_state(self, state: Moments) -> StateData:
@@ -408,7 +424,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         role = self.views_.describe(column) if at < own else f"covariate {name!r}"
         return DataError(
             f"{role} holds {count} missing or infinite values (the first in data row {row + 1} of {table.source.title}): drop "
-            "those rows or impute them first"
+            'those rows or impute them first, or say missing="drop" or "available"'
         )
 
     def _fit_table(self, table: Rows, reading: dict[str, Any]) -> RowData:
@@ -531,6 +547,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(str(self.views_.feature_names[c]) for c in self._columns)
+
+    def gap_notes(self) -> tuple[str, ...]:
+        """What was missing, and what was done about it, in sentences."""
+        check_is_fitted(self)
+        return (self._gaps_told,) if self._gaps_told else ()
 
     def covariate_notes(self) -> tuple[str, ...]:
         """What covariates that are texts were compared with, in sentences."""
@@ -709,12 +730,19 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return self._outcome_of(table, groups, sample_weight, log_odds)
 
     def _outcome_of(
-        self, table: Rows, groups: object = None, sample_weight: object = None, log_odds: LogisticFit | None = None
+        self,
+        table: Rows,
+        groups: object = None,
+        sample_weight: object = None,
+        log_odds: LogisticFit | None = None,
+        every_row: bool = False,
     ) -> Outcome:
-        """table : the columns used and, last, the outcome."""
+        """table : the columns used and, last, the outcome; every_row : not second moments in their place."""
         groups = table.group_labels(groups)
-        if self.missing == "available":
+        if self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
+            if not keep.all() and not every_row and isinstance(self._solution, PairSolution):
+                return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
             if not keep.all():
                 return self._outcome_of_complete(table, keep, groups, sample_weight, log_odds)
         if not table.held and not self._few(table):
@@ -730,6 +758,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)
         made = self._prepared(table.array(), weight, block_numbers(n, self.n_blocks, groups))
         return replace(made, units=self._row_units(n, groups, sample_weight), log_odds=log_odds)
+
+    def _outcome_with_gaps(
+        self, table: Rows, groups: object, sample_weight: object, log_odds: LogisticFit | None
+    ) -> Outcome:
+        """Of all rows, by the second moments of what is there; least squares asks for no more."""
+        units = self._row_units(table.n_rows or 0, groups, sample_weight)
+        counted = table if units.weight is None else table.weighted_by(units.weight)
+        parts = {**parts_of(self._design), "the outcome": np.array([table.width - 1])}
+        gaps = Gaps.of(counted, parts)
+        data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
+        return self._of_state(data.moments(2), log_odds, data)
 
     def _outcome_of_complete(
         self, table: Rows, keep: Any, groups: object, sample_weight: object, log_odds: LogisticFit | None
@@ -764,8 +803,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         column: Any = target - centre[-1]
         coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
         if self._partial is not None:
-            root = np.sqrt(weight)
-            coef = np.linalg.lstsq(beside * root[:, None], column * root, rcond=None)[0]
+            coef = least_squares(beside, column, weight)
             left = column - beside @ coef
             if weight @ left**2 <= 1e-13 * (weight @ column**2):
                 names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])

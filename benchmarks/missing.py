@@ -1,0 +1,133 @@
+"""Rows with gaps: errors and coverage of missing="drop" and missing="available" against the same rows without gaps.
+
+    python benchmarks/missing.py [--repeats 24] [--rows 2000] [--only view]
+
+Two designs with known truth: `make_contrastive` (S2 skewed, five columns per view; A, Cov(S1), coefficients of an outcome) and
+`make_confounded` (effects of an exposure). Values are deleted completely at random (the second view of some rows, either view
+of some rows, single values), at random (the second view, more often where the first is large) and not at random (more often
+where the second is large). Printed, for each: relative errors (root mean square over repeats), and how often 95% intervals
+cover, averaged over entries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import richcomponents as rc
+from richcomponents.algebra import Array
+
+METHODS = ("no gaps", "drop", "available")
+QUANTITIES = ("A", "Cov(S1)", "coefficients", "effects")
+
+
+def scenarios() -> dict[str, Callable[[Array, int, np.random.Generator], Array]]:
+    """{name: table (n, p), columns of the first view, generator -> True where a value is deleted}."""
+
+    def view(share: float) -> Callable[..., Array]:
+        def deleted(X: Array, k: int, rng: np.random.Generator) -> Array:
+            return _whole(X, k, rng.random(len(X)) < share)
+
+        return deleted
+
+    def either(share: float) -> Callable[..., Array]:
+        def deleted(X: Array, k: int, rng: np.random.Generator) -> Array:
+            who, out = rng.random(len(X)), np.zeros(X.shape, dtype=bool)
+            out[who < share / 2, k:], out[who > 1 - share / 2, :k] = True, True
+            return out
+
+        return deleted
+
+    def single(share: float) -> Callable[..., Array]:
+        return lambda X, k, rng: rng.random(X.shape) < share
+
+    def depending(on: Callable[[Array, int], Array]) -> Callable[..., Array]:
+        def deleted(X: Array, k: int, rng: np.random.Generator) -> Array:
+            column = on(X, k)
+            odds = np.exp(1.5 * (column - column.mean()) / column.std())
+            return _whole(X, k, rng.random(len(X)) < odds / (1 + odds))
+
+        return deleted
+
+    return {
+        **{f"view {share:.0%}": view(share) for share in (0.1, 0.3, 0.5, 0.8)},
+        "either view 50%": either(0.5),
+        **{f"single {share:.0%}": single(share) for share in (0.05, 0.1, 0.2, 0.3, 0.5)},
+        "view, by U": depending(lambda X, k: X[:, :k].sum(axis=1)),
+        "view, by V": depending(lambda X, k: X[:, k:].sum(axis=1)),
+    }
+
+
+def _whole(X: Array, k: int, rows: Array) -> Array:
+    out = np.zeros(X.shape, dtype=bool)
+    out[rows, k:] = True
+    return out
+
+
+def measured(estimate: Any, truth: Array) -> tuple[float, float]:
+    """Relative error, and the share of 95% intervals that cover."""
+    truth = np.asarray(truth)
+    covers = np.mean((estimate.low <= truth) & (truth <= estimate.high))
+    return float(np.linalg.norm(estimate.value - truth) / np.linalg.norm(truth)), float(covers)
+
+
+def found(method: str, delete: Callable[..., Array], n: int, seed: int) -> Iterator[tuple[str, float, float]]:
+    """Quantity, error and coverage of one draw; nan where there is no answer."""
+    kind = "error" if method == "no gaps" else method
+    designs: tuple[tuple[str, Any, int], ...] = (
+        ("contrastive", rc.datasets.make_contrastive(n, d=5, S2="skewed", random_state=seed), 5),
+        ("confounded", rc.datasets.make_confounded(n, random_state=seed), 6),
+    )
+    for name, data, k in designs:
+        X = np.array(data.X)
+        gaps = delete(X, k, np.random.default_rng(1000 + seed))
+        if method != "no gaps":
+            X[gaps] = np.nan
+        rca, y = rc.ContrastiveRCA(views=k, missing=kind), data.y
+        wanted = QUANTITIES[:3] if name == "contrastive" else QUANTITIES[3:]
+        try:
+            if name == "contrastive":
+                learner = rc.ComponentRegression(rca=rca).fit(X, y)
+                model = learner.rca_
+                yield "A", *measured(model.confidence_interval("A"), data.A)
+                yield "Cov(S1)", *measured(model.confidence_interval("covariance"), data.cov_S1)
+                yield "coefficients", *measured(learner.coefficients_, data.beta)
+            else:
+                yield "effects", *measured(rc.ExposureEffects(rca=rca).fit(X, y).effects_, data.effects)
+        except rc.DataError as error:
+            print(f"    {method}, {name}, seed {seed}: {error}")
+            yield from ((quantity, np.nan, np.nan) for quantity in wanted)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--only", default="", help="scenarios whose names begin like this")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print("| gaps | method | " + " | ".join(f"{q}: error | covers" for q in QUANTITIES) + " |", flush=True)
+    for scenario, delete in scenarios().items():
+        if not scenario.startswith(options.only):
+            continue
+        for method in METHODS:
+            seen: dict[str, list[tuple[float, float]]] = {quantity: [] for quantity in QUANTITIES}
+            for seed in range(options.repeats):
+                for quantity, error, covers in found(method, delete, options.rows, seed):
+                    seen[quantity].append((error, covers))
+            cells = []
+            for quantity in QUANTITIES:
+                errors, covers = np.array(seen[quantity]).T
+                fine = np.isfinite(errors)
+                error = np.sqrt(np.mean(errors[fine] ** 2)) if fine.any() else np.nan
+                failed = "" if fine.all() else f" ({int((~fine).sum())} refused)"
+                cells.append(f"{error:.3f}{failed} | {np.mean(covers[fine]) if fine.any() else np.nan:.2f}")
+            print(f"| {scenario} | {method} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
