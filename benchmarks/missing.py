@@ -25,28 +25,28 @@ METHODS = ("no gaps", "drop", "available")
 QUANTITIES = ("A", "Cov(S1)", "coefficients", "effects")
 
 
-def scenarios() -> dict[str, Callable[[Array, int, np.random.Generator], Array]]:
+def scenarios() -> dict[str, Callable[[Array, int, np.random.Generator], Any]]:
     """{name: table (n, p), columns of the first view, generator -> True where a value is deleted}."""
 
-    def view(share: float) -> Callable[..., Array]:
-        def deleted(X: Array, k: int, rng: np.random.Generator) -> Array:
+    def view(share: float) -> Callable[..., Any]:
+        def deleted(X: Array, k: int, rng: np.random.Generator) -> Any:
             return _whole(X, k, rng.random(len(X)) < share)
 
         return deleted
 
-    def either(share: float) -> Callable[..., Array]:
-        def deleted(X: Array, k: int, rng: np.random.Generator) -> Array:
+    def either(share: float) -> Callable[..., Any]:
+        def deleted(X: Array, k: int, rng: np.random.Generator) -> Any:
             who, out = rng.random(len(X)), np.zeros(X.shape, dtype=bool)
             out[who < share / 2, k:], out[who > 1 - share / 2, :k] = True, True
             return out
 
         return deleted
 
-    def single(share: float) -> Callable[..., Array]:
+    def single(share: float) -> Callable[..., Any]:
         return lambda X, k, rng: rng.random(X.shape) < share
 
-    def depending(on: Callable[[Array, int], Array]) -> Callable[..., Array]:
-        def deleted(X: Array, k: int, rng: np.random.Generator) -> Array:
+    def depending(on: Callable[[Array, int], Array]) -> Callable[..., Any]:
+        def deleted(X: Array, k: int, rng: np.random.Generator) -> Any:
             column = on(X, k)
             odds = np.exp(1.5 * (column - column.mean()) / column.std())
             return _whole(X, k, rng.random(len(X)) < odds / (1 + odds))
@@ -62,7 +62,7 @@ def scenarios() -> dict[str, Callable[[Array, int, np.random.Generator], Array]]
     }
 
 
-def _whole(X: Array, k: int, rows: Array) -> Array:
+def _whole(X: Array, k: int, rows: Any) -> Any:
     out = np.zeros(X.shape, dtype=bool)
     out[rows, k:] = True
     return out
@@ -75,7 +75,7 @@ def measured(estimate: Any, truth: Array) -> tuple[float, float]:
     return float(np.linalg.norm(estimate.value - truth) / np.linalg.norm(truth)), float(covers)
 
 
-def found(method: str, delete: Callable[..., Array], n: int, seed: int) -> Iterator[tuple[str, float, float]]:
+def found(method: str, delete: Callable[..., Any], n: int, seed: int) -> Iterator[tuple[str, float, float]]:
     """Quantity, error and coverage of one draw; nan where there is no answer."""
     kind = "error" if method == "no gaps" else method
     designs: tuple[tuple[str, Any, int], ...] = (

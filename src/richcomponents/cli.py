@@ -303,7 +303,7 @@ def demo(
     methods, answer = [name for name in result.effects if name != "truth"], result.findings.effects[0]
     rows = [[name, *(f"{values[i]:+.2f}" for values in result.effects.values())] for i, name in enumerate(result.names)]
     errors = ["mean squared error", *(f"{result.errors[name][0]:.4f}" for name in methods), ""]
-    _print_table("Effect of malignancy (standard deviations), first draw", ["", *result.effects], [*rows, errors])
+    _print_table("Effect of malignancy (standard deviations), the example", ["", *result.effects], [*rows, errors])
     _print(
         "naive: the difference as it is. ANCOVA: the controls as covariates. RUV-2: factors of the controls as covariates.\n"
         "RCA: also takes into account that the controls are noisy.\n"
@@ -359,7 +359,7 @@ def _fitted(
         command=_command(),
         **{name: _one(value) if name in ("target", "groups", "key") else value for name, value in options.items()},
     )
-    return run_fit(request, progress=sys.stderr.isatty())
+    return run_fit(request, progress=True)
 
 
 def _names(data: list[Path]) -> str:

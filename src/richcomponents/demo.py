@@ -22,13 +22,14 @@ from richcomponents.report import Findings, Provenance, render
 __all__ = ["DemoResult", "run_demo"]
 
 LABS, TESTS = 2, 10
+EXAMPLE = 2  # the first draw in which the data say how noisy the controls are: half of them do
 SURE = ("strong", "supported")
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """findings, names of the tests and effects {method: (d,)} of the first draw; verdicts and mean squared errors
-    {method: (draws,)} of all."""
+    """findings, names of the tests and effects {method: (d,)} of the example; verdicts and mean squared errors
+    {method: (draws,)} of all draws, the example's first."""
 
     findings: Findings
     names: tuple[str, ...]
@@ -50,18 +51,18 @@ class DemoResult:
 def run_demo(out: Path | None = None, picture: Path | None = None, draws: int = 20) -> DemoResult:
     """Do malignant samples differ in ten measurements, when they went more often to one of two labs, each with its own bias?
 
-    The labs are simulated, so the truth is known. out, picture : where the report and the picture (PNG) of the first draw go.
+    The labs are simulated, so the truth is known. out, picture : where the report and the picture (PNG) of the example go.
     draws : of tests, controls and labs.
     """
-    data, model, effects = _draw(0)
+    data, model, effects = _draw(EXAMPLE)
     errors = {method: [_error(value, data)] for method, value in effects.items()}
     verdicts = [model.verdict_]
-    for number in range(1, draws):
+    for number in [number for number in range(max(draws, EXAMPLE + 1)) if number != EXAMPLE][: draws - 1]:
         other, fitted, found = _draw(number)
         verdicts.append(fitted.verdict_)
         for method, value in found.items():
             errors[method].append(_error(value, other))
-    made = Provenance(command="rca demo", seed=0)
+    made = Provenance(command="rca demo", seed=EXAMPLE)
     findings = Findings.of(model, truth=data.effects, provenance=made)
     effects["truth"] = data.effects
     if out is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from pathlib import Path
+from types import FrameType
 
 from richcomponents.text import plain
 
@@ -60,10 +61,43 @@ class MissingValueWarning(UserWarning):
     """Rows were left out because of missing or infinite values (missing="drop"), or because they have no outcome."""
 
 
+_BETWEEN = ("richcomponents", "sklearn", "joblib")  # whose lines are not the user's
+_NUMBER = re.compile(r"(?<![\w'])\d+(\.\d+)?(e[+-]?\d+)?%?")
+_TOLD = "__richcomponents_told__"
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the caller outside this library, however deep the check was made."""
-    here = str(Path(__file__).parent)
+    """Warn at the line of the user's own code, however deep the check was made; once for a fact in one call of the user's.
+
+    A grid search fits a model many times, and each fit would tell the same. What was told is kept in the outermost call below
+    the user's line, and forgotten with it: the next call tells it again. Numbers in a message make no other fact of it.
+    """
+    text = plain(message)
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+    outermost = frame
+    while frame.f_back is not None and (root := _package(frame)) in _BETWEEN:
+        outermost = outermost if root == "joblib" else frame  # a worker of joblib lives on from call to call
         level, frame = level + 1, frame.f_back
-    warnings.warn(plain(message), category, stacklevel=level)
+    told = outermost.f_locals.setdefault(_TOLD, set())  # what is no variable of a function stays with its frame
+    fact = (category, _NUMBER.sub("#", text))
+    if fact not in told and not _ignored(text, category, frame):
+        warnings.warn(text, category, stacklevel=level)
+        told.add(fact)
+
+
+def _ignored(text: str, category: type[Warning], frame: FrameType) -> bool:
+    """Whether nobody would see it, where the library tries something out: then it was not told."""
+    module = str(frame.f_globals.get("__name__", ""))
+    for action, message, kind, where, line in warnings.filters:
+        if (
+            issubclass(category, kind)
+            and (message is None or re.match(message, text))
+            and (where is None or re.match(where, module))
+            and line in (0, frame.f_lineno)
+        ):
+            return action == "ignore"
+    return False
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

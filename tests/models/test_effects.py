@@ -7,8 +7,9 @@ from sklearn.base import clone
 
 import richcomponents as rc
 from richcomponents.contrastive.canonical import canonical
-from richcomponents.contrastive.effects import Basis, Correction, Products, Slopes, identified_ends, outside_test
+from richcomponents.contrastive.effects import Basis, Correction, identified_ends, outside_test
 from richcomponents.contrastive.pair import Pair
+from richcomponents.contrastive.slopes import Products, Slopes
 from richcomponents.moments import block_numbers
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
@@ -45,6 +46,7 @@ def population(seed: int, d_u: int = 5, d_v: int = 4, r: int = 2):
         var_u=np.diag(s1 + s2),
         cov_v=A @ s2 @ A.T + s3,
         noise=np.zeros((1, 1)),
+        times_u=lambda m: (s1 + s2) @ m,
     )
     found = canonical(s1 + s2, s2 @ A.T, slopes.cov_v, 1e18)
     x = found.x_from_u[:r]

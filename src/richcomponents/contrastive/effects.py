@@ -15,28 +15,35 @@ the analysis of covariance, the coefficient of e in w on (e, V). T = I is revers
 
 and with second moments alone it lies between alpha_w(0) - (l'm + |l||m|) / 2 and alpha_w(0) - (l'm - |l||m|) / 2.
 
-How far to go from T = 0 is decided by three doubts, none of which needs to know the truth:
+How far to go from T = 0 is decided by doubts that do not need to know the truth:
 
 * Noise of c. A slope within its own error (variance v) would be multiplied by D^-2. Only slopes that stand out are used:
   c_j (1 - (3 v / c_j^2)^2)_+.
 * Noise of T: rho_0 = (1 - half the variance of the change, over left-out blocks, / its square)_+.
-* The controls themselves: their effects are zero. They are hidden in turn and their effects estimated from the others, e_j at
-  T = 0 and e_j + rho d_j on the way to T. If T is right, e_j = -d_j up to noise: the hidden effects are a regression with one
-  unknown, rho, and rho_0 is its prior mean,
+* The controls themselves: their effects are zero. They are hidden in turn and their effects estimated from the others.
 
-      rho = (rho_0 / s^2 - sum e_j d_j / v_j) / (1 / s^2 + sum d_j^2 / v_j).
+Beside T stands a second answer, that of joint factors (joint_factors.py), which knows how noisy the controls are if errors of
+columns do not depend on each other; g, from its own test, says how far that holds. With d_1 the change from the analysis of
+covariance to alpha(T), d_2 that to the joint factors, and e_j, d_1j, d_2j what hidden control j gets, the shares rho of both
 
-  The variances v_j contain what controls have in common beside S2: Cov(w, y_i) for i > r ought to be zero, and tells its size.
+    alpha = alpha(0) + rho_1 d_1 + rho_2 d_2,     rho >= 0,   rho_1 + rho_2 <= 1,
 
-The estimate is alpha(0) + rho (alpha(T) - alpha(0)), with alpha(0) the analysis of covariance on ALL controls, not only on
-their shared coordinates: where the model fails it stays near what people do today.
+are the mode of a regression in which hidden controls come out as zero, about what either answer deserves by itself:
+
+    sum_j (e_j + rho_1 d_1j + rho_2 d_2j)^2 / v_j + (rho_1 - m_1)^2 / s^2 + (rho_2 - m_2)^2 / (g s)^2  is least,
+    m_1 = rho_0 (1 - g / 2),   m_2 = g (1 - rho_0 / 2).
+
+The variances v_j contain what controls have in common beside S2: Cov(w, y_i) for i > r ought to be zero, and tells its size,
+pooled over the controls.
+alpha(0) is the analysis of covariance on ALL controls, not only on their shared coordinates: where the model fails the estimate
+stays near what people do today. Where tests and controls share nothing (r = 0) it lies between the unadjusted one and
+alpha(0), the nearer to the latter the more surely the controls go with the exposure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
@@ -44,13 +51,14 @@ from scipy import stats
 from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.contrastive.intervals import replicate
+from richcomponents.contrastive.joint_factors import JointFactors
 from richcomponents.contrastive.pair import Pair, products_with_t
+from richcomponents.contrastive.slopes import Products, Slopes
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import jackknife_variance
-from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
-__all__ = ["HiddenControls", "PairEffects", "Products", "Slopes", "outside_test"]
+__all__ = ["HiddenControls", "PairEffects", "outside_test"]
 
 RIDGE = 4.0
 """On squared canonical correlations, in units of 1/n: D^-1 becomes D / (D^2 + RIDGE / n)."""
@@ -59,149 +67,16 @@ STANDS_OUT = 3.0
 """Squared standard errors from which on a slope of the controls is corrected for."""
 
 PRIOR_SD = 0.5
-"""Of rho about what the fit itself supports, before the controls are asked."""
+"""Of shares about what either answer deserves by itself, before the controls are asked."""
+
+GOES_WITH = 0.05
+"""p value from which on controls that share nothing with the tests are taken to go with the exposure."""
+
+POOLING = 4.0
+"""Coordinates that what all controls have in common beside the shared part is worth, for each of them."""
 
 DOUBT = 0.5
 """Weight of the variance of the change that T brings about, in rho_0."""
-
-
-@dataclass(frozen=True)
-class Slopes:
-    """Slopes on the exposures, and second moments given the exposures and known covariates.
-
-    u (p, q), v (d_v, q) : slopes of the columns; with_v (p, d_v) : Cov(U, V); var_u (p,); cov_v (d_v, d_v); noise (q, q) :
-    covariance of the slopes of a column with unit variance, for independent rows.
-    """
-
-    u: Array
-    v: Array
-    with_v: Array
-    var_u: Array
-    cov_v: Array
-    noise: Array
-
-    def of_control(self, held: IntArray, rest: IntArray) -> Slopes:
-        """The controls `held` as columns of U, and the `rest` as V."""
-        return Slopes(
-            u=self.v[held],
-            v=self.v[rest],
-            with_v=self.cov_v[np.ix_(held, rest)],
-            var_u=np.diag(self.cov_v)[held],
-            cov_v=self.cov_v[np.ix_(rest, rest)],
-            noise=self.noise,
-        )
-
-    def with_controls(self, rest: IntArray) -> Slopes:
-        """U, and the `rest` of the controls as V."""
-        return replace(self, v=self.v[rest], with_v=self.with_v[:, rest], cov_v=self.cov_v[np.ix_(rest, rest)])
-
-
-@dataclass(frozen=True)
-class Products:
-    """Sums of products, block by block, about the means of all rows; nothing of size p x p.
-
-    z (B, m, m) : of z = (1, covariates, exposures, V) with itself; with_u : block -> (m, p), with the columns of U; squares :
-    block -> (p,), of U; n (B,) : rows of each block; known, q : how many covariates and exposures; lost : rows' worth of
-    freedom that these took.
-    """
-
-    z: Array
-    with_u: Callable[[int], Array]
-    squares: Callable[[int], Array]
-    n: Array
-    known: int
-    q: int
-    lost: float
-
-    @classmethod
-    def of_rows(
-        cls, u: Array, v: Array, known: Array, exposures: Array, weight: Array, blocks: IntArray, lost: float
-    ) -> Products:
-        """Tables (n, .) in memory; weight (n,) : how often each row counts; blocks (n,) : the block of each row."""
-        total = weight.sum()
-
-        def centred(table: Array) -> Array:
-            return np.asarray(table - weight @ table / total)
-
-        z = np.hstack([np.ones((len(v), 1)), *map(centred, (known, exposures, v))])
-        mean = weight @ u / total
-        members = [np.flatnonzero(blocks == b) for b in np.unique(blocks)]
-
-        def with_u(block: int) -> Array:
-            rows = members[block]
-            return np.asarray((z[rows] * weight[rows, None]).T @ (u[rows] - mean))
-
-        def squares(block: int) -> Array:
-            rows = members[block]
-            return np.asarray(weight[rows] @ (u[rows] - mean) ** 2)
-
-        own = np.stack([(z[rows] * weight[rows, None]).T @ z[rows] for rows in members])
-        counts = np.array([weight[rows].sum() for rows in members])
-        return cls(own, with_u, squares, counts, known.shape[1], exposures.shape[1], lost)
-
-    @classmethod
-    def of_state(cls, state: Moments, d_u: int, d_v: int, known: int, lost: float) -> Products:
-        """A state whose columns are U, V, covariates, exposures, in this order."""
-        used = np.flatnonzero(state.block_sizes)
-        count = state.block_sizes[used].astype(np.float64)
-        second = state.block_covariances()[used] * count[:, None, None]
-        first = state.central_blocks()[used][:, state.layout.orders[1]]
-        width = second.shape[1]
-        order = np.concatenate([np.arange(d_u + d_v, width), np.arange(d_u, d_u + d_v)])
-        z = np.empty((len(used), 1 + len(order), 1 + len(order)))
-        z[:, 0, 0], z[:, 0, 1:], z[:, 1:, 0] = count, first[:, order], first[:, order]
-        z[:, 1:, 1:] = second[:, order[:, None], order]
-        with_u = np.concatenate([first[:, None, :d_u], second[:, order, :d_u]], axis=1)
-        squares = np.einsum("bii->bi", second[:, :d_u, :d_u])
-        q = width - d_u - d_v - known
-        return cls(z, lambda b: with_u[b], lambda b: squares[b], count, known, q, lost)
-
-    @cached_property
-    def _total(self) -> tuple[Array, Array, Array]:
-        blocks = range(len(self.n))
-        return self.z.sum(0), reduce(np.add, map(self.with_u, blocks)), reduce(np.add, map(self.squares, blocks))
-
-    def left_of_exposures(self) -> Array:
-        """(q,) the share of each exposure's variance that covariates and other exposures do not explain."""
-        k = 1 + self.known + self.q
-        zz = self.z.sum(0)[:k, :k]
-        out = np.zeros(self.q)
-        for i, place in enumerate(range(1 + self.known, k)):
-            others = np.delete(np.arange(k), place)
-            scale = np.sqrt(np.maximum(np.diag(zz)[others], 1e-300))
-            standard = np.linalg.pinv(zz[np.ix_(others, others)] / np.outer(scale, scale), rcond=1e-12, hermitian=True)
-            with_others = zz[place, others] / scale
-            out[i] = 1 - with_others @ standard @ with_others / max(zz[place, place], 1e-300)
-        return out
-
-    def slopes(self) -> Slopes:
-        """Of all rows."""
-        return self._solved(*self._total, float(self.n.sum()))
-
-    def without_each_block(self) -> Iterator[Slopes]:
-        zz, zu, squares = self._total
-        for b, gone in enumerate(self.n):
-            left = float(self.n.sum() - gone)
-            yield self._solved(zz - self.z[b], zu - self.with_u(b), squares - self.squares(b), left)
-
-    def _solved(self, zz: Array, zu: Array, squares: Array, n: float) -> Slopes:
-        """Regression on (1, covariates, exposures); residual covariances have the divisor n - lost."""
-        k = 1 + self.known + self.q
-        free = n - self.lost
-        scale = np.sqrt(np.maximum(np.diag(zz)[:k], 1e-300))
-        inverse = np.linalg.pinv(zz[:k, :k] / np.outer(scale, scale), rcond=1e-12, hermitian=True) / np.outer(
-            scale, scale
-        )
-        on_v, on_u = inverse @ zz[:k, k:], inverse @ zu[:k]
-        places = slice(1 + self.known, k)
-        return Slopes(
-            u=on_u[places].T,
-            v=on_v[places].T,
-            with_v=(zu[k:] - zz[k:, :k] @ on_u).T / free,
-            var_u=np.maximum(squares - np.einsum("kp,kp->p", zu[:k], on_u), 0.0) / free,
-            cov_v=(zz[k:, k:] - zz[k:, :k] @ on_v) / free,
-            noise=inverse[places, places] * (n / free),
-        )
 
 
 @dataclass(frozen=True)
@@ -283,7 +158,7 @@ def own_trust(correction: Correction, solution: PairSolution, scale: Array) -> A
     known, t = solution.posterior, posterior_mean(solution)
     size = np.sum((correction.at(t) / scale[:, None]) ** 2, axis=0)
     left_out = np.sum((correction.error(t + known.t_shifts) / scale[:, None]) ** 2, axis=0)
-    return np.asarray(np.maximum(0.0, 1 - DOUBT * left_out / np.maximum(size, 1e-300)))
+    return np.asarray(np.where(size > 0, np.maximum(0.0, 1 - DOUBT * left_out / np.maximum(size, 1e-300)), 0.0))
 
 
 @storable
@@ -291,25 +166,34 @@ def own_trust(correction: Correction, solution: PairSolution, scale: Array) -> A
 class HiddenControls:
     """What controls get when they are hidden and their effects estimated from the others: (d_v, q), zero in truth.
 
-    adjusted : the analysis of covariance; change : on the way to T; error : standard error of `adjusted`; beside : error from
-    what controls have in common beside the shared part, infinite where that cannot be told; moved : of `change`, from T;
-    fold (d_v,) : who was hidden together; u_adjusted, u_change (folds, p, q) : the effects on U without each fold.
+    adjusted : the analysis of covariance; changes (2, d_v, q) : from there to T, and to the joint factors; error : standard
+    error of `adjusted`; beside : error from what controls have in common beside the shared part, infinite where that cannot be
+    told; moved : of the change to T, from T; fold (d_v,) : who was hidden together; u_adjusted (folds, p, q), u_changes
+    (folds, 2, p, q) : the effects on U without each fold.
     """
 
     adjusted: Array
-    change: Array
+    changes: Array
     error: Array
     beside: Array
     moved: Array
     fold: IntArray
     u_adjusted: Array
-    u_change: Array
+    u_changes: Array
 
     @classmethod
-    def of(cls, slopes: Slopes, folds: Sequence[IntArray], solve: Callable[[IntArray], PairSolution]) -> HiddenControls:
-        """folds : controls that are hidden together; solve : a fit of the two views with these controls only."""
+    def of(
+        cls,
+        slopes: Slopes,
+        folds: Sequence[IntArray],
+        solve: Callable[[IntArray], PairSolution],
+        factors: JointFactors,
+    ) -> HiddenControls:
+        """folds : controls that are hidden together; solve : a fit of the two views with these controls only; factors : of all
+        columns: hidden controls are tests there."""
         every, fold = np.arange(len(slopes.v)), np.zeros(len(slopes.v), dtype=np.int64)
         hidden, on_u = np.zeros((5, *slopes.v.shape)), []
+        common, coordinates, used = np.zeros(len(every)), np.zeros(len(every)), np.zeros(slopes.v.shape)
         for number, held in enumerate(folds):
             rest = np.setdiff1d(every, held)
             solution, fold[held] = solve(rest), number
@@ -319,40 +203,71 @@ class HiddenControls:
             correction = Correction.of(seen, *setting)
             pulled = np.sum(correction.at(replicated(solution, setting[0], 0)[2]) ** 2, axis=0)
             moved = np.sqrt(correction.error(t + solution.posterior.t_shifts) ** 2 + pulled)
-            errors = _hidden_errors(seen, correction, t, solution)
-            hidden[:, held] = correction.adjusted, correction.at(t), *errors, moved
+            error, common[held], used[held] = _hidden_errors(seen, correction, t, solution)
+            coordinates[held] = max(len(found.y_from_v) - solution.rank, 0)
+            gamma, _ = factors.slopes_of_factors(slopes.both, noise_of(slopes, solution), rest)
+            by_factors = factors.effects(slopes.both, gamma)
+            change = by_factors[len(slopes.u) + held] - correction.adjusted
+            hidden[:, held] = correction.adjusted, correction.at(t), change, error, moved
             there = Correction.of(slopes.with_controls(rest), *setting)
-            on_u.append(np.stack([there.adjusted, there.at(t)]))
-        adjusted, change, error, beside, moved = hidden
-        u_adjusted, u_change = np.stack(on_u, axis=1)
-        return cls(adjusted, change, error, beside, moved, fold, u_adjusted, u_change)
+            on_u.append(np.stack([there.adjusted, there.at(t), by_factors[: len(slopes.u)] - there.adjusted]))
+        beside = np.sqrt(used * (np.diag(slopes.cov_v) * _pooled(common, coordinates))[:, None])
+        (adjusted, *_, error, moved), without = hidden, np.stack(on_u)
+        return cls(adjusted, hidden[1:3], error, beside, moved, fold, without[:, 0], without[:, 1:])
 
-    def support(self) -> tuple[Array, Array]:
-        """What the hidden effects say about rho: precision (q,), and precision times estimate (q,)."""
-        weight = 1 / np.maximum(self.error**2 + self.beside**2, 1e-300)
-        return np.sum(weight * self.change**2, axis=0), -np.sum(weight * self.change * self.adjusted, axis=0)
+    @property
+    def _weight(self) -> Array:
+        return np.asarray(1 / np.maximum(self.error**2 + self.beside**2, 1e-300))
 
-    def effects(self, rho: Array) -> tuple[Array, Array]:
-        """Effects and standard errors, (d_v, q), at the chosen rho."""
-        return self.adjusted + rho * self.change, np.sqrt(self.error**2 + self.beside**2 + (rho * self.moved) ** 2)
+    def normal_equations(self, exposure: int) -> tuple[Array, Array]:
+        """What hidden effects say about the shares: precision (2, 2), and precision times estimate (2,)."""
+        d, w = self.changes[:, :, exposure], self._weight[:, exposure]
+        return np.asarray((d * w) @ d.T), np.asarray(-(d * w) @ self.adjusted[:, exposure])
+
+    def support(self, shares: Array, exposure: int) -> tuple[float, float]:
+        """Of the change that the shares (2,) make, times its size: precision, and precision times estimate."""
+        precision, right = self.normal_equations(exposure)
+        along = shares / max(float(shares.sum()), 1e-300)
+        return float(along @ precision @ along), float(along @ right)
+
+    def effects(self, shares: Array) -> tuple[Array, Array]:
+        """Effects and standard errors, (d_v, q), at the chosen shares (2, q)."""
+        value = self.adjusted + np.sum(shares[:, None] * self.changes, axis=0)
+        return value, np.sqrt(self.error**2 + self.beside**2 + (shares[0] * self.moved) ** 2)
+
+    def effects_without(self, shares: Array) -> Array:
+        """(folds, p, q): the effects on U without each fold."""
+        return np.asarray(self.u_adjusted + np.sum(shares[:, None] * self.u_changes, axis=1))
 
 
-def _hidden_errors(seen: Slopes, correction: Correction, t: Array, solution: PairSolution) -> tuple[Array, Array]:
-    """Standard errors (held, q): of the analysis of covariance, and from what controls have in common beside the shared part.
+def _hidden_errors(
+    seen: Slopes, correction: Correction, t: Array, solution: PairSolution
+) -> tuple[Array, Array, Array]:
+    """Standard error (held, q) of the analysis of covariance; what hidden controls have in common with the others beside the
+    shared part, (held,), in units of their variances; how much that moves their effects, (q,).
 
-    The latter: their squared covariances with coordinates beyond the rank, less noise, as if they were as large within it.
+    Cov(w, y_i) for i > r ought to be zero: their mean square, less noise, is taken to be as large within the rank.
     """
     found, r = solution.canonical, solution.rank
     k, c = seen.with_v @ found.y_from_v.T, found.y_from_v @ seen.v
     own = np.maximum(seen.var_u - np.sum(k**2, axis=1), 1e-12 * seen.var_u)  # variance given the other controls
-    design = np.diag(seen.noise) * design_effect(solution) + np.sum(c**2, axis=0) / found.n
+    design = noise_of(seen, solution) + np.sum(c**2, axis=0) / found.n
     used = np.sum((correction.slopes + correction.lift @ t @ correction.right) ** 2, axis=0)  # |R^-1 c|^2
-    if k.shape[1] > r:
-        common = np.maximum(np.mean(k[:, r:] ** 2, axis=1) - seen.var_u / found.n, 0.0)
-        beside = common[:, None] * used
-    else:
-        beside = np.where(used > 0, np.inf, 0.0) * np.ones((len(k), 1))
-    return np.sqrt(own[:, None] * design), np.sqrt(beside)
+    beyond = np.sum(k[:, r:] ** 2, axis=1) / max(k.shape[1] - r, 1)
+    return np.sqrt(own[:, None] * design), beyond / np.maximum(seen.var_u, 1e-300) - 1 / found.n, used
+
+
+def _pooled(common: Array, coordinates: Array) -> Array:
+    """What controls have in common, (d_v,), each seen in so many coordinates: few tell little, and are drawn to the mean."""
+    if not coordinates.any():
+        return np.full(len(common), np.inf)
+    together = coordinates @ common / coordinates.sum()
+    return np.asarray(np.maximum((coordinates * common + POOLING * together) / (coordinates + POOLING), 0.0))
+
+
+def noise_of(slopes: Slopes, solution: PairSolution) -> Array:
+    """(q,) variance of the slope of a column with unit variance."""
+    return np.asarray(np.diag(slopes.noise) * design_effect(solution))
 
 
 def design_effect(solution: PairSolution) -> float:
@@ -360,14 +275,36 @@ def design_effect(solution: PairSolution) -> float:
     return float((solution.n - solution.lost) / solution.canonical.n)
 
 
+def chosen_shares(expected: Array, trust: float, hidden: HiddenControls | None) -> Array:
+    """rho (2, q), given what either answer deserves by itself, `expected` (2, q), and the trust g in the joint factors."""
+    out = np.empty_like(expected)
+    prior = np.diag([PRIOR_SD**-2, (PRIOR_SD * max(trust, 1e-6)) ** -2])
+    for i, mean in enumerate(expected.T):
+        precision, right = (np.zeros((2, 2)), np.zeros(2)) if hidden is None else hidden.normal_equations(i)
+        out[:, i] = _least_in_triangle(prior + precision, prior @ mean + right)
+    return out
+
+
+def _least_in_triangle(h: Array, g: Array) -> Array:
+    """Minimum of x'h x / 2 - g'x over x_1, x_2 >= 0, x_1 + x_2 <= 1, h positive definite: inside, or on the best edge."""
+    inside = np.asarray(np.linalg.solve(h, g))
+    if (inside >= 0).all() and inside.sum() <= 1:
+        return inside
+    edges = []
+    for corner, along in (((0, 0), (1, 0)), ((0, 0), (0, 1)), ((1, 0), (-1, 1))):
+        at, to = np.array(corner, dtype=float), np.array(along, dtype=float)
+        edges.append(at + np.clip(to @ (g - h @ at) / (to @ h @ to), 0.0, 1.0) * to)
+    return min(edges, key=lambda x: float(x @ h @ x / 2 - g @ x))
+
+
 @storable
 @dataclass(frozen=True)
 class PairEffects:
     """Effects of q exposures on p columns, (p, q) each unless said.
 
-    value : adjusted + rho change, or naive where nothing is shared; error : its standard error.
-    rho, rho_own (q,) : how far the estimate goes from the analysis of covariance (0) towards T (1), and how far the fit alone
-    would have gone; rho_error (q,) : standard deviation of rho, given the hidden controls.
+    value : adjusted + shares . changes; error : its standard error.
+    changes (2, p, q) : from the analysis of covariance to T, and to the joint factors; shares (2, q) : how much of each is
+    made; expected (2, q) : how much either deserves by itself.
     ends, ends_error : lower and upper end of the identified set, and their standard errors.
     scale (p,) : standard deviations of the columns given exposures; left (p, r), right (r, q), t (r, r) : see Correction.
     """
@@ -375,11 +312,10 @@ class PairEffects:
     value: Array
     naive: Array
     adjusted: Array
-    change: Array
+    changes: Array
     error: Array
-    rho: Array
-    rho_own: Array
-    rho_error: Array
+    shares: Array
+    expected: Array
     ends: tuple[Array, Array]
     ends_error: tuple[Array, Array]
     degrees: int
@@ -389,38 +325,52 @@ class PairEffects:
     t: Array
 
     @classmethod
-    def of(cls, products: Products, solution: PairSolution, hidden: HiddenControls | None) -> PairEffects:
+    def of(
+        cls, products: Products, solution: PairSolution, factors: JointFactors, hidden: HiddenControls | None
+    ) -> PairEffects:
         """hidden : None where there are too few controls to hide some."""
         slopes, found = products.slopes(), solution.canonical
         basis, t = Basis.of(solution.pair), posterior_mean(solution)
         setting = (found.y_from_v, found.n, design_effect(solution))
         correction = Correction.of(slopes, basis, *setting)
         scale = np.sqrt(np.maximum(slopes.var_u, 1e-300))
-        rho_own = own_trust(correction, solution, scale)
-        precision, support = (np.zeros_like(rho_own),) * 2 if hidden is None else hidden.support()
-        variance = 1 / (PRIOR_SD**-2 + precision)
-        rho = np.clip(variance * (rho_own / PRIOR_SD**2 + support), 0.0, 1.0)
+        own, trust = own_trust(correction, solution, scale), factors.trust
+        if hidden is None and factors.loadings.shape[1] < solution.rank:
+            trust = 0.0  # nobody is there to say whether fewer factors than shared directions will do
+        expected = np.stack([own * (1 - trust / 2), trust * (1 - own / 2)]) * (solution.rank > 0)
+        shares = chosen_shares(expected, trust, hidden) * (solution.rank > 0)
+        everyone, noise = np.arange(len(slopes.v)), noise_of(slopes, solution)
+        _, penalty = factors.slopes_of_factors(slopes.both, noise, everyone)
+        p_values = np.array([test.p_value for test in outside_test(slopes, solution)])
+        adjusting = np.maximum(0.0, 1 - p_values / GOES_WITH) if solution.rank == 0 else np.ones(len(p_values))
 
-        def value(slopes: Slopes, correction: Correction, t: Array) -> Array:
-            return slopes.u if solution.rank == 0 else correction.adjusted + rho * correction.at(t)
+        def changes(slopes: Slopes, correction: Correction, t: Array, factors: JointFactors) -> Array:
+            gamma, _ = factors.slopes_of_factors(slopes.both, noise, everyone, penalty)
+            by_factors = factors.effects(slopes.both, gamma)[: len(slopes.u)]
+            return np.stack([correction.at(t), by_factors - correction.adjusted])
+
+        def value(slopes: Slopes, correction: Correction, changes: Array) -> Array:
+            base = slopes.u + adjusting * (correction.adjusted - slopes.u)
+            return np.asarray(base + np.sum(shares[:, None] * changes, axis=0))
 
         bases, moved, spread = replicated(solution, basis, len(products.n))
         values, ends = [], []
         for left, at, by in zip(products.without_each_block(), bases, moved, strict=True):
             one = Correction.of(left, at, *setting)
-            values.append(value(left, one, t + by))
+            refitted = factors.refitted(left) if shares[1].any() else factors
+            values.append(value(left, one, changes(left, one, t + by, refitted)))
             ends.append(np.stack(identified_ends(left, at, one.adjusted)))
-        noise = jackknife_variance(np.stack(values)) + rho**2 * np.sum(correction.at(spread) ** 2, axis=0)
+        variance = jackknife_variance(np.stack(values)) + shares[0] ** 2 * np.sum(correction.at(spread) ** 2, axis=0)
         low_error, high_error = np.sqrt(jackknife_variance(np.stack(ends)))
+        made = changes(slopes, correction, t, factors)
         return cls(
-            value=value(slopes, correction, t),
+            value=value(slopes, correction, made),
             naive=slopes.u,
             adjusted=correction.adjusted,
-            change=correction.at(t),
-            error=np.sqrt(noise),
-            rho=rho,
-            rho_own=rho_own,
-            rho_error=np.sqrt(variance),
+            changes=made,
+            error=np.sqrt(variance),
+            shares=shares,
+            expected=expected,
             ends=identified_ends(slopes, basis, correction.adjusted),
             ends_error=(low_error, high_error),
             degrees=len(values) - 1,
@@ -431,11 +381,13 @@ class PairEffects:
         )
 
 
-def effects_of(slopes: Slopes, solution: PairSolution, rho: Array) -> Array:
-    """Effects (p, q) of another fit of the same views, as far on the way to its T."""
+def effects_of(slopes: Slopes, solution: PairSolution, effects: PairEffects) -> Array:
+    """Effects (p, q) of another fit of the same views, with the same shares of its own changes."""
     found, t = solution.canonical, posterior_mean(solution)
     correction = Correction.of(slopes, Basis.of(solution.pair), found.y_from_v, found.n, design_effect(solution))
-    return np.asarray(correction.adjusted + rho * correction.at(t))
+    by_factors = effects.adjusted + effects.changes[1]
+    changes = correction.at(t), by_factors - correction.adjusted
+    return np.asarray(correction.adjusted + effects.shares[0] * changes[0] + effects.shares[1] * changes[1])
 
 
 def replicated(solution: PairSolution, basis: Basis, n_blocks: int) -> tuple[list[Basis], Array, Array]:
@@ -461,7 +413,7 @@ def outside_test(slopes: Slopes, solution: PairSolution) -> list[TestResult]:
     own = 1 / np.sqrt(1 - d**2)  # whitens y given x
     alone = np.sort((d * own) ** 2)[::-1]
     tests = []
-    for slope, noise in zip(slopes.v.T, np.diag(slopes.noise) * design_effect(solution), strict=True):
+    for slope, noise in zip(slopes.v.T, noise_of(slopes, solution), strict=True):
         c = (found.y_from_v @ slope) * own / np.sqrt(noise * n)
         both = np.linalg.eigvalsh(np.diag((d * own) ** 2) + np.outer(c, c))[::-1]
         gain = float(np.sum(np.log1p(np.maximum(both[rank:], 0.0))) - np.sum(np.log1p(alone[rank:])))

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import richcomponents
 from richcomponents.errors import DataError
@@ -25,6 +24,7 @@ from richcomponents.experiments.claims import Claim, check_claims
 from richcomponents.experiments.panels import Curves, curves_of, joined_figure, method_label, panel_figure, save_figure
 from richcomponents.experiments.rows import Job, Row, Settings, load_settings, run_jobs
 from richcomponents.outputs import check_outputs, write_text
+from richcomponents.progress import metered
 from richcomponents.report.page import policy
 from richcomponents.text import escape, plain
 
@@ -240,7 +240,7 @@ def measure_panels(
     _keep_settings(settings, out)
     jobs = settings.jobs(wanted, "full" if full else "quick", cases)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return settings, _run(jobs, _Work(settings, markers), out / "rows.csv", processes or cores, console)
+    return settings, _run(jobs, _Work(settings, markers), out / "rows.csv", processes or cores)
 
 
 def _names(settings: Settings, panels: Sequence[str]) -> list[str]:
@@ -269,22 +269,16 @@ def _markers(settings: Settings, data: Path | None, pheno: Path | None) -> bioma
     return biomarkers.read_markers(data, pheno, outcome=settings.panels["biomarkers"].options["outcome"])
 
 
-def _run(jobs: Sequence[Job], work: _Work, path: Path, processes: int, console: Console) -> list[Row]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, speed_estimate_period=600) as progress:
-        task = progress.add_task(f"draws, {processes} at a time", total=len(jobs))
+def _run(jobs: Sequence[Job], work: _Work, path: Path, processes: int) -> list[Row]:
+    seen = 0
+    with metered(f"draws, {processes} at a time", len(jobs)) as advance:
 
-        def advance(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+        def told(done: int, total: int) -> None:
+            nonlocal seen
+            advance(done - seen)
+            seen = done
 
-        return run_jobs(jobs, work, path, processes=processes, advance=advance)
+        return run_jobs(jobs, work, path, processes=processes, advance=told)
 
 
 def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Console) -> Path:

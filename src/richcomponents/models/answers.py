@@ -15,6 +15,7 @@ from richcomponents.cumulants.estimate import Estimate, p_text
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
 _ALARMING, _MISFIT = 0.001, 0.01  # p values of the test of all controls from which on it is an alarm, and is spoken of
+_LITTLE = 0.05  # of the correction
 _NARROW = 0.5  # identified sets, in standard errors
 _DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
 
@@ -38,9 +39,9 @@ class ExposureAnswer:
     """All that is known about one exposure.
 
     effects : on the columns of U; hidden : effects of controls that were hidden (zero in truth), or None; controls : one row
-    each; outside : test of whether the controls go with the exposure as the shared part does. rank, rho : hidden
-    directions, and how far the estimate goes from the controls as covariates (0) to the full correction (1). ranks : {rank:
-    effects (d_u,)}; path : effects (k, d_u) by assumed noise (k,), and where the estimate lies.
+    each; outside : test of whether the controls go with the exposure as the shared part does. rank : hidden directions;
+    shares : of the correction that cumulants tell, and of that by joint factors. ranks : {rank: effects (d_u,)}; path : effects
+    (k, d_u) by assumed noise (k,), and where the estimate lies.
     """
 
     exposure: str
@@ -51,7 +52,7 @@ class ExposureAnswer:
     controls: list[dict[str, object]]
     outside: TestResult
     rank: int
-    rho: float
+    shares: tuple[float, float]
     ranks: dict[int, Array]
     path: tuple[Array, Array, float]
 
@@ -67,6 +68,11 @@ class ExposureAnswer:
         return replace(self, effects=replace(self.effects, others={**self.effects.others, "truth": truth}))
 
     # ---- numbers
+
+    @property
+    def rho(self) -> float:
+        """How far the estimate goes from the controls as covariates (0) to a full correction (1)."""
+        return sum(self.shares)
 
     @property
     def found(self) -> Array:
@@ -119,6 +125,7 @@ class ExposureAnswer:
             "found": [name for name, found in zip(self.effects.names, self.found, strict=True) if found],
             "rank": self.rank,
             "rho": self.rho,
+            "shares": self.shares,
             "controls_outside_p": self.outside.p_value,
             "effects": self.effects.rows(),
             "controls": self.controls,
@@ -136,6 +143,19 @@ class ExposureAnswer:
         if width < _NARROW:
             return "The noise of the controls matters little here: the identified sets are narrower than the standard errors."
         return f"Half of the identified sets are wider than {width:.1f} standard errors of the effects."
+
+    def way(self) -> str:
+        """How far the correction goes, in a sentence."""
+        if not self.rank:
+            return ""
+        told = (
+            f"{self.rank} hidden direction{'' if self.rank == 1 else 's'}; the estimate goes {self.rho:.0%} of the way from "
+            "the controls as covariates (adjusted) to the full correction"
+        )
+        by_factors = self.shares[1] / max(self.rho, 1e-300)
+        if by_factors < _LITTLE:
+            return told
+        return f"{told}, {by_factors:.0%} of it by joint factors of tests and controls, whose errors look independent"
 
     def finding(self) -> str:
         """What changes with the exposure, in a sentence."""

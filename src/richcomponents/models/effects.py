@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
-from richcomponents.contrastive.effects import HiddenControls, PairEffects, Products, effects_of, outside_test
+from richcomponents.contrastive.effects import GOES_WITH, HiddenControls, PairEffects, effects_of, outside_test
+from richcomponents.contrastive.joint_factors import JointFactors
+from richcomponents.contrastive.slopes import Products
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
@@ -121,6 +123,9 @@ class ExposureEffects(Estimator):
     rank_effects_ : {rank: array like coef_}
         At one shared direction fewer and more.
     rho_ : array (exposures,); from 0, the controls as covariates, to 1, the correction in full.
+    shares_ : array (exposures, 2)
+        What rho_ consists of: shares of the correction that cumulants tell, and of the one that joint factors tell where errors
+        of columns do not depend on each other (contrastive/joint_factors.py).
     exposures_, notes_, verdict_, rca_
 
     Examples
@@ -239,14 +244,17 @@ class ExposureEffects(Estimator):
         solution, slopes = self.rca_.solution_, products.slopes()
         refit = _Refits(data, solution, self.rca_.rank)
         controls = len(slopes.v)
+        self._factors = JointFactors.of(slopes, solution.canonical.n)
         self._hidden: HiddenControls | None = None
         if controls >= FEWEST_CONTROLS and solution.rank and not solution.second_order_only:
             order = np.random.default_rng(self.rca_.random_state).permutation(controls) % min(FOLDS, controls)
-            self._hidden = HiddenControls.of(slopes, [np.flatnonzero(order == k) for k in np.unique(order)], refit)
-        self._found = PairEffects.of(products, solution, self._hidden)
-        self.rho_ = self._found.rho
+            folds = [np.flatnonzero(order == k) for k in np.unique(order)]
+            self._hidden = HiddenControls.of(slopes, folds, refit, self._factors)
+        self._found = PairEffects.of(products, solution, self._factors, self._hidden)
+        self.shares_ = self._found.shares.T
+        self.rho_ = self.shares_.sum(axis=1)
         self.outside_ = dict(zip(self.exposures_, outside_test(slopes, solution), strict=True))
-        others = {r: effects_of(slopes, fit, self.rho_) for r, fit in refit.other_ranks().items()}
+        others = {r: effects_of(slopes, fit, self._found) for r, fit in refit.other_ranks().items()}
         ranks = sorted({**others, solution.rank: self._found.value}.items())
         self.rank_effects_ = {r: self._shaped(effects.T) for r, effects in ranks}
         self.coef_, self.adjusted_, self.naive_ = (
@@ -309,7 +317,7 @@ class ExposureEffects(Estimator):
 
     def _control_effects(self, i: int) -> Estimate:
         assert self._hidden is not None
-        value, error = (part[:, i] for part in self._hidden.effects(self.rho_))
+        value, error = (part[:, i] for part in self._hidden.effects(self._found.shares))
         error = np.where(np.isfinite(error), error, np.nan)
         names = self.rca_.components_["S3"].feature_names
         return Estimate(
@@ -342,7 +350,7 @@ class ExposureEffects(Estimator):
         hidden, found, rows = self._hidden, self._found, []
         for i, exposure in enumerate(self.exposures_):
             seen = self._control_effects(i)
-            without = hidden.u_adjusted[:, :, i] + self.rho_[i] * hidden.u_change[:, :, i]
+            without = hidden.effects_without(found.shares)[:, :, i]
             moved = np.sqrt(np.mean(((without - found.value[:, i]) / found.error[:, i]) ** 2, axis=1))
             for j, name in enumerate(seen.names):
                 rows.append(
@@ -360,12 +368,13 @@ class ExposureEffects(Estimator):
     def _verdict(self, i: int) -> str:
         solution, test, known = self.rca_.solution_, self.outside_[self.exposures_[i]], self._found
         if solution.rank == 0:
-            return "not separable" if test.p_value < _SUSPICIOUS else "nothing to adjust"
+            suspicious = "not separable" if test.p_value < _SUSPICIOUS else "weak"
+            return suspicious if test.p_value < GOES_WITH else "nothing to adjust"
         supported = False
         if self._hidden is not None:
-            precision, estimate = (part[i] for part in self._hidden.support())
+            precision, estimate = self._hidden.support(known.expected[:, i], i)
             asked = precision > _SUPPORTED**-2
-            if asked and known.rho[i] < 0.5 * known.rho_own[i]:
+            if asked and known.shares[:, i].sum() < 0.5 * known.expected[:, i].sum():
                 return "contradicted"
             supported = asked and estimate > 0.5 * precision
         if solution.verdict == "strong":
@@ -414,7 +423,7 @@ class ExposureEffects(Estimator):
             controls=[row for row in self.controls_ if row["exposure"] == name],
             outside=test,
             rank=self.rca_.rank_,
-            rho=float(self.rho_[i]),
+            shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
             path=self._path(i),
         )
@@ -423,7 +432,7 @@ class ExposureEffects(Estimator):
         """A page of text: the verdict, the effects, the controls, what to do."""
         check_is_fitted(self, "rca_")
         model, answers = self.rca_, self.answers()
-        views, shared = model.views_, f"{model.rank_} hidden direction{'' if model.rank_ == 1 else 's'}"
+        views = model.views_
         lines = [
             f"Effects on {views.names[0]} ({len(views[0])} columns), {len(views[1])} controls, {model.n_samples_} rows",
             *self.notes_,
@@ -431,9 +440,7 @@ class ExposureEffects(Estimator):
         for answer in answers:
             lines += ["", f"{answer.exposure}: {answer.verdict}. {answer.meaning}", *filter(None, [answer.reach()])]
             lines += [answer.finding(), answer.about_controls(), *answer.advice()]
-            if model.rank_:
-                way = "of the way from the controls as covariates (adjusted) to the full correction"
-                lines += [f"{shared}; the estimate goes {answer.rho:.0%} {way}"]
+            lines += [*filter(None, [answer.way()])]
             lines += ["", str(_largest(answer.effects))]
         if self._hidden is not None:
             lines += ["", "Hidden controls (their effects are zero in truth):"]
@@ -469,11 +476,12 @@ class ExposureEffects(Estimator):
         raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
 
     def _path(self, i: int) -> tuple[Array, Array, float]:
-        """Effects (k, d) at T = t I for t from 0 to 1, those t (k,), and where the estimate lies (mean of T times rho)."""
+        """Effects (k, d) at T = t I for t from 0 to 1, those t (k,), and the t nearest to the estimate."""
         found, at = self._found, np.linspace(0, 1, 21)
         moved = found.left @ found.right[:, i]
-        mean = float(np.trace(found.t)) / max(len(found.t), 1)
-        return found.adjusted[:, i] - at[:, None] * moved, at, mean * float(self.rho_[i])
+        weight = moved / found.scale**2
+        nearest = float(weight @ (found.adjusted - found.value)[:, i]) / max(float(weight @ moved), 1e-300)
+        return found.adjusted[:, i] - at[:, None] * moved, at, float(np.clip(nearest, 0.0, 1.0))
 
 
 def _largest(found: Estimate, most: int = 20) -> Any:

@@ -71,7 +71,7 @@ from richcomponents.moments.data import (
     lost_rows,
     partial_out_rows,
 )
-from richcomponents.moments.reduce import with_bar
+from richcomponents.progress import each
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
@@ -148,7 +148,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             Or the name of a column of a file or data frame that belongs to no view.
         sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
             in one block (as with groups): one independent row, however often it is counted.
-        progress : show bars.
+        progress : show how far it is, on standard error: a line that is written over on a terminal and in a notebook, a line
+            now and then in a log.
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
@@ -904,7 +905,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def jackknife(self, function: Callable[[Any], Array], *, progress: bool = False) -> Estimate:
         """Standard errors of any function of the fitted model: leave out one block at a time and refit.
 
-        function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are. progress : show a bar.
+        function : takes a fitted model like this one, returns an array. Ranks and sets stay as they are.
+        progress : as in :meth:`fit`.
 
         Where views were reduced to few directions, because they have too many columns for their samples, there are no errors
         (nan, and a SampleSizeWarning): a refit keeps these directions and all that lies outside of them as they are, and errors
@@ -925,7 +927,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             point = np.asarray(function(self), dtype=np.float64)
             return Estimate(point, np.full_like(point, np.nan), len(used) - 1)
         return from_replicates(
-            function(self), [function(self._without(block)) for block in with_bar(used, progress, "jackknife")]
+            function(self), [function(self._without(block)) for block in each(used, progress, "jackknife")]
         )
 
     def _without(self, block: int) -> Self:

@@ -562,7 +562,8 @@ class StateData:
 class RowData:
     """Rows that can be read again, and how to read them.
 
-    groups : labels of all rows, or None; progress : whether to show bars; checkpoint : where the long passes are kept.
+    groups : labels of all rows, or None; progress : whether to show how far passes are; checkpoint : where long ones are
+    kept.
     """
 
     rows: Rows
@@ -604,7 +605,7 @@ class RowData:
         return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
 
     def mapped(self, map: AffineMap) -> RowData:
-        """Without bars and checkpoints, which belong to the columns of the user."""
+        """Without progress and checkpoints, which belong to the columns of the user."""
         return replace(self, rows=self.rows.mapped(map), progress=False, checkpoint=None)
 
     def held(self) -> RowData:

@@ -1,6 +1,7 @@
 """Statistics over rows: blocks of rows go in, in order, and what the statistic makes of all of them comes out.
 
-Rows of dask collections are reduced where they are; others here, with a bar, and kept in a checkpoint where one is wanted.
+Rows of dask collections are reduced where they are; others here, told how far they are, and kept in a checkpoint where one
+is wanted.
 
 DASK. Reductions over dask collections: pieces of rows become states where the rows are, and only states travel.
 
@@ -26,7 +27,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -45,48 +46,8 @@ from richcomponents.data.table import as_matrix
 from richcomponents.errors import CapacityError, DataError, MissingValueError, StateFileError, warn_user
 from richcomponents.moments.accumulator import Forest, LeafSums
 from richcomponents.moments.kernel import column_range, column_sum
+from richcomponents.progress import metered
 from richcomponents.storage import read, storable, write
-from richcomponents.text import plain
-
-
-@contextmanager
-def row_bar(label: str | None, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yields a function to be told how many rows more were read; on standard error, and nothing without a label."""
-    if label is None:
-        yield lambda rows: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Speed(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:,.0f} rows/s")
-
-    said = TextColumn("{task.description}", markup=False)
-    columns = (said, BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(plain(label), total=total, completed=done)
-        yield lambda rows: bar.advance(task, rows)
-
-
-def with_bar(items: Sequence[int], shown: bool, label: str) -> Iterable[int]:
-    """The items, with a bar on standard error if it is asked for."""
-    if not shown:
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, description=label, console=Console(stderr=True), transient=True)
-
 
 _PIECE_BYTES = 2**27
 _MIN_PIECES = 16  # enough for a few workers to share evenly
@@ -357,7 +318,7 @@ def reduce_rows(
 
     start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
     checkpoint : where the statistic, an Accumulator, is kept while rows are read; it may hold rows already.
-    progress : the label of a bar, None for no bar (dask shows its own dashboard).
+    progress : what is done, where it is to be shown how far it is (dask shows its own dashboard).
     """
     if isinstance(rows.source, DaskSource):
         if checkpoint is not None:
@@ -376,7 +337,7 @@ def reduce_rows(
     done = 0 if checkpoint is None else checkpoint.rows_done(statistic, start)
     hold = held_interrupts() if checkpoint is not None else nullcontext(lambda: False)
     watched = checkpoint is not None or progress is not None
-    with row_bar(progress, rows.n_rows, done) as advance, hold as interrupted:
+    with metered(progress, rows.n_rows, done, "rows") as advance, hold as interrupted:
         try:
             for block in _steps(rows, done, checkpoint is not None) if watched else rows.chunks(done):
                 take(block, start + done)

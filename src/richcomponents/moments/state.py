@@ -342,7 +342,7 @@ class Moments(Storable):
             are refused: tables in memory and lists of blocks are told by all their values, files by size and time of change, an
             iterator by its first row only.
         progress : bool or str
-            Show a bar; a text is its label.
+            Show how far it is, on standard error; a text says what is done.
         """
         rows = open_source(X)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)

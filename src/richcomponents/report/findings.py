@@ -161,7 +161,7 @@ class Findings:
         """The findings of a fitted ContrastiveRCA, RCA or learner.
 
         X, y : the rows it was fitted to, for the naive coefficients of a regression. names : column names of X, where X has
-        none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show a bar (stderr).
+        none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show how far it is.
         """
         if not isinstance(model, Estimator):
             raise TypeError(

@@ -1,0 +1,142 @@
+"""How far work is: a line that is written over where somebody looks, a line now and then in a log; and one warning per fact."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import richcomponents as rc
+from richcomponents.errors import SampleSizeWarning, warn_user
+from richcomponents.progress import Meter, each, metered
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def run(stream, seconds, steps=100, total=1000):
+    """Work of so many seconds in equal steps; what was written."""
+    clock = Clock()
+    meter = Meter("second order", total, unit="rows", stream=stream, clock=clock)
+    for _ in range(steps):
+        clock.now += seconds / steps
+        meter.advance(10)
+    meter.close()
+    return stream.getvalue()
+
+
+def test_a_screen_shows_one_line_that_is_gone_at_the_end(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    told = run(Screen(), 50)
+    assert "\n" not in told
+    lines = told.split("\r")
+    assert "second order: 50%, 500 of 1,000 rows, 20 rows/s, 0:25 left" in lines
+    assert lines[-1] == ""
+    assert lines[-2].isspace()
+    assert len(lines[-2]) == len(lines[-3])  # all of the last line is written over
+
+
+def test_a_narrow_screen_breaks_no_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    assert max(map(len, run(Screen(), 50).split("\r"))) == 29
+
+
+def test_a_log_gets_a_line_now_and_then():
+    lines = run(io.StringIO(), 100).splitlines()
+    assert lines[0] == "second order: 10%, 100 of 1,000 rows, 10 rows/s, 1:30 left"
+    assert lines[-1] == "second order: 1,000 rows after 1:40"
+    assert 3 < len(lines) < 8
+    assert len(run(io.StringIO(), 100_000, steps=10_000, total=None).splitlines()) < 400
+    assert run(io.StringIO(), 5) == ""
+
+
+def test_work_that_goes_on_counts_only_what_is_new():
+    clock = Clock()
+    meter = Meter("pass", 1000, 900, "rows", stream=io.StringIO(), clock=clock)
+    clock.now = 10.0
+    meter.advance(50)
+    assert meter.text() == "pass: 95%, 950 of 1,000 rows, 5 rows/s, 0:10 left"
+
+
+def test_work_of_unknown_length_says_how_long_it_took(capsys):
+    clock = Clock()
+    meter = Meter("pass", None, unit="rows", stream=io.StringIO(), clock=clock)
+    clock.now = 4000.0
+    meter.advance(8000)
+    assert meter.text() == "pass: 8,000 rows, 2 rows/s, 1:06:40 so far"
+    assert list(each([1, 2], True, "items")) == [1, 2]
+    with metered(None, 5) as advance:
+        advance(5)
+    assert capsys.readouterr().err == ""
+
+
+# ---- one warning per fact
+
+
+@pytest.fixture
+def weak(rng):
+    X = rng.normal(size=(300, 6))
+    X[:, :3] += X[:, 3:]
+    return X
+
+
+def told(work):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work()
+    return caught
+
+
+def test_a_grid_search_tells_a_fact_once_and_at_the_users_line(weak):
+    search = GridSearchCV(rc.ContrastiveRCA(views=3), {"rank": [1, 2]}, cv=3)
+    caught = told(lambda: search.fit(weak))
+    assert [w.category for w in caught] == [rc.WeakIdentificationWarning]
+    assert caught[0].filename == __file__
+    assert len(told(lambda: cross_val_score(rc.ContrastiveRCA(views=3), weak))) == 1
+
+
+def test_the_next_call_tells_it_again(weak):
+    model = rc.ContrastiveRCA(views=3)
+    assert len(told(lambda: [model.fit(weak), model.fit(weak)])) == 2
+
+
+def test_what_nobody_saw_was_not_told(weak):
+    """A fit that is tried with warnings off does not silence the one that counts."""
+
+    class Twice(rc.ContrastiveRCA):
+        def fit(self, X):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                super().fit(X)
+            return super().fit(X)
+
+    Twice.__module__ = "richcomponents.twice"
+    assert len(told(lambda: Twice(views=3).fit(weak))) == 1
+
+
+def test_numbers_make_no_other_fact_and_names_do():
+    messages = ["12 samples are too few (p = 1e-05)", "9 samples are too few (p = 0.3)", "column 'x1'", "column 'x2'"]
+    namespace = {"__name__": "richcomponents.inside", "warn": warn_user, "kind": SampleSizeWarning}
+    exec("def call(messages):\n    for message in messages:\n        warn(message, kind)", namespace)
+    assert [str(w.message) for w in told(lambda: namespace["call"](messages))] == [messages[i] for i in (0, 2, 3)]
+
+
+def test_a_fit_from_a_file_says_how_far_it_is(tmp_path, rng, monkeypatch, capsys):
+    monkeypatch.setattr("richcomponents.progress._FIRST", 0.0)
+    np.save(tmp_path / "t.npy", rng.exponential(size=(5000, 4)))
+    rc.ContrastiveRCA(views=2).fit(tmp_path / "t.npy", progress=True)
+    lines = capsys.readouterr().err
+    assert "second order: 100%, 5,000 of 5,000 rows" in lines
+    assert "canonical coordinates: 5,000 rows after 0:0" in lines
