@@ -96,7 +96,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     covariates: Any
     n_blocks: int
     missing: str
-    _gaps_told: str = ""
+    _gaps_told: str
     components_: dict[Any, Component]
 
     # ---- what a kind of RCA decides
@@ -552,7 +552,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def gap_notes(self) -> tuple[str, ...]:
         """What was missing, and what was done about it, in sentences."""
         check_is_fitted(self)
-        return (self._gaps_told,) if self._gaps_told else ()
+        told = getattr(self, "_gaps_told", "")
+        return (told,) if told else ()
 
     def covariate_notes(self) -> tuple[str, ...]:
         """What covariates that are texts were compared with, in sentences."""
