@@ -61,6 +61,11 @@ class ContrastiveRCA(ComponentAnalysis):
         Statistical blocks for unbiased Gram matrices, cross-validation and the jackknife (at least 10).
     random_state : int or None
         Seed of the posterior draws.
+    missing : {"error", "drop", "available"}
+        Values that are missing or infinite: refuse them; leave out their rows, which a MissingValueWarning counts; or use what
+        is there (a view that some rows lack, single values), right where values are missing completely at random. Learners and
+        effects do as their rca does; with "drop" and "available", gaps of rows to be predicted are filled with the best linear
+        prediction from what is there.
 
     Attributes
     ----------

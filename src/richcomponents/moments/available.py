@@ -59,7 +59,7 @@ _STAND_IN = 0.1  # rows with the fewest gaps that stand in for complete ones, of
 _EACH = 4  # patterns of gaps that stand-ins get one after the other; of more patterns, each gets one
 _PASSES, _CLOSE = 20, 1e-3  # of the EM algorithm: predictions need not be exact
 _MOST = 100_000  # patterns of gaps
-_REMEMBERED = 4096  # patterns whose predictions are kept
+_REMEMBERED = 2**20  # patterns times columns whose predictions are kept
 
 
 # ---- what is missing
@@ -217,12 +217,25 @@ class Fill:
         """(seen, missing): of the columns that are there, in the prediction of the others; collinear ones are harmless."""
         key = there.tobytes()
         if key not in self._known:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) * len(there) >= _REMEMBERED:
                 self._known.clear()
-            inner = np.linalg.pinv(self._unit[np.ix_(there, there)], rcond=1e-10, hermitian=True)
-            known = inner @ self._unit[np.ix_(there, ~there)]
+            known = self._unit_weights(there)
             self._known[key] = known / self._scale[there][:, None] * self._scale[~there]
         return self._known[key]
+
+    def _unit_weights(self, there: Truth) -> Array:
+        """The same of columns with unit variance; where few are missing, -K[missing, missing]^-1 K[missing, there], K = C^-1."""
+        K = self._precision
+        if K is not None and 2 * there.sum() > len(there):
+            return np.asarray(-np.linalg.solve(K[np.ix_(~there, ~there)], K[np.ix_(~there, there)]).T)
+        inner = np.linalg.pinv(self._unit[np.ix_(there, there)], rcond=1e-10, hermitian=True)
+        return np.asarray(inner @ self._unit[np.ix_(there, ~there)])
+
+    @cached_property
+    def _precision(self) -> Array | None:
+        """C^-1 of columns with unit variance, None where they are nearly collinear."""
+        values, vectors = np.linalg.eigh(self._unit)
+        return np.asarray((vectors / values) @ vectors.T) if values[0] > 1e-8 * values[-1] else None
 
     def error(self, there: Truth) -> Array:
         """(p, p): expected squared error of the prediction of a row of this pattern, zero where it is there."""
