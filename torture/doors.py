@@ -167,12 +167,6 @@ def _annotated(X: Any) -> Any:
     )
 
 
-def _multimodal(X: Any) -> Any:
-    import mudata
-
-    return mudata.MuData({"rna": _annotated(X)[:, :2].copy(), "protein": _annotated(X)[:, 2:].copy()})
-
-
 def _frame(X: Any, **columns: Any) -> pd.DataFrame:
     return pd.DataFrame(X, columns=NAMES).assign(**columns)
 
@@ -228,7 +222,6 @@ REFUSED: dict[str, Callable[[Any, int, int], Any]] = {
 # the same numbers in another form: every door gives what it gives for the array
 READ: dict[str, Callable[[Any], Any]] = {
     "whole numbers": lambda X: X.astype(np.int16),
-    "MuData": lambda X: _multimodal(X),
     "unsigned": lambda X: X.astype(np.uint64),
     "single precision": lambda X: X.astype(np.float32),
     "column order": np.asfortranarray,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from richcomponents.commands import FitResult
+    from richcomponents.commands import Answered, FitResult
 
 
 app = typer.Typer(
@@ -137,6 +137,15 @@ def fit(
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
+    coefficients: Annotated[
+        Path | None, typer.Option(help="Write the table of all coefficients here: .csv, .tsv or .parquet.")
+    ] = None,
+    cleaned: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write U's own part of every row here, the shared part removed: .csv, .tsv or .parquet (see rca transform)."
+        ),
+    ] = None,
     save: Save = None,
     as_json: Json = False,
 ) -> None:
@@ -144,15 +153,28 @@ def fit(
 
     rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
     """
-    from richcomponents.outputs import check_outputs
+    from richcomponents.outputs import check_outputs, check_table_name
 
-    check_outputs([report, save], data)
+    check_outputs([report, coefficients, cleaned, save], data)
+    if coefficients is not None and target is None and model in ("auto", "none"):
+        raise ValueError("--coefficients are those of a model: name one with --model, or an outcome with --target")
+    check_table_name(coefficients)
+    check_table_name(cleaned)
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
         covariates=covariates, groups=groups, key=key, rank=rank, components=components, missing=missing,
         header=header, seed=seed,
     )  # fmt: skip
     _write(result, save, report, f"Rich component analysis of {_names(data)}")
+    if coefficients is not None:
+        from richcomponents.commands import write_coefficients
+
+        write_coefficients(coefficients, result)
+        _say(f"The coefficients are in {coefficients}.")
+    if cleaned is not None:
+        from richcomponents.commands import write_component
+
+        _say_answered(write_component(result.model, data, cleaned, None, key, header))
     if as_json:
         _print_json(result)
     else:
@@ -182,7 +204,9 @@ def effects(
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
-    out: Annotated[Path | None, typer.Option(help="Write the table of all effects here: .csv or .tsv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the table of all effects here: .csv, .tsv or .parquet.")
+    ] = None,
     save: Save = None,
     as_json: Json = False,
 ) -> None:
@@ -192,8 +216,8 @@ def effects(
 
     rca effects cohort.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html --out effects.csv
     """
-    from richcomponents.commands import EffectsRequest, check_table_name, run_effects, write_effects
-    from richcomponents.outputs import check_outputs
+    from richcomponents.commands import EffectsRequest, run_effects, write_rows
+    from richcomponents.outputs import check_outputs, check_table_name
 
     check_outputs([report, out, save], data)
     check_table_name(out)
@@ -206,7 +230,7 @@ def effects(
         result = run_effects(request)
     _write(result, save, report, f"Effects of {exposure} in {_names(data)}")
     if out is not None:
-        write_effects(out, result.findings)
+        write_rows(out, [row for answer in result.findings.effects for row in answer.rows()])
         _say(f"The table of effects is in {out}.")
     if as_json:
         _print_json(result)
@@ -251,6 +275,59 @@ def diagnose(
 
         told = found.outcome
         _print(f"  {f'{told.name} and {told.outside}':<24} {p_value(told.test.p_value)}")
+
+
+Model = Annotated[
+    Path, typer.Argument(help="A model that was saved: rca fit ... --save model.npz, or model.save(path).")
+]
+Rows = Annotated[
+    list[Path], typer.Argument(help="The table, of any size and in any of the formats of rca fit; read in blocks.")
+]
+Out = Annotated[Path, typer.Option(help="Where to: .parquet, .csv or .tsv.")]
+Labels = Annotated[
+    str | None,
+    typer.Option("--id", help="Column with sample labels, kept in the output; several files are matched by it."),
+]
+
+
+@app.command()
+def transform(
+    model: Model,
+    table: Rows,
+    out: Out,
+    component: Annotated[
+        str | None,
+        typer.Option(help="S1 (default): U without what it shares with V; S2, S3; of more views a subset, a+b."),
+    ] = None,
+    key: Labels = None,
+    header: Header = None,
+) -> None:
+    """Write a component of every row of a table: by default the first view, cleaned of what it shares with the others.
+
+    rca transform model.npz cells.parquet --out cleaned.parquet
+    """
+    from richcomponents.commands import write_component
+    from richcomponents.outputs import check_outputs, check_table_name
+    from richcomponents.storage import load
+
+    check_outputs([out], [model, *table])
+    check_table_name(out)
+    _say_answered(write_component(load(model), table, out, component, key, header))
+
+
+@app.command()
+def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Header = None) -> None:
+    """Write what a model predicts for every row of a table: the outcome, or the class and its probabilities.
+
+    rca predict model.npz new.csv --out predicted.csv
+    """
+    from richcomponents.commands import write_predictions
+    from richcomponents.outputs import check_outputs, check_table_name
+    from richcomponents.storage import load
+
+    check_outputs([out], [model, *table])
+    check_table_name(out)
+    _say_answered(write_predictions(load(model), table, out, key, header))
 
 
 @app.command()
@@ -351,15 +428,22 @@ def _fitted(
 ) -> FitResult:
     from richcomponents.commands import FitRequest, run_fit
 
+    options |= {name: _one(options[name]) for name in ("target", "groups", "key")}
     request = FitRequest(
         data=data,
         views=views or (),
         sets=_parts(sets),
         covariates=_parts(covariates),
         command=_command(),
-        **{name: _one(value) if name in ("target", "groups", "key") else value for name, value in options.items()},
+        **options,
     )
     return run_fit(request, progress=True)
+
+
+def _say_answered(written: Answered) -> None:
+    for note in written.notes:
+        _say(f"note: {note}")
+    _say(f"{written.what} of every row: see {written.out}.")
 
 
 def _names(data: list[Path]) -> str:

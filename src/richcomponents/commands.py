@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.data.columns import first_text, listed
-from richcomponents.data.rows import Selection, open_source, select
+from richcomponents.data.rows import Rows, Selection, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
@@ -31,7 +29,15 @@ from richcomponents.models import (
     ExposureEffects,
 )
 from richcomponents.models.gaps import WAYS
-from richcomponents.outputs import check_outputs, write_text, writing
+from richcomponents.models.results import (
+    Answer,
+    component_columns,
+    prediction_columns,
+    rows_of_fit,
+    title_of,
+    write_answers,
+)
+from richcomponents.outputs import check_outputs, table_writing, write_text, writing
 from richcomponents.report import Findings, Provenance
 
 MODELS = ("auto", "none", "pca", "regression", "logistic", "mixture", "ising")
@@ -106,11 +112,9 @@ def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult
 
 
 def _read(request: Request, target: str | None, role: str) -> tuple[Selection, Provenance]:
-    files: Any = request.data[0] if len(request.data) == 1 else names_of_files(request.data)
     if request.missing not in WAYS:
         raise DataError(f"--missing must be {', '.join(WAYS)}, got {request.missing!r}")
-    apart = isinstance(files, dict) and request.key is not None and request.missing == "available"
-    rows = open_source(files, id=request.key, header=request.header, align="outer" if apart else None)
+    rows = _open(request.data, request.key, request.header, outer=request.missing == "available")
     chosen = select(
         rows,
         request.views,
@@ -181,20 +185,80 @@ def _exposure(request: EffectsRequest, y: Any) -> tuple[Any, str | None]:
     return pyarrow.table({name: pyarrow.array(y.tolist())}), reference
 
 
-def check_table_name(path: Path | None) -> None:
-    """A table of effects is text: refuse, before anything is read, a name that promises something else."""
-    if path is not None and path.suffix.lower() not in (".csv", ".tsv"):
-        raise DataError(f"cannot write {path.name}: a table of effects ends in .csv or .tsv")
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """A table of results: effects or coefficients, everything that is known of each, in full precision."""
+    with table_writing(path) as append:
+        append({title: [row[title] for row in rows] for title in rows[0]})
 
 
-def write_effects(path: Path, findings: Findings) -> None:
-    """Every column of the table of effects, one row per exposure and column of U, as text: commas, or tabs for .tsv."""
-    text = io.StringIO()
-    rows = [row for answer in findings.effects for row in answer.rows()]
-    writer = csv.writer(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([["" if value != value else value for value in row.values()] for row in rows])
-    write_text(path, text.getvalue())
+def write_coefficients(path: Path, result: FitResult) -> None:
+    """What was learned, one row per coefficient (of a mixture, an Ising model, ...: per parameter)."""
+    found = result.findings
+    rows: Any = found.outcome.rows() if found.outcome is not None else found.learned.rows if found.learned else ()
+    write_rows(path, rows)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What was written, where, and the sentences that go with it."""
+
+    out: Path
+    what: str
+    notes: tuple[str, ...]
+
+
+def write_component(
+    model: Any,
+    data: Sequence[Path],
+    out: Path,
+    component: str | None = None,
+    key: str | None = None,
+    header: bool | None = None,
+) -> Answered:
+    """The prediction of a component for every row of a table, as a table."""
+    rca = getattr(model, "rca_", model)
+    if not hasattr(rca, "predict_component"):
+        raise DataError(f"a {type(model).__name__} has no components: fit one of a table first, and save it (--save)")
+    if component is not None and not all(isinstance(name, str) for name in rca.components_):
+        component = tuple(component.split("+"))  # type: ignore[assignment]
+    if component is not None and component not in rca.components_:
+        known = ", ".join(map(title_of, rca.components_))
+        raise DataError(f"the model has no such component: its components are {known}")
+    chosen = rca._key(component)
+    return _answered(rca, component_columns(rca, chosen), data, out, key, header, f"Component {title_of(chosen)}")
+
+
+def write_predictions(
+    model: Any, data: Sequence[Path], out: Path, key: str | None = None, header: bool | None = None
+) -> Answered:
+    """What a learner predicts for every row of a table, as a table."""
+    return _answered(model, prediction_columns(model), data, out, key, header, "Predictions")
+
+
+def _answered(
+    model: Any, answer: Answer, data: Sequence[Path], out: Path, key: str | None, header: bool | None, label: str
+) -> Answered:
+    opened = _open(data, key, header)
+    rows = rows_of_fit(model, opened)
+    labels: dict[str, Any] = {}
+    if key is not None:
+        labels = opened.read([key], [key])
+    elif (samples := getattr(opened.source, "samples", None)) is not None:
+        labels = {"sample": np.array(samples, dtype=object)}
+    clash = next((name for name in labels if name in map(str, getattr(model, "feature_names_in_", ()))), None)
+    if clash is not None:
+        raise DataError(f"the labels and a column of the model are both called {clash!r}: rename one")
+    missing = write_answers(out, rows, answer, labels, label)
+    notes = list(opened.source.notes)
+    if missing:
+        notes.append(f"{missing} rows have missing values: their cells are empty.")
+    return Answered(out, label, tuple(notes))
+
+
+def _open(data: Sequence[Path], key: str | None, header: bool | None, *, outer: bool = False) -> Rows:
+    """outer : of several files matched by a key, also the samples that only some of them have."""
+    files: Any = data[0] if len(data) == 1 else names_of_files(data)
+    return open_source(files, id=key, header=header, align="outer" if outer and key and len(data) > 1 else None)
 
 
 def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:

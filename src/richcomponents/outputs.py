@@ -7,14 +7,16 @@ to is replaced. Only regular files are replaced: devices, pipes, sockets and fol
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import secrets
 import stat
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from richcomponents.errors import DataError
 
@@ -132,3 +134,62 @@ def _settle(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+_TABLES = (".csv", ".tsv", ".parquet")
+_GROUP = 2**23  # values that are held until they are written together
+
+
+def check_table_name(path: PathLike | None) -> None:
+    """Refuse, before anything is read, the name of a table of a kind that is not written."""
+    if path is not None and Path(path).suffix.lower() not in _TABLES:
+        raise DataError(f"cannot write {Path(path).name}: a table's name ends in {', '.join(_TABLES)}")
+
+
+@contextmanager
+def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Yields a function that appends rows, {name: column} of numbers or texts, the same names each time; whole or not at all.
+
+    Text tables have numbers in as many digits as tell them apart, and an empty cell for what is missing.
+    """
+    import pyarrow
+    from pyarrow import csv as text_tables
+    from pyarrow import parquet
+
+    check_table_name(path)
+    kind = Path(path).suffix.lower()
+    held: list[Any] = []
+    with writing(path) as file:
+        writer: Any = None
+
+        def flush() -> None:
+            nonlocal writer
+            table = pyarrow.concat_tables(held)
+            held.clear()
+            if writer is None and kind == ".parquet":
+                writer = parquet.ParquetWriter(file, table.schema)
+            elif writer is None:
+                options = text_tables.WriteOptions(delimiter="," if kind == ".csv" else "\t", quoting_style="needed")
+                file.write(_heading(table.column_names, options.delimiter))
+                options.include_header = False
+                writer = text_tables.CSVWriter(file, table.schema, write_options=options)
+            writer.write_table(table)
+
+        def append(columns: Mapping[str, Any]) -> None:
+            made = {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
+            held.append(pyarrow.table(made))
+            if sum(part.num_rows * part.num_columns for part in held) > _GROUP:
+                flush()
+
+        yield append
+        if held:
+            flush()
+        if writer is not None:
+            writer.close()
+
+
+def _heading(names: Sequence[str], delimiter: str) -> bytes:
+    """Names in quotes where they need some, as Python's and everybody's reader of CSV expects."""
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(names)
+    return text.getvalue().encode("utf-8")

@@ -352,3 +352,37 @@ def test_help_knows_what_is_read(capsys):
     for part in (".npy", ".zarr", ".h5mu", "several (one view each)", "removed from all views", "three or more views"):
         assert part in told, part
     assert "both views" not in told
+
+
+def test_results_come_out_as_tables(capsys, tmp_path):
+    """Fit, then the component and the predictions of a larger table, with its labels; gaps are noted."""
+    table, new = tmp_path / "sim.csv", tmp_path / "new.csv"
+    run(capsys, "simulate", "--out", table, "-n", 600, "-d", 3)
+    text = table.read_text().splitlines()
+    labelled = [f"who,{text[0]},note", *(f"p{i},{line},x" for i, line in enumerate(text[1:], 1))]
+    labelled[2] = "p2,," + labelled[2].split(",", 2)[2]  # its first test is missing
+    new.write_text("\n".join(labelled))
+    views = ["--views", "U=U_*", "--views", "V=V_*"]
+    out = {name: tmp_path / f"{name}.csv" for name in ("coefficients", "cleaned", "component", "predicted")}
+    run(capsys, "fit", table, *views, "--target", "y", "--coefficients", out["coefficients"], "--cleaned", out["cleaned"],
+        "--save", tmp_path / "m.npz")  # fmt: skip
+    code, _, err = run(capsys, "transform", tmp_path / "m.npz", new, "--out", out["component"], "--id", "who")
+    assert code == 0
+    assert "note: 1 rows have missing values: their cells are empty.\nComponent S1 of every row: see" in err
+    run(capsys, "predict", tmp_path / "m.npz", new, "--out", out["predicted"], "--id", "who")
+    rows = {name: [line.split(",") for line in path.read_text().splitlines()] for name, path in out.items()}
+    assert [row[0] for row in rows["coefficients"]] == ["name", '"U_0"', '"U_1"', '"U_2"']
+    assert rows["cleaned"][0] == ["U_0", "U_1", "U_2"]
+    assert rows["component"][0] == ["who", "U_0", "U_1", "U_2"]
+    assert rows["component"][2] == ['"p2"', "", "", ""]
+    assert rows["component"][5][1:] == rows["cleaned"][5]
+    assert rows["predicted"][0] == ["who", "prediction"]
+    assert len(rows["predicted"]) == 601
+    for arguments, message in (
+        (["transform", tmp_path / "m.npz", new, "--component", "S9", "--out"], "its components are S1, S2, S3"),
+        (["fit", table, *views, "--coefficients"], "--coefficients are those of a model"),
+    ):
+        code, _, err = run(capsys, *arguments, tmp_path / "x.csv")
+        assert code == 1
+        assert message in err
+        assert not (tmp_path / "x.csv").exists()

@@ -183,7 +183,7 @@ def test_groups_and_tabs(capsys, tmp_path, table):
         (["--exposure", "disease", "--positive", "case", "--reference", "case"], "is compared with 'control'"),
         (["--exposure", "arm", "--positive", "low"], "--positive names one of two classes"),
         (["--exposure", "dose", "--positive", "1"], "--positive names a class, and the exposure 'dose' holds numbers"),
-        (["--exposure", "disease", "--out", "e.xlsx"], "a table of effects ends in .csv or .tsv"),
+        (["--exposure", "disease", "--out", "e.xlsx"], "a table's name ends in .csv, .tsv, .parquet"),
         (["--exposure", "disease", "--rank", "many"], "--rank must be"),
         (["--exposure", "disease", "--views", "a=T_0", "--views", "b=T_1", "--views", "c=C_*"], "effects take two views"),
     ],

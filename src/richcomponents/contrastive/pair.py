@@ -31,6 +31,7 @@ A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.posterior import Logistic, energy_and_slope
-from richcomponents.cumulants.estimate import delete_one, jackknife_error
+from richcomponents.cumulants.estimate import as_frame, delete_one, jackknife_error
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
@@ -388,3 +389,7 @@ class VarianceTable:
             "identified high": self.identified_high,
         }
         return [{"name": n, **{k: float(v[i]) for k, v in columns.items()}} for i, n in enumerate(self.names)]
+
+    def to_frame(self) -> Any:
+        """The same as a data frame."""
+        return as_frame(self.rows())

@@ -27,6 +27,22 @@ _MOST = 100  # entries of a matrix that are printed
 _SMALLEST = 1e-16  # p values below say nothing but this
 
 
+def as_frame(rows: Sequence[Mapping[str, object]]) -> Any:
+    """Rows as a data frame: of pandas where it is installed, else of polars, else a pyarrow Table."""
+    columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
+    try:
+        import pandas
+    except ImportError:
+        try:
+            import polars
+        except ImportError:
+            import pyarrow
+
+            return pyarrow.table(columns)
+        return polars.DataFrame(columns)
+    return pandas.DataFrame(columns)
+
+
 @storable
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -178,19 +194,7 @@ class Estimate:
 
     def to_frame(self) -> Any:
         """All entries as a data frame, one a row: of pandas where it is installed, else of polars, else a pyarrow Table."""
-        rows = self.rows()
-        columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
-        try:
-            import pandas
-        except ImportError:
-            try:
-                import polars
-            except ImportError:
-                import pyarrow
-
-                return pyarrow.table(columns)
-            return polars.DataFrame(columns)
-        return pandas.DataFrame(columns)
+        return as_frame(self.rows())
 
     def _cells(self) -> list[list[str]]:
         """A head and one row per entry, as text."""

@@ -446,8 +446,8 @@ def select(
         y = _numbers(y, f"{role} {target!r}")[:, 0]
     labels = None if groups is None else rows.read([groups], [groups])[groups]
     bad = {what: ~np.isfinite(X[:, i]) for i, what in enumerate(owner.values())}
-    others = [(f"covariate {name!r}", values) for name, values in texts.items()]
-    for what, values in (*others, (f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
+    written = [(f"covariate {name!r}", values) for name, values in texts.items()]
+    for what, values in (*written, (f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
         if values is not None:
             bad[what] = (
                 ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])

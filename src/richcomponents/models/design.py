@@ -17,6 +17,7 @@ from richcomponents.algebra import IntArray
 from richcomponents.data.classes import Levels
 from richcomponents.data.columns import Views, chosen_columns, resolve_views
 from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources.base import ArraySource
 from richcomponents.data.sources.memory import TablesSource, are_tables
 from richcomponents.data.table import check_outcome
 from richcomponents.errors import DataError
@@ -26,6 +27,10 @@ from richcomponents.storage import storable
 
 _FIRST = 1000  # rows that tell an index from data
 _NONE = np.zeros(0, dtype=np.int64)
+
+
+class UsedColumns(ArraySource):
+    """Rows of the columns that a design uses, all of views and then covariates, as it lays them out."""
 
 
 @storable
@@ -70,6 +75,14 @@ class Design:
     def columns(self) -> IntArray:
         """Of all views side by side."""
         return np.concatenate([self.views[name] for name in self.views])
+
+    @property
+    def needed(self) -> tuple[str, ...] | None:
+        """The columns that another table has to have, by name; None where they go by position."""
+        if not self.named:
+            return None
+        own = (self.views.feature_names[c] for c in self.used if c < self.width)
+        return tuple(dict.fromkeys([*own, *(one.name for one in self.added)]))
 
     @property
     def used(self) -> IntArray:

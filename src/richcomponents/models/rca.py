@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, is_path
+from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
@@ -43,7 +44,7 @@ from richcomponents.errors import (
 )
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.design import Design, is_column, labels_in, lay_out, with_outcome
+from richcomponents.models.design import Design, UsedColumns, is_column, labels_in, lay_out, with_outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.gaps import (
     available,
@@ -57,6 +58,7 @@ from richcomponents.models.gaps import (
     there,
     without_covariates,
 )
+from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks
 from richcomponents.moments.data import (
@@ -562,7 +564,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     # ---- values of the components
 
-    def transform(self, X: object, component: object = None, return_std: bool = False) -> Any:
+    def transform(
+        self,
+        X: object,
+        component: object = None,
+        return_std: bool = False,
+        *,
+        out: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+    ) -> Any:
         """Best linear unbiased prediction of a component for each sample, seen or not.
 
         component : by default the first view's own, the cleaned matrix: under that view's column names. Predictions of all
@@ -571,7 +581,22 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         outcomes from them (use the component's own covariance and cumulants).
 
         return_std : also the standard error of prediction, (n, d).
+
+        out : a file for the predictions, .parquet, .csv or .tsv: rows of any number are read, predicted and written a few at a
+        time, a row with a missing value as empty cells; returned is its path. progress : as in :meth:`fit`, of such a file.
+        Of a dask array or data frame the result is one, too, and nothing is computed yet.
         """
+        check_is_fitted(self)
+        if out is not None:
+            if return_std:
+                raise ValueError("a file holds the predictions: ask for return_std without out=")
+            label = "predictions" if progress else None
+            rows = rows_of_fit(self, X)
+            labels = {} if rows.samples is None else {"sample": np.array(rows.samples, dtype=object)}
+            write_answers(out, rows, component_columns(self, component), labels, progress=label)
+            return Path(out)
+        if is_dask(X) and not return_std:
+            return lazily(self, X, component)
         configured = getattr(self, "_sklearn_output_config", {}).get("transform", "default") != "default"
         names = self.components_[self._key(component)].feature_names
         if configured and names != self.components_[self._key(None)].feature_names:
@@ -604,6 +629,18 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             maps = maps if self._partial is None else self._partial.matrix @ maps
             variance += prediction_variance(self._prediction(), table.array(), maps)
         return values, np.sqrt(variance)
+
+    def annotate(self, data: Any, key: str = "rca", components: Sequence[Any] | None = None) -> None:
+        """Write what was found into the AnnData or MuData that was fitted, or one with the same variables.
+
+        ``obsm[f"{key}_S1"]`` : the predictions of each of the `components` (by default the first view's own), a data frame
+        under the names of its columns; of a subset of views, ``f"{key}_rna+protein"``. ``varm[key]`` : the variance of each
+        variable that is its own, and that it shares; nan for one that is in no view. ``uns[key]`` : model, verdict, n, views,
+        summary, and of two views rank and canonical correlations. Of a MuData obsm and varm are those of the modality in
+        whose columns they are, with nan for samples that not all modalities have.
+        """
+        check_is_fitted(self)
+        annotate(self, data, key, components)
 
     def prediction_error(self, component: object = None) -> Any:
         """Expected squared error (d, d) of the prediction of a component; of wide views as factors."""
@@ -650,6 +687,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _table(self, X: object, outcome: object = None) -> Rows:
         """The columns of all views, then the covariates, of other rows; last an outcome, a column or values."""
+        if isinstance(X, Rows) and isinstance(X.source, UsedColumns):
+            return X
         table = self._design.found_in(self._open(X, reset=False), outcome)
         assert isinstance(table, Rows)
         return table
@@ -658,13 +697,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The same of values (n, columns of all views and covariates)."""
         if not len(values):
             raise DataError("there are no rows")
-        values = self._filled(values)
+        values = self.filled(values)
         check_finite(values, self._design.side_by_side())
         self._check_covariates(values[:, len(self._columns) :])
         rows: Array = (values if self._partial is None else self._partial.residuals(values)) - self._solution.mean
         return rows
 
-    def _filled(self, values: Array) -> Array:
+    def filled(self, values: Array) -> Array:
         """Gaps predicted from what is there of their rows, unless missing="error"."""
         if self.missing == "error" or np.isfinite(values).all():
             return values
@@ -694,7 +733,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def covariate_values(self, X: object) -> Array:
         """The known covariates of new rows, (n, q), in the order of ``covariates=``; texts as levels of zeros and ones."""
         check_is_fitted(self)
-        return self._check_covariates(self._filled(self._table(X).array())[:, len(self._columns) :])
+        return self._check_covariates(self.filled(self._table(X).array())[:, len(self._columns) :])
 
     # ---- what learners ask
 

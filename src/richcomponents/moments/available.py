@@ -59,6 +59,7 @@ _STAND_IN = 0.1  # rows with the fewest gaps that stand in for complete ones, of
 _EACH = 4  # patterns of gaps that stand-ins get one after the other; of more patterns, each gets one
 _PASSES, _CLOSE = 20, 1e-3  # of the EM algorithm: predictions need not be exact
 _MOST = 100_000  # patterns of gaps
+_NONE, _IDLE = -1, -2
 _REMEMBERED = 2**20  # patterns times columns whose predictions are kept
 
 
@@ -196,8 +197,11 @@ class Fill:
         out = rows.copy()
         for pattern, at in patterns_of(np.isfinite(rows)):
             if not pattern.all():
-                centred = rows[np.ix_(at, pattern)] - self.mean[pattern]
-                out[np.ix_(at, ~pattern)] = self.mean[~pattern] + centred @ self.weights(pattern)
+                some = rows[at]
+                some[:, ~pattern] = self.mean[~pattern] + (some[:, pattern] - self.mean[pattern]) @ self.weights(
+                    pattern
+                )
+                out[at] = some
         return out
 
     @cached_property
@@ -224,7 +228,7 @@ class Fill:
         return self._known[key]
 
     def _unit_weights(self, there: Truth) -> Array:
-        """The same of columns with unit variance; where few are missing, -K[missing, missing]^-1 K[missing, there], K = C^-1."""
+        """The same of columns with unit variance; where few are missing -K[missing, missing]^-1 K[missing, there], K = C^-1."""
         K = self._precision
         if K is not None and 2 * there.sum() > len(there):
             return np.asarray(-np.linalg.solve(K[np.ix_(~there, ~there)], K[np.ix_(~there, there)]).T)
@@ -273,17 +277,19 @@ def expected(rows: Rows, gaps: Gaps) -> Fill:
 
 
 class _Masked:
-    """Rows followed by the number of a pattern (-1: none), beside which they may have gaps of their own: predicted from what is
-    left of them."""
+    """Rows followed by the number of a pattern (_NONE: of none), beside which they may have gaps of their own: predicted from
+    what is left of them. _IDLE : rows that do not count."""
 
     def __init__(self, fill: Fill, patterns: Truth) -> None:
         self.fill, self.patterns = fill, patterns
         self.mark = f"{fill.mark} {hashlib.sha256(np.packbits(patterns).tobytes()).hexdigest()}"
 
     def __call__(self, rows: Array) -> Array:
-        code = rows[:, -1].astype(np.int64)
-        there = self.patterns[code] | (code < 0)[:, None]
-        return self.fill(np.where(there, rows[:, :-1], np.nan))
+        code, out = rows[:, -1].astype(np.int64), np.tile(self.fill.mean, (len(rows), 1))
+        counts = code != _IDLE
+        there = self.patterns[code[counts]] | (code[counts] == _NONE)[:, None]
+        out[counts] = self.fill(np.where(there, rows[counts, :-1], np.nan))
+        return out
 
 
 # ---- moments
@@ -327,10 +333,11 @@ class Available:
         masks = _Masked(fill, gaps.patterns)
 
         def part(codes: IntArray, chosen: Truth) -> RowData:
-            marked = plain.with_columns(codes[:, None].astype(np.float64), ["pattern"])
+            marks = np.where(chosen & (weight > 0), codes, _IDLE).astype(np.float64)
+            marked = plain.with_columns(marks[:, None], ["pattern"])
             return RowData(marked.weighted_by(weight * chosen).mapped(masks), n_blocks, groups=blocks)
 
-        none, kinds = np.full(n, -1), np.unique(code[others & (weight > 0)])
+        none, kinds = np.full(n, _NONE), np.unique(code[others & (weight > 0)])
         drawn = [(np.full(n, kind), others & (code == kind)) for kind in kinds]
         if len(kinds) > _EACH:
             drawn = [(np.resize(np.random.default_rng(0).permutation(code[others & (weight > 0)]), n), others)]

@@ -1,0 +1,193 @@
+"""Results out: answers for any number of rows, to a file or a dask collection, and into AnnData and MuData.
+
+An answer is row-wise: a block of rows in, columns out. Rows are read as everywhere, in blocks, and answered in pieces of 2048,
+so that no chunking changes a bit; only what is written together is held. A row with a missing value has no answer: its cells
+are empty, and how many there are is returned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import LEAF, one_blas_thread
+from richcomponents.contrastive.two_views import TwoViews
+from richcomponents.data.columns import Column
+from richcomponents.data.rows import Rows
+from richcomponents.data.sources.base import aligned
+from richcomponents.data.table import join_views
+from richcomponents.errors import DataError
+from richcomponents.models.design import UsedColumns
+from richcomponents.outputs import check_outputs, table_writing
+from richcomponents.progress import metered
+
+Answer = Callable[[Any], Mapping[str, Any]]
+"""A block of the columns that the fit used -> {name: column}."""
+
+
+def rows_of_fit(model: Any, X: object) -> Rows:
+    """The rows of a table, of which only the columns that the fit used are read, found by their names where both have some;
+    gaps are predicted unless missing="error"."""
+    rca = getattr(model, "rca_", model)
+    rows: Rows = rca._table(X)
+    return rows if rca.missing == "error" else rows.mapped(rca.filled)
+
+
+def write_answers(
+    path: str | os.PathLike[str],
+    rows: Rows,
+    answer: Answer,
+    labels: Mapping[str, Column] | None = None,
+    progress: str | None = None,
+) -> int:
+    """Answers for all rows as a table (.csv, .tsv, .parquet), the labels of the rows first; how many rows have none."""
+    check_outputs([path], rows.files)
+    done = missing = 0
+    with table_writing(path) as append, metered(progress, rows.n_rows, unit="rows") as advance:
+        for block in aligned(rows.chunks(), LEAF):
+            known: Any = np.isfinite(block).all(axis=1)
+            with one_blas_thread():
+                found = answer(Rows(UsedColumns(np.where(known[:, None], block, 0.0))))
+            here = {name: column[done : done + len(block)] for name, column in (labels or {}).items()}
+            append(here | {name: _without(column, known) for name, column in found.items()})
+            done, missing = done + len(block), missing + int(np.sum(~known))
+            advance(len(block))
+    if not done:
+        raise DataError(f"{rows.source.title} holds no rows")
+    return missing
+
+
+def _without(column: Any, known: Any) -> Any:
+    """The column with nothing where nothing is known."""
+    if known.all():
+        return column
+    values = np.array(column, dtype=np.float64 if np.asarray(column).dtype.kind in "biuf" else object)
+    values[~known] = np.nan if values.dtype.kind == "f" else None
+    return values
+
+
+def component_columns(model: Any, component: object = None) -> Answer:
+    """The prediction of a component, under the names of its columns."""
+    names = model.components_[model._key(component)].feature_names
+
+    def answer(block: Any) -> dict[str, Array]:
+        return dict(zip(map(str, names), model.predict_component(block, component).T, strict=True))
+
+    return answer
+
+
+def prediction_columns(model: Any) -> Answer:
+    """What a learner predicts, and the probabilities of its classes (or of the components of a mixture) where it has some."""
+    if not hasattr(model, "predict"):
+        raise DataError(
+            f"{type(model).__name__} predicts no outcome and no class: its component is what `transform` (rca transform) gives"
+        )
+
+    def answer(block: Any) -> dict[str, Any]:
+        predicted = {"prediction": model.predict(block)}
+        if not hasattr(model, "predict_proba"):
+            return predicted
+        chances = model.predict_proba(block)
+        classes = getattr(model, "classes_", range(chances.shape[1]))
+        return predicted | {f"P({label})": chances[:, i] for i, label in enumerate(classes)}
+
+    return answer
+
+
+def lazily(model: Any, X: Any, component: object = None) -> Any:
+    """The same of a dask array or data frame, computed when it is asked for, piece by piece and where the pieces are."""
+    names = [str(name) for name in model.components_[model._key(component)].feature_names]
+    if not hasattr(X, "columns"):
+        X = X.rechunk({1: -1})
+        return X.map_blocks(model.predict_component, component, dtype=np.float64, chunks=(X.chunks[0], (len(names),)))
+    import pandas
+
+    def answer(part: Any) -> Any:
+        values = model.predict_component(part, component) if len(part) else np.empty((0, len(names)))
+        return pandas.DataFrame(values, columns=names, index=part.index)
+
+    known = model._design.needed
+    needed = X if known is None else X[list(known)]
+    return needed.map_partitions(answer, meta=pandas.DataFrame(columns=names, dtype=np.float64))
+
+
+# ---- AnnData and MuData
+
+
+def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) -> None:
+    """Write what was found into an AnnData or MuData: see :meth:`ComponentAnalysis.annotate`."""
+    parts = {None: data} if not hasattr(data, "mod") else dict(data.mod)
+    wanted = [model._key(None)] if components is None else [model._key(one) for one in components]
+    table = data if None in parts else join_views(data)
+    samples = list(data.obs_names) if None in parts else list(table.index or data.obs_names)
+    rows = data if None in parts else table.values
+    for name in wanted:
+        found, title = model.components_[name], title_of(name)
+        owner = data if None in parts else data.mod[home_of(model, name)]
+        values = _frame(model.predict_component(rows, name), samples, found.feature_names)
+        owner.obsm[f"{key}_{title}"] = values.reindex(list(owner.obs_names))
+    shares = variances(model)
+    for name, part in parts.items():
+        front = "" if name is None else f"{name}:"
+        labels = [label if label in shares else f"{front}{label}" for label in map(str, part.var_names)]
+        part.varm[key] = _frame(
+            [shares.get(label, (np.nan, np.nan)) for label in labels], part.var_names, ("own", "shared")
+        )
+    data.uns[key] = facts(model)
+
+
+def _frame(values: Any, index: Any, columns: Any) -> Any:
+    import pandas
+
+    return pandas.DataFrame(values, index=list(map(str, index)), columns=list(map(str, columns)))
+
+
+def title_of(component: Any) -> str:
+    """What a component is called in a key: S1, or rna+protein."""
+    return component if isinstance(component, str) else "+".join(map(str, component))
+
+
+def home_of(model: Any, component: Any) -> str:
+    """The view in whose columns a component is given."""
+    first = model.components_[component].feature_names[0]
+    names = model.views_.feature_names
+    return next(str(view) for view in model.views_ if first in {names[c] for c in model.views_[view]})
+
+
+def variances(model: Any) -> dict[str, tuple[float, float]]:
+    """{column: (its own variance, the variance that it shares)}, of all columns of the views."""
+    found: dict[str, tuple[float, float]] = {}
+    for view in model.views_:
+        own, shared = _variances_of(model, view)
+        names = (str(model.views_.feature_names[c]) for c in model.views_[view])
+        found |= zip(names, zip(own.tolist(), shared.tolist(), strict=True), strict=True)
+    return found
+
+
+def _variances_of(model: Any, view: str) -> tuple[Array, Array]:
+    solution = model.solution_
+    if isinstance(solution, TwoViews):
+        at = solution.views.index(view)
+        own = model.components_[solution.keys[2 * at]].variance
+        return own, np.maximum((solution.cov_u, solution.cov_v)[at].diagonal() - own, 0.0)
+    parts = {
+        subset: np.sum((A @ model.components_[subset].covariance) * A, axis=1)
+        for (where, subset), A in model.transforms_.items()
+        if where == view
+    }
+    none = np.zeros(len(model.views_[view]))
+    return parts.pop((view,), none), sum(parts.values(), none)
+
+
+def facts(model: Any) -> dict[str, Any]:
+    """What a reader of the file should know, in types that files of AnnData hold."""
+    views = {view: np.array([str(model.views_.feature_names[c]) for c in model.views_[view]]) for view in model.views_}
+    known = {"model": type(model).__name__, "verdict": model.verdict_, "n": model.n_samples_, "views": views}
+    known["summary"] = model.summary()
+    if hasattr(model, "rank_") and isinstance(model.rank_, (int, np.integer)):
+        known |= {"rank": int(model.rank_), "canonical_correlations": model.diagnostics_.canonical_correlations}
+    return known
