@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +35,23 @@ _UNPACKED, _PACKED = (
 # ---- our own files
 
 
+class Stacked:
+    """Arrays of equal width below each other, (n, k), which a file holds as one array: put together in memory they would take
+    as much once more."""
+
+    def __init__(self, parts: Sequence[Any], width: int) -> None:
+        self._parts = parts
+        self.shape, self.dtype = (sum(map(len, parts)), width), np.dtype("<f8")
+        self.ndim, self.size = 2, self.shape[0] * width
+
+    def write(self, file: IO[bytes]) -> None:
+        """As an .npy file."""
+        described = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(file, described)
+        for part in self._parts:
+            file.write(np.ascontiguousarray(part, dtype=self.dtype).reshape(-1).data)
+
+
 def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Any], mode: int = 0o666) -> None:
     """header.json and one .npy per array, all or nothing; mode : of the file, less what the user's mask takes away."""
     declared = {name: {"shape": array.shape, "dtype": array.dtype.str} for name, array in arrays.items()}
@@ -47,7 +64,10 @@ def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str,
         archive.writestr("header.json", text)
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
+                if isinstance(array, Stacked):
+                    array.write(member)
+                else:
+                    np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
 
 
 def read_archive(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, Any]]:

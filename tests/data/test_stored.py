@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from importlib import import_module
 
 import numpy as np
@@ -242,3 +243,11 @@ def test_a_sparse_matrix_gives_the_bits_of_the_dense_one(X, rng):
         grouped.outcome_test(big, y).p_value
         == rc.ContrastiveRCA(views=3).fit(big, groups=np.arange(9000) // 3).outcome_test(big, y).p_value
     )
+
+
+def test_a_sign_is_found_wherever_the_pieces_of_a_file_end(monkeypatch):
+    arrays = import_module("richcomponents.data.sources.arrays")
+    text = b"GCOL..GCOLGCOL.....GCO"
+    for size in range(1, 12):
+        monkeypatch.setattr(arrays, "_PART", size)
+        assert list(arrays._found(io.BytesIO(text), b"GCOL")) == [0, 6, 10]

@@ -21,6 +21,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, run_all
+from richcomponents.archive import Stacked
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -98,12 +99,12 @@ class Forest:
             total[tree] += value[where]
         return total
 
-    def arrays(self) -> dict[str, Array | IntArray]:
-        """The nodes (m, 3) and their sums (m, size), in canonical order."""
+    def arrays(self) -> dict[str, Any]:
+        """The nodes (m, 3) and their sums (m, size), in canonical order, for a file."""
         items = list(self)
         nodes = np.array([node for node, _ in items], dtype=np.int64).reshape(-1, 3)
         size = len(items[0][1]) if items else 0
-        return {"nodes": nodes, "sums": np.array([value for _, value in items]).reshape(len(items), size)}
+        return {"nodes": nodes, "sums": Stacked([value[None] for _, value in items], size)}
 
     @classmethod
     def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
@@ -520,7 +521,7 @@ class LeafSums:
             "seen": np.array(self._seen, dtype=np.int64).reshape(-1, 2),
             "sums": self._sums,
             "fragments": np.array([(*key, len(rows)) for *key, rows in held], dtype=np.int64).reshape(-1, 4),
-            "rows": np.concatenate([rows for *_, rows in held]) if held else np.zeros((0, width)),
+            "rows": Stacked([rows for *_, rows in held], width),
             "grouped": self._grouped,
             "weighted": self._weighted,
             "names": None if self._names is None else tuple(self._names),

@@ -8,15 +8,15 @@ HDF5 reads whichever file a link names.
 
 from __future__ import annotations
 
-import mmap
 import os
 import zipfile
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from scipy import sparse
@@ -129,6 +129,7 @@ class SparseSource(Source):
 _CHUNK_BYTES = 2**28
 _DEEPEST = 20  # groups inside groups
 _HEAP = b"GCOL\x01\0\0\0"
+_PART = 2**24  # bytes of a file that are looked at together
 
 
 @contextmanager
@@ -360,21 +361,42 @@ def _hdf5(path: Path) -> Any:
 
 def _check_heaps(path: Path) -> None:
     """Refuse global heaps (where texts are kept) that libhdf5 would walk forever: an object of number zero and size zero, the
-    free space at the end, is a step of no length. One look over the bytes of the file, far cheaper than reading it."""
-    if not path.stat().st_size:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-        heap = raw.find(_HEAP)
-        while heap >= 0:
-            end = min(heap + int.from_bytes(raw[heap + 8 : heap + 16], "little"), len(raw))
-            at = heap + 16
+    free space at the end, is a step of no length. One look over the bytes of the file, far cheaper than reading it, and one for
+    all passes while nobody writes to it."""
+    state = path.stat()
+    _look_for_endless_heaps(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+@lru_cache(maxsize=64)
+def _look_for_endless_heaps(path: Path, *which: int) -> None:
+    """which : what tells the file from one that was written later."""
+    with path.open("rb") as file:
+        for heap in list(_found(file, _HEAP)):
+            file.seek(heap + 8)
+            end, at = heap + int.from_bytes(file.read(8), "little"), heap + 16
             while at + 16 <= end:
-                number, size = (int.from_bytes(raw[a:b], "little") for a, b in ((at, at + 2), (at + 8, at + 16)))
+                file.seek(at)
+                head = file.read(16)
+                if len(head) < 16:
+                    break
+                number, size = int.from_bytes(head[:2], "little"), int.from_bytes(head[8:], "little")
                 step = size if number == 0 else 16 + (size + 7) // 8 * 8
                 if step == 0:
                     raise DataError(f"{path.name} is damaged: its texts are in a heap without end")
                 at += step
-            heap = raw.find(_HEAP, heap + 1)
+
+
+def _found(file: IO[bytes], sign: bytes) -> Iterator[int]:
+    """Where some bytes stand in a file, which is read a piece at a time: mapped, all of it would count as memory."""
+    start, held = 0, b""
+    while part := file.read(_PART):
+        held += part
+        at = held.find(sign)
+        while at >= 0:
+            yield start + at
+            at = held.find(sign, at + 1)
+        keep = len(sign) - 1
+        start, held = start + len(held) - min(keep, len(held)), held[-keep:]
 
 
 def _member(group: Any, name: str, path: Path) -> Any:
