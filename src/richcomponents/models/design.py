@@ -105,12 +105,12 @@ class Design:
     def found_in(self, table: Rows | Moments, outcome: object = None) -> Rows | Moments:
         """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values."""
         if isinstance(table, Moments):
-            numbers = self._numbers(table.names, table.layout.n_columns)
+            numbers = self._numbers(table.names, table.layout.n_columns, "the state")
             if outcome is not None:
                 numbers = np.append(numbers, _outcome_number(outcome, table.layout.n_columns, table.names))
             return table.select(numbers)
         rows = table.including(self.groups)
-        numbers = self._numbers(rows.names, rows.width)
+        numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
             rows = one.to(rows, "the covariate" if one.levels else "column")
         numbers = np.where(numbers < 0, rows.width + numbers, numbers)
@@ -119,7 +119,7 @@ class Design:
             numbers = np.append(numbers, last)
         return rows.select(numbers)
 
-    def _numbers(self, names: Sequence[str] | None, width: int) -> IntArray:
+    def _numbers(self, names: Sequence[str] | None, width: int, title: str) -> IntArray:
         """Where the used columns are in a table; those to be added count from the end, -1 the last."""
         own, used = self.views.feature_names, self.used
         behind = used - len(own)
@@ -132,10 +132,10 @@ class Design:
         at = {name: i for i, name in enumerate(names)}
         missing = [own[c] for c in used if c < self.width and own[c] not in at]
         if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            more = f", nor {len(missing) - 1} others" if len(missing) > 1 else ""
             raise DataError(
-                f"the table has no column {missing[0]!r}{more}, which the fit had: feature names must be those of the fit "
-                f"(needed are {len(used)} columns, in any order; others are ignored)"
+                f"{title} has no column {missing[0]!r} (a column of the fit){more}: needed are the {len(self.needed or ())} "
+                "columns of views and covariates, in any order; others are ignored"
             )
         return np.array([at[own[c]] if c < self.width else last for c, last in zip(used, behind, strict=True)])
 
