@@ -100,7 +100,9 @@ def test_missing_values_are_named_or_dropped():
         select(table, BOTH)
     kept = select(table, BOTH, target="y", missing="drop")
     assert kept.X.shape == (1, 4)
-    assert kept.notes == ("3 of 4 rows have missing values and were left out (most of them lack column 'C_2' of view 'controls', 2).",)
+    assert kept.notes == (
+        "3 of 4 rows have missing values and were left out (most of them lack column 'C_2' of view 'controls', 2).",
+    )
     columns["T_1"] = np.full(4, np.nan)
     with pytest.raises(DataError, match=r"every row of t.csv has a missing value: drop columns such as column 'T_1'"):
         select(table_of("t.csv", columns), BOTH, missing="drop")

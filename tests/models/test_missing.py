@@ -252,3 +252,12 @@ def test_wide_views_with_gaps_are_refused(rng):
     X[::3, 20:] = np.nan
     with pytest.raises(rc.DataError, match=r"20 columns of 'U' are too many for 40 rows.*missing='drop'"):
         rc.ContrastiveRCA(views=20, missing="available").fit(X)
+
+
+def test_gaps_that_depend_on_what_is_seen_are_told(data):
+    X = np.array(data.X)
+    X[X[:, 0] > 0.3, D:] = np.nan
+    with pytest.warns(
+        rc.errors.SpecificationWarning, match="rows that lack 'V' differ from the others.*missing='drop'"
+    ):
+        rca("available").fit(X)

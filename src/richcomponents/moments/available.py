@@ -25,8 +25,8 @@ in n of N rows, has variance (1 - r^2) / n from these n rows and (1 + r^2) / n -
 dropped; and covariances of correlated columns soon contradict each other (they are not positive definite).
 
 Where a gap depends on columns that are there (missing at random), moments with one missing column stay right as far as its
-regression on those is linear, all others only as far as complete rows are like the rest. Where it depends on what is missing
-nothing here is right.
+regression on those is linear, all others may be further off than those of complete rows: the bracket is no longer zero. A test
+of means says so (`_check_at_random`). Where a gap depends on what is missing nothing here is right.
 
 Blocks are kept: each block's moments are those of the formula for its rows, as if they were N_b rows without gaps. How many
 such rows they are worth is measured between blocks (the design effect of `moments.data`), and is never less than complete rows
@@ -43,10 +43,11 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import chi2
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.rows import Rows
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.moments.accumulator import Forest
 from richcomponents.moments.data import AffineMap, Dependence, RowData, dependence_of_blocks
 from richcomponents.moments.kernel import block_numbers
@@ -60,6 +61,7 @@ _EACH = 4  # patterns of gaps that stand-ins get one after the other; of more pa
 _PASSES, _CLOSE = 20, 1e-3  # of the EM algorithm: predictions need not be exact
 _MOST = 100_000  # patterns of gaps
 _NONE, _IDLE = -1, -2
+_ENOUGH, _SUSPICIOUS = 5, 1e-4  # rows per column for a test, and the p value at which it speaks
 _REMEMBERED = 2**20  # patterns times columns whose predictions are kept
 
 
@@ -342,6 +344,8 @@ class Available:
         if len(kinds) > _EACH:
             drawn = [(np.resize(np.random.default_rng(0).permutation(code[others & (weight > 0)]), n), others)]
         masked = [(part(codes, own), _sums(blocks[like], weight[like], n_blocks)) for codes, like in drawn]
+        if groups is None:
+            _check_at_random(plain, gaps, kinds.tolist() if len(kinds) <= _EACH else ())
         full = weight * gaps.complete
         share = float(weight.sum() / full.sum()) if full.any() else float("inf")
         complete = RowData(plain.weighted_by(full if full.any() else weight), n_blocks, groups=groups)
@@ -403,6 +407,31 @@ class Available:
 
     def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
         return None
+
+
+def _check_at_random(rows: Rows, gaps: Gaps, kinds: Sequence[int]) -> None:
+    """Warn where rows of a pattern differ in what is there of them from the rows that stand in for complete ones: a chi-square
+    test of the difference of means (Little 1988, pattern by pattern)."""
+    for kind in kinds:
+        columns, like = np.flatnonzero(gaps.patterns[kind]), (gaps.code == kind).astype(np.float64) * gaps.weight
+        some = rows.select(columns)
+        if (
+            like.sum() <= _ENOUGH * len(columns)
+            or not gaps.patterns[np.unique(gaps.code[gaps.stand_ins])][:, columns].all()
+        ):
+            continue
+        one, other = (Moments.of(some.weighted_by(w), 2, n_blocks=1) for w in (like, gaps.weight * gaps.stand_ins))
+        away, noise = one.mean - other.mean, one.covariance() / one.n + other.covariance() / other.n
+        inverse = np.linalg.pinv(noise, rcond=1e-10, hermitian=True)
+        p = float(chi2.sf(away @ inverse @ away, np.linalg.matrix_rank(noise, hermitian=True)))
+        if p < _SUSPICIOUS:
+            lacks = " and ".join(repr(part) for part, at in gaps.parts.items() if not gaps.patterns[kind][at].any())
+            warn_user(
+                f"rows that lack {lacks or 'single values'} differ from the others in what is there of them (p = {p:.1e}): "
+                "values are not missing completely at random, and what rests on cumulants, such as A, may be wrong, more so "
+                "than with missing='drop'. Compare the two; covariates that explain the difference help both",
+                SpecificationWarning,
+            )
 
 
 def drawn_blocks(n: int, n_blocks: int) -> IntArray:
