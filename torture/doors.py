@@ -167,12 +167,6 @@ def _annotated(X: Any) -> Any:
     )
 
 
-def _multimodal(X: Any) -> Any:
-    import mudata
-
-    return mudata.MuData({"rna": _annotated(X)[:, :2].copy(), "protein": _annotated(X)[:, 2:].copy()})
-
-
 def _frame(X: Any, **columns: Any) -> pd.DataFrame:
     return pd.DataFrame(X, columns=NAMES).assign(**columns)
 
@@ -223,7 +217,6 @@ REFUSED: dict[str, Callable[[Any, int, int], Any]] = {
     "None": lambda X, i, j: None,
     "a dict": lambda X, i, j: {name: X[:, k] for k, name in enumerate(NAMES)},
     "records": lambda X, i, j: np.rec.fromarrays(X.T, names=NAMES),
-    "MuData": lambda X, i, j: _multimodal(X),
     "one dimension": lambda X, i, j: X[:, j],
 }
 # the same numbers in another form: every door gives what it gives for the array

@@ -23,6 +23,7 @@ from richcomponents.contrastive.canonical import canonical
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
+from richcomponents.models.design import is_column, labels_in
 
 __all__ = ["ancova", "cca", "covariates", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
 
@@ -41,20 +42,20 @@ def true(learner: Any, S: object, y: object = None) -> Any:
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
     """The learner on U, as if nothing were shared."""
-    parts = _parts(learner, X)
+    parts, y = _parts(learner, X, y)
     return _fit_samples(learner, parts.own, y, parts.known)
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
     """The learner on the residual of U on V; for a regression this is V as covariates."""
-    parts = _parts(learner, X)
+    parts, y = _parts(learner, X, y)
     residual = _residual(parts.own, parts.other - parts.other.mean(axis=0))
     return _fit_samples(learner, residual, y, parts.known)
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
     """The learner on U with its first canonical variates projected out (the paper's comparison)."""
-    parts = _parts(learner, X)
+    parts, y = _parts(learner, X, y)
     U, V = parts.own, parts.other
     u, v = U - U.mean(axis=0), V - V.mean(axis=0)
     n = len(u)
@@ -69,7 +70,7 @@ def kernel_cca(
 
     Gaussian kernels with the median distance as width, `rank` random Fourier features per view, regularised by `ridge`.
     """
-    parts = _parts(learner, X)
+    parts, y = _parts(learner, X, y)
     U, V = parts.own, parts.other
     rng = np.random.default_rng(0)
     fu, fv = (_fourier_features(view, rank, rng) for view in (U, V))
@@ -90,8 +91,10 @@ class _Parts:
     known: Array
 
 
-def _parts(learner: Any, X: object) -> _Parts:
-    views, known = learner.unfitted_rca().read_views(X)
+def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
+    """The views, and y as values."""
+    values = labels_in(X, y) if is_column(y) else y
+    views, known, _ = learner.unfitted_rca().read_views(X, [y] if is_column(y) else [])
     if len(views) != 2:
         raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
     if learner.component not in ("S1", "S3"):
@@ -102,7 +105,7 @@ def _parts(learner: Any, X: object) -> _Parts:
     own, other = (
         _residual(values, known) for values in list(views.values())[:: 1 if learner.component == "S1" else -1]
     )
-    return _Parts(own, other, known)
+    return _Parts(own, other, known), values
 
 
 def _residual(values: Array, on: Array) -> Array:
@@ -259,23 +262,22 @@ class _Exposed:
 
 def _exposed(X: object, y: object, rca: Any) -> _Exposed:
     """Tests, controls and exposures, checked, as they are left by intercept and covariates."""
-    views, known = rca.read_views(X)
+    named = (str(y),) if is_column(y) else column_names(y)
+    values = labels_in(X, y) if is_column(y) else y
+    views, known, columns = rca.read_views(X, [y] if is_column(y) else [])
     if len(views) != 2:
         raise DataError("effects of an exposure take two views, tests and controls: ContrastiveRCA(views=...)")
     if not np.isfinite(known).all():
         raise DataError("a covariate holds missing or infinite values: drop those rows or impute them first")
     U, V = views.values()
     n = len(U)
-    exposures = as_matrix(y, column=True)
+    exposures = as_matrix(values, column=True)
     exposures = np.column_stack([check_outcome(column, n) for column in exposures.T])
-    columns, covariates = rca.columns_of(as_matrix(X).shape[1], column_names(X))
-    for column in np.intersect1d(covariates, [*columns[0], *columns[1]]):
-        raise DataError(f"{columns.describe(int(column))} is also a covariate: name it once")
     one = np.full((n, 1), n**-0.5)
     known = np.hstack([one, _basis(_without(known, one))])
     U, V, exposures = (_without(values, known) for values in (U, V, exposures))
     _check_apart(exposures, "the covariates")
-    named = column_names(y) or tuple(f"y{i}" for i in range(exposures.shape[1]))
+    named = named or tuple(f"y{i}" for i in range(exposures.shape[1]))
     names = tuple(columns.feature_names[c] for c in columns[0])
     return _Exposed(U, V, exposures, known.shape[1], names, named)
 

@@ -217,8 +217,8 @@ def effects(
     check_outputs([report, out, save], data)
     check_table_name(out)
     request = EffectsRequest(
-        data=data, views=views or (), exposure=exposure, positive=positive, reference=reference,
-        covariates=_parts(covariates), groups=groups, key=key, rank=rank, drop_missing=drop_missing, header=header,
+        data=data, views=views or (), exposure=_one(exposure) or "", positive=positive, reference=reference,
+        covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, drop_missing=drop_missing, header=header,
         seed=seed, command=_command(),
     )  # fmt: skip
     with _busy("estimating effects, hiding one control after the other"):
@@ -423,6 +423,7 @@ def _fitted(
 ) -> FitResult:
     from richcomponents.commands import FitRequest, run_fit
 
+    options |= {name: _one(options[name]) for name in ("target", "groups", "key")}
     request = FitRequest(
         data=data,
         views=views or (),
@@ -461,8 +462,17 @@ def _write(result: FitResult, save: Path | None, report: Path | None, title: str
 
 
 def _parts(given: list[str] | None) -> list[str]:
-    """What was given once with commas, or several times, or both."""
-    return [name.strip() for part in given or () for name in part.split(",")]
+    """What was given once with commas, or several times, or both; names with commas in quotes."""
+    from richcomponents.data.columns import names_in
+
+    return [name for part in given or () for name in names_in(part)]
+
+
+def _one(name: str | None) -> str | None:
+    """A column name, in quotes or not."""
+    from richcomponents.data.columns import name_in
+
+    return None if name is None else name_in(name)
 
 
 def _command() -> str:

@@ -15,9 +15,9 @@ from richcomponents.contrastive.pair import energy_and_score, near_pair
 from richcomponents.contrastive.posterior import Logistic, SharedEnergy, identify_known, logit, lower_end, sign_flip_z
 from richcomponents.cumulants import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
+from richcomponents.learning.outcome import Outcome
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Moments
-from richcomponents.moments.data import RowUnits
 
 
 def covariances(data):
@@ -197,7 +197,8 @@ def test_outcome_test_is_the_classical_f_test():
     rng = np.random.default_rng(9)
     V, y = rng.normal(size=(100, 3)), rng.normal(size=100)
     v, t = V - V.mean(axis=0), y - y.mean()
-    result = outcome_test(v, t, RowUnits())
+    outcome = Outcome(v, t, np.ones(100), np.arange(100) % 20, 100.0, np.zeros((100, 0)))
+    result = outcome_test(outcome, np.arange(3))
     rss = np.sum((t - v @ np.linalg.lstsq(v, t, rcond=None)[0]) ** 2)
     assert result.statistic == pytest.approx((t @ t - rss) / 3 / (rss / 96), rel=1e-9)
 

@@ -399,7 +399,7 @@ def test_bad_input_is_named(data):
         logistic().fit(data.X, np.array([None] + ["a", "b", "a"] * 1333, dtype=object))
     with pytest.raises(ValueError, match="3 classes"):
         logistic().fit(data.X, np.arange(4000) % 3)
-    with pytest.raises(ValueError, match="inconsistent"):
+    with pytest.raises(ValueError, match="y must be one column of 4000 values, got 100"):
         logistic().fit(data.X, np.asarray(data.y)[:100])
     with pytest.raises(ValueError, match="approximation must be"):
         logistic(approximation="cubic").fit(data.X, data.y)

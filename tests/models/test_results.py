@@ -75,7 +75,7 @@ def test_what_is_read_is_never_overwritten(model, frame, tmp_path):
     frame[["a", "v1"]].to_csv(tmp_path / "few.csv", index=False)
     with pytest.raises(rc.DataError, match=r"few.csv has no column 'b' \(a column of the fit\)"):
         model.transform(tmp_path / "few.csv", out=tmp_path / "out.csv")
-    with pytest.raises(rc.DataError, match="has 3 columns, the fit had 8"):
+    with pytest.raises(ValueError, match="X has 3 features, but ContrastiveRCA is expecting 8"):
         model.transform(np.zeros((4, 3)), out=tmp_path / "out.csv")
 
 

@@ -17,7 +17,7 @@ from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.shared_outcomes import BothParts, Parts
 from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.logistic import Outcome
+from richcomponents.learning.outcome import Outcome
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 
@@ -159,12 +159,13 @@ def test_it_is_never_far_from_least_squares_on_both_views():
 def test_errors_are_those_of_refits(table):
     data, y = table
     rca = rc.ContrastiveRCA(views=4).fit(data.X)
-    solution, kept = rca._solution, rca.kept_rows(len(y))
+    solution, kept = rca._solution, rca.outcome(data.X, y).kept
     found = rca.calibrate_both(data.X, y)
     betas, gammas = [], []
     for block, rows in enumerate(kept):
         refitted, X, t = solution.without(block), data.X[rows], y[rows]
-        outcome = Outcome(X - X.mean(axis=0), t - t.mean(), np.ones(len(t)), float(len(t)), 0)
+        ones, none = np.ones(len(t)), np.zeros((len(t), 0))
+        outcome = Outcome(X - X.mean(axis=0), t - t.mean(), ones, ones.astype(int), float(len(t)), none)
         parts = Parts.of_outcome(refitted, outcome)
         betas.append(parts.beta(refitted.posterior.t))
         gammas.append(parts.gamma)
@@ -175,9 +176,8 @@ def test_errors_are_those_of_refits(table):
 def test_leading_coordinates_alone_give_the_same_coefficients_and_nearly_the_same_errors(table):
     data, y = table
     rca = rc.ContrastiveRCA(views=4).fit(data.X)
-    solution, kept = rca._solution, rca.kept_rows(len(y))
-    outcome = Outcome(data.X - solution.mean, y - y.mean(), np.ones(len(y)), float(len(y)), 0)
-    one, two = (BothParts.of(replace(solution, truncated=cut), outcome, kept) for cut in (False, True))
+    solution, outcome = rca._solution, rca.outcome(data.X, y)
+    one, two = (BothParts.of(replace(solution, truncated=cut), outcome) for cut in (False, True))
     np.testing.assert_array_equal(one.coef, two.coef)
     np.testing.assert_allclose(one.coef_error, two.coef_error, rtol=0.5)
     np.testing.assert_allclose(one.shared_error, two.shared_error, rtol=0.5)

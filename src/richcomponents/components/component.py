@@ -573,15 +573,17 @@ class Demand:
             )
 
 
-def least_squares_without_blocks(features: Array, y: Array, keep: Array) -> Array:
-    """Coefficients (B, d) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block."""
+def least_squares_without_blocks(features: Array, y: Array, keep: Array, weight: Array) -> Array:
+    """Coefficients (B, d) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block; weight :
+    (n,), how often each counts."""
     replicates = []
     for rows in keep:
-        s, t = features[rows] - features[rows].mean(axis=0), y[rows] - y[rows].mean()
-        replicates.append(np.linalg.lstsq(s, t, rcond=None)[0])
+        w, (s, t) = weight[rows], (features[rows], y[rows])
+        s, t, root = s - np.average(s, axis=0, weights=w), t - np.average(t, weights=w), np.sqrt(w)
+        replicates.append(np.linalg.lstsq(s * root[:, None], t * root, rcond=None)[0])
     return np.stack(replicates)
 
 
-def error_at_fixed_features(features: Array, y: Array, keep: Array) -> Array:
+def error_at_fixed_features(features: Array, y: Array, keep: Array, weight: Array) -> Array:
     """Their jackknife errors (d,)."""
-    return jackknife_error(least_squares_without_blocks(features, y, keep))
+    return jackknife_error(least_squares_without_blocks(features, y, keep, weight))

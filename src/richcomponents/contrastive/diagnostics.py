@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.canonical import (
     Canonical,
     canonical,
@@ -30,9 +30,9 @@ from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair, units
 from richcomponents.contrastive.posterior import Logistic, free_precision, logit, project, projector
 from richcomponents.errors import DataError
+from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments
-from richcomponents.moments.data import RowUnits
 from richcomponents.storage import storable
 from richcomponents.text import page
 
@@ -47,21 +47,27 @@ class TestResult:
     p_value: float
 
 
-def outcome_test(v: Array, y: Array, rows: RowUnits, lost: float = 0.0) -> TestResult:
-    """F-test of the regression of Y (n,) on V (n, d_V), both centred: all coefficients zero.
+def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0) -> TestResult:
+    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero.
 
     Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
     rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
-    own noise takes degrees of freedom. lost : rows spent on covariates.
+    own noise takes degrees of freedom. lost : rows spent on covariates. Without columns there is nothing to test: p = 1.
     """
-    w = rows.weights(len(y))
-    n, weighted = float(w.sum()), v * w[:, None]
+    y, w, n, v = outcome.y, outcome.weight, outcome.n, outcome.rows[:, outside]
+    if not len(outside):
+        return TestResult(float("nan"), (0, n - 1), 1.0)
+    turn = np.linalg.qr(v.T)[0] if v.shape[1] > len(v) else None  # the same variates in as many columns as rows
+    v = v if turn is None else v @ turn
+    weighted = v * w[:, None]
     with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
     found = canonical(np.array([[variance]]), with_v[None], weighted.T @ v / n, n - lost)
     k = found.rank_v
-    if rows.depend and k and found.rank_u:
-        z = np.column_stack([y[:, None] @ found.x_from_u.T, v @ found.y_from_v.T])
-        found = found.with_dependence(rows.dependence(z, found.correlations, 1))
+    if k and found.rank_u:
+        to_y = np.zeros((k, outcome.rows.shape[1]))
+        to_y[:, outside] = found.y_from_v if turn is None else found.y_from_v @ turn.T
+        dependence = outcome.dependence(found.x_from_u, to_y, found.correlations)
+        found = found if dependence is None else found.with_dependence(dependence)
     df: tuple[float, float] = (k, found.n - k - 1)
     if df[1] <= 0 or not k:
         return TestResult(float("nan"), df, 1.0)

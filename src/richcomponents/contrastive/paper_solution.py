@@ -18,7 +18,7 @@ from richcomponents.contrastive.pair import IdentifiedSet
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import jackknife_error
-from richcomponents.learning.logistic import Outcome
+from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
@@ -102,25 +102,24 @@ class PaperSolution(TwoViews):
         """Cov(S1)^-1 Cov(U, y), or log-odds on the residual as they are: nothing is weighed against residualising."""
         self.require_own(key)
         own = np.asarray(self.covariances[0])
-        u = self.split(outcome.rows)[0]
         if outcome.log_odds is None:
-            coef = np.linalg.pinv(own, hermitian=True) @ (u.T @ (outcome.weight * outcome.y) / outcome.free)
+            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows()[0])[0]
         else:
             coef, own = outcome.log_odds.coef, _positive(own)
-        features = u - self.predict_s2(outcome.rows)
+        features = self.split(outcome.rows)[0] - self.predict_s2(outcome.rows)
         return Calibrated(coef, coef, 1.0, features, outcome.y, own, free=outcome.free)
 
     def errors(
-        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
     ) -> tuple[Array, float]:
         """Jackknife at fixed formulas; arguments as in PairSolution."""
         if replicates is None:
-            error = error_at_fixed_features(calibrated.features, calibrated.outcome, keep)
+            error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
         else:
-            R = self.residual(self.keys[0], rows)
+            R = self.residual(self.keys[0], outcome.rows)
             inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
             error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
-        return error, max(len(keep) - 1, 1)
+        return error, max(len(outcome.kept) - 1, 1)
 
     def identified_set(self) -> IdentifiedSet:
         """Not known."""

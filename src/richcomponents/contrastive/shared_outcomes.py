@@ -47,7 +47,7 @@ from richcomponents.contrastive.posterior import Logistic
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import delete_one, jackknife_variance
 from richcomponents.errors import DataError
-from richcomponents.learning.logistic import Outcome
+from richcomponents.learning.outcome import Outcome
 
 PARTS = ("own part (S1)", "shared part (S2)", "unexplained")
 """Of the outcome's variance."""
@@ -75,8 +75,7 @@ class BothParts:
     degrees: int
 
     @classmethod
-    def of(cls, solution: PairSolution, outcome: Outcome, keep: Array) -> BothParts:
-        """keep : (B, n), the rows without each block."""
+    def of(cls, solution: PairSolution, outcome: Outcome) -> BothParts:
         if solution.reduced:
             raise DataError(
                 f"the first view ({solution.d_u} columns for {solution.n} samples) was searched in its principal components "
@@ -85,8 +84,8 @@ class BothParts:
         here, known = Parts.of_outcome(solution, outcome), solution.posterior
         solved = _calibrated(solution, here, outcome)
         coef = here.b + solved.coef - solved.residualised
-        replicas = _replicated(solution, outcome, keep)
-        coef_variance, split_variance = _variances(here, replicas, *_noise_of_t(solution, len(keep)))
+        replicas = _replicated(solution, outcome)
+        coef_variance, split_variance = _variances(here, replicas, *_noise_of_t(solution, len(outcome.kept)))
         shared_variance = jackknife_variance(replicas.gamma)
         open_ends = None
         if known.rank and not known.gate:  # beta has no bounds: b mixes beta and gamma, by how much is not known
@@ -105,7 +104,7 @@ class BothParts:
             split=here.split(coef, solved.t_effective, known.t_trusted),
             split_error=np.sqrt(split_variance),
             split_ends=open_ends,
-            degrees=max(len(keep) - 1, 1),
+            degrees=max(len(outcome.kept) - 1, 1),
         )
 
 
@@ -131,9 +130,8 @@ class Parts:
 
     @classmethod
     def of_outcome(cls, solution: PairSolution, outcome: Outcome) -> Parts:
-        counted = outcome.y * outcome.weight / outcome.free
-        with_u, with_v = solution.split(outcome.rows.T @ counted)
-        return cls.at(solution.pair, RIDGE / solution.canonical.n, with_u, with_v, counted @ outcome.y)
+        cross, variance = outcome.with_rows()
+        return cls.at(solution.pair, RIDGE / solution.canonical.n, *solution.split(cross), np.asarray(variance))
 
     @cached_property
     def hb(self) -> Array:
@@ -204,8 +202,7 @@ def _lift(basis: Pair, ridge: float) -> Array:
 def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> Calibration:
     """Of the coefficients beta - gamma on S1, read off f w."""
     found, known = solution.canonical, solution.posterior
-    counted = outcome.y * outcome.weight / outcome.free
-    noise = residualise(found, known.rank, *solution.split(outcome.rows.T @ counted), float(here.variance)).noise
+    noise = residualise(found, known.rank, *solution.split(outcome.with_rows()[0]), float(here.variance)).noise
     f = np.ones(known.rank)
     if known.gate > 0 and known.rank:
         excess = np.maximum((known.correlations / (known.correlations**2 + RIDGE / found.n)) ** 2, 1.0)  # D^-2
@@ -216,23 +213,18 @@ def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> Calibr
     return calibrate(found, known, fit, Reading.canonical(found, known.rank))
 
 
-def _replicated(solution: PairSolution, outcome: Outcome, keep: Array) -> Parts:
+def _replicated(solution: PairSolution, outcome: Outcome) -> Parts:
     """Without each block. Where the state holds the leading coordinates only, these are kept as they are."""
-    ridge, moments = RIDGE / solution.canonical.n, []
-    for kept in keep:
-        weight, y, rows = outcome.weight[kept], outcome.y[kept], outcome.rows[kept]
-        counted = weight / (weight.sum() * outcome.free / outcome.weight.sum())
-        centred = y - np.average(y, weights=weight)
-        with_rows = (rows - np.average(rows, axis=0, weights=weight)).T @ (counted * centred)
-        moments.append((*solution.split(with_rows), counted @ centred**2))
-    with_u, with_v, variance = (np.stack(part) for part in zip(*moments, strict=True))
+    ridge, keep = RIDGE / solution.canonical.n, outcome.kept
+    crosses, variances = zip(*(outcome.with_rows(kept) for kept in keep), strict=True)
+    (with_u, with_v), variance = solution.split(np.stack(crosses)), np.array(variances)
     if not solution.truncated:
         covariances = BlockCovariances.of(solution.state).covariance(delete_one(len(keep)))
         return Parts.at(near_pair(solution.canonical, solution.rank, covariances), ridge, with_u, with_v, variance)
     found, pair = solution.canonical, solution.pair
     u, v = solution.split(outcome.rows)
     features = np.hstack([u @ found.x_from_u.T, v @ pair.to_y.T])
-    coefs = least_squares_without_blocks(features, outcome.y, keep)
+    coefs = least_squares_without_blocks(features, outcome.y, keep, outcome.weight)
     on_x, on_y = coefs[:, : found.rank_u], coefs[:, found.rank_u :]
     with_y = on_y + solution.posterior.correlations * on_x[:, : solution.rank]
     return Parts(pair, on_x @ found.x_from_u, with_y @ _lift(pair, ridge), variance)

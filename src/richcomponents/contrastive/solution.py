@@ -73,7 +73,8 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.learning.logistic import Outcome, attenuation
+from richcomponents.learning.logistic import attenuation
+from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
@@ -357,8 +358,8 @@ class PairSolution(TwoViews):
         )
 
     def _least_squares(self, outcome: Outcome, inverse: Array | None) -> Residualised:
-        (u, v), free, counted = self.split(outcome.rows), outcome.free, outcome.y * outcome.weight
-        with_u, with_v, variance = u.T @ counted / free, v.T @ counted / free, float(counted @ outcome.y) / free
+        cross, variance = outcome.with_rows()
+        with_u, with_v = self.split(cross)
         if inverse is None:
             return residualise(self.canonical, self.rank, with_u, with_v, variance)
         with_y = self.pair.to_y @ with_v
@@ -366,32 +367,30 @@ class PairSolution(TwoViews):
         return residualise_all_columns(inverse, self.lift_u, D, with_u, with_y, variance, self.degrees)
 
     def errors(
-        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
     ) -> tuple[Array, float]:
         """Standard errors (d_u,) of calibrated coefficients and their degrees of freedom: one Newton step per left-out block,
         and what the shrinkage may have moved.
 
-        keep : (B, n), the rows without each block; replicates : (B, d_u), of log-odds: those on the residual without each
-        block. theta = c Cov(S1)^-1 Cov(R) b: the error of least squares for an outcome whose covariance with R is Cov(R) c b.
+        replicates : (B, d_u), of log-odds: those on the residual without each block. theta = c Cov(S1)^-1 Cov(R) b: the error
+        of least squares for an outcome whose covariance with R is Cov(R) c b.
 
         On all columns of a wide view there are too few samples to leave some out: those of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.
         """
         solved, fit, reading, inverse = calibrated.by
+        rows, keep = outcome.rows, outcome.kept
         degrees = max(len(keep) - 1, 1)
         if replicates is not None:
             return self._error_of_log_odds(solved, reading, replicates), degrees
         if inverse is not None:
             error = error_of_all_columns(self.canonical, self.posterior, fit, reading, inverse, solved)
             return (np.full_like(error, np.nan) if grouped else error), max(round(self.degrees), 1)
-        y = calibrated.outcome
         if not self.evident or self.truncated:  # residualising (or a known A): its own sampling error
-            return error_at_fixed_features(rows[:, : self.d_u] - self.predict_s2(rows), y, keep), degrees
-        of_blocks = np.empty((len(keep), rows.shape[1]))
-        for i, kept in enumerate(keep):
-            target = y[kept] - y[kept].mean()
-            of_blocks[i] = (rows[kept] - rows[kept].mean(axis=0)).T @ target / (kept.sum() * calibrated.free / len(y))
-        here = self.split(rows.T @ y / calibrated.free)
+            left = rows[:, : self.d_u] - self.predict_s2(rows)
+            return error_at_fixed_features(left, outcome.y, keep, outcome.weight), degrees
+        of_blocks = np.stack([outcome.with_rows(kept)[0] for kept in keep])
+        here = self.split(outcome.with_rows()[0])
         return coefficient_error(replicate(self.block_evidence()), *here, *self.split(of_blocks)), degrees
 
     def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array) -> Array:

@@ -10,6 +10,8 @@ GridSearchCV and set_output working.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 from richcomponents.text import in_line
@@ -264,6 +266,14 @@ def resolve_views(
     return Views(columns, names)
 
 
+def chosen_columns(columns: object, width: int, names: Sequence[str] | None) -> IntArray:
+    """Numbers of the columns that are chosen by names or patterns of them, numbers, a mask or a slice."""
+    given = [columns] if isinstance(columns, str) else columns
+    if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
+        return resolve_views({"columns": given}, width, names)["columns"]
+    return column_numbers(given, width)
+
+
 def not_data(names: Sequence[str] | None, rows: Array | None = None) -> dict[str, str]:
     """Columns that no number should take for data, and what they look like: {name: "an outcome, by its name"}.
 
@@ -338,6 +348,36 @@ def _resolve_columns(view: str, wanted: Any, n_columns: int, named: _Names) -> I
             raise DataError(f"view {view!r}: a mask needs {n_columns} entries, got shape {array.shape}")
         return np.flatnonzero(array)
     return np.array([number for column in wanted for number in named.numbers(view, column, n_columns)], dtype=np.int64)
+
+
+def names_in(text: str) -> list[str]:
+    """Column names in one line, as in a row of a CSV file: a name that holds commas, quotes or line ends stands in quotes, its
+    own quotes written twice.
+
+    >>> names_in('age, "weight, kg","5"" disk"')
+    ['age', 'weight, kg', '5" disk']
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise DataError(
+            f"cannot read the names in {text!r} ({error}): put a name that holds commas or quotes in quotes, and write its "
+            'own quotes twice, as in "weight, kg"'
+        ) from error
+    if len(rows) > 1:
+        raise DataError(f"a name that holds a line end stands in quotes: {text!r}")
+    return [cell.strip() for row in rows for cell in row]
+
+
+def name_in(text: str) -> str:
+    """One column name, in quotes or not.
+
+    >>> name_in("weight, kg"), name_in('"weight, kg"')
+    ('weight, kg', 'weight, kg')
+    """
+    quoted = len(text) > 1 and text.strip().startswith('"') and text.strip().endswith('"')
+    found = names_in(text) if quoted else [text]
+    return found[0] if len(found) == 1 else text
 
 
 def listed(names: Collection[str], most: int = 8) -> str:

@@ -13,14 +13,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from richcomponents.algebra import Array, IntArray, column_numbers
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.columns import Column, first_text, listed, not_data, repeated, resolve_views
+from richcomponents.data.columns import (
+    Column,
+    chosen_columns,
+    first_text,
+    listed,
+    name_in,
+    names_in,
+    not_data,
+    repeated,
+    resolve_views,
+)
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import SparseSource
 from richcomponents.data.sources.base import (
@@ -35,7 +46,8 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.table import as_matrix, column_names, frequencies, is_sparse
+from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
+from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
 
 _PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
@@ -46,10 +58,10 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
 
     Parameters
     ----------
-    X : an array, a data frame, a sparse matrix (or an AnnData that holds one), an iterator or list of blocks of rows, a dask
-        array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or .txt (also .csv.gz), a
-        directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows follow each other; a
-        dict {view: path} is one table of several views side by side.
+    X : an array, a data frame, a sparse matrix, an AnnData, a dict of tables {view: table} or a MuData, an iterator or list of
+        blocks of rows, a dask array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or
+        .txt (also .csv.gz), a directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows
+        follow each other; a dict {view: path} is one table of several views side by side.
     id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
         `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
@@ -65,14 +77,21 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
+    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (are_tables(X) and not isinstance(X, (list, tuple))):
+        return Rows(TablesSource(X))
+    if is_annotated(X):
+        return Rows(AnnDataSource(X))
     if (
         isinstance(X, Iterator)
         or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
-    if is_sparse(X):
-        return Rows(SparseSource(getattr(X, "X", X), getattr(X, "var_names", None)))
+    refuse_foreign(X)
+    if sparse.issparse(X):
+        return Rows(SparseSource(X))
+    if column_names(X) is not None and len(getattr(X, "shape", ())) == 2:
+        return Rows(FrameSource(X))
     return Rows(ArraySource(as_matrix(X), column_names(X)))
 
 
@@ -93,7 +112,7 @@ class Rows:
         comes last in every chunk.
 
     Of the source there are n_rows (None where only reading tells), views ({name: column names} where it groups its columns
-    itself: `views=` for an estimator), files (what is read from disk) and rereadable.
+    itself: `views=` for an estimator), files (what is read from disk), rereadable, and held (whether they are in memory).
     """
 
     def __init__(
@@ -110,7 +129,7 @@ class Rows:
         self.source, self.maps, self.weighted = source, tuple(maps), weighted
         self.transform = _Maps(self.maps, weighted) if maps else None
         self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
-        self.rereadable = source.rereadable
+        self.rereadable, self.held = source.rereadable, source.held
         every = np.arange(source.width)
         self.columns = None if columns is None or np.array_equal(columns, every) else columns  # None is read faster
         self.read_columns = every if columns is None else columns
@@ -126,6 +145,13 @@ class Rows:
             return self.names
         numbers: list[int] = self.columns[: self.width].tolist()
         return numbers
+
+    @property
+    def samples(self) -> tuple[object, ...] | None:
+        """The labels of the rows, where they have any: an index, obs_names, or the column that `id=` names."""
+        if self.source.samples is None and self.source.key is not None:
+            self.source.samples = tuple(self.source.read([self.source.key], [self.source.key])[self.source.key])
+        return self.source.samples
 
     def fingerprint(self) -> Fingerprint:
         """What the rows were when they were first read."""
@@ -146,6 +172,10 @@ class Rows:
         names = None if self.names is None else [self.names[c] for c in numbers]
         chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
         return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
+
+    def including(self, groups: Sequence[str]) -> Rows:
+        """The same rows with further columns of the source, by the names of their groups (a layer, an entry of obsm)."""
+        return Rows(self.source.including(groups)) if groups else self
 
     def weighted_by(self, sample_weight: object) -> Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
@@ -208,10 +238,7 @@ class Rows:
         return Rows(self.source, names=names, maps=maps, columns=self.columns, weighted=self.weighted)
 
     def _numbers(self, columns: object) -> IntArray:
-        given = [columns] if isinstance(columns, str) else columns
-        if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
-            return resolve_views({"columns": given}, self.width, self.names)["columns"]
-        return column_numbers(given, self.width)
+        return chosen_columns(columns, self.width, self.names)
 
     # ---- reading
 
@@ -295,11 +322,7 @@ class Rows:
 
 def _beside(source: Source, values: Array, names: Sequence[str]) -> Source:
     """A source with further columns, also where its rows are elsewhere."""
-    if not isinstance(source, DaskSource):
-        return WithColumns(source, values, names)
-    for column, name in zip(values.T, names, strict=True):
-        source = source.with_column(column, name)
-    return source
+    return source.with_columns(values, names) if isinstance(source, DaskSource) else WithColumns(source, values, names)
 
 
 class _Maps:
@@ -327,6 +350,7 @@ def _mark(transform: object) -> str:
 
 
 _FIRST = 1000  # rows that tell an index from data
+_SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns, the name perhaps in quotes
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. ]\d{3})+)?,\d+([eE][+-]?\d+)?")  # 1,5 and 1.234,5
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 
@@ -335,8 +359,9 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 class Selection:
     """What a model is fitted to.
 
-    names : columns of X, those of the views and then the covariates; views : {name: column names}, U first; X : (n, p);
-    y : (n,) numbers or labels, or None; groups : (n,) or None; notes : sentences about rows left out.
+    names : columns of X, those of the views and then covariates that are numbers; views : {name: column names}, U first; X :
+    (n, p); texts : {name: (n,)}, the other covariates; y : (n,) numbers or labels, or None; groups : (n,) or None; notes :
+    sentences about rows left out.
     """
 
     names: tuple[str, ...]
@@ -346,17 +371,14 @@ class Selection:
     y: Column | None
     groups: Column | None
     notes: tuple[str, ...] = ()
+    texts: Mapping[str, Column] = field(default_factory=dict)
 
-    def arguments(self) -> tuple[Any, dict[str, list[Any]], list[Any]]:
-        """X, views= and covariates= for an estimator: a data frame and names where pandas is installed, else numbers."""
-        try:
-            import pandas
-        except ImportError:
-            at = {name: i for i, name in enumerate(self.names)}
-            views = {view: [at[name] for name in columns] for view, columns in self.views.items()}
-            return self.X, views, [at[name] for name in self.covariates]
-        frame = pandas.DataFrame(self.X, columns=list(self.names))
-        return frame, {view: list(columns) for view, columns in self.views.items()}, list(self.covariates)
+    def arguments(self) -> tuple[Any, dict[str, list[str]], list[str]]:
+        """X, views= and covariates= for an estimator: a data frame and names."""
+        import pyarrow
+
+        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: x.tolist() for n, x in self.texts.items()}
+        return pyarrow.table(columns), {view: list(own) for view, own in self.views.items()}, list(self.covariates)
 
 
 def select(
@@ -404,13 +426,16 @@ def select(
     owner = {name: f"column {name!r} of view {view!r}" for view, columns in chosen.items() for name in columns}
     owner |= {name: f"covariate {name!r}" for name in covariates}
     columns = chooser.read([*owner, *([] if target is None else [target])])
+    texts = {name: columns[name] for name in covariates if _is_text(columns[name])}
+    owner = {name: what for name, what in owner.items() if name not in texts}
     X = np.column_stack([_numbers(columns[name], what) for name, what in owner.items()])
     y = None if target is None else columns[target]
     if y is not None and y.dtype.kind in "iu":
         y = _numbers(y, f"{role} {target!r}")[:, 0]
     labels = None if groups is None else rows.read([groups], [groups])[groups]
     bad = {what: ~np.isfinite(X[:, i]) for i, what in enumerate(owner.values())}
-    for what, values in ((f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
+    written = [(f"covariate {name!r}", values) for name, values in texts.items()]
+    for what, values in (*written, (f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
         if values is not None:
             bad[what] = (
                 ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
@@ -424,7 +449,16 @@ def select(
         None if y is None else y[keep],
         None if labels is None else labels[keep],
         (*source.notes, *chooser.notes, *notes),
+        {name: values[keep] for name, values in texts.items()},
     )
+
+
+def _is_text(values: Column) -> bool:
+    """Whether these are labels: texts, not numbers that are written otherwise."""
+    if values.dtype.kind in "biuf":
+        return False
+    known = [value for value in values if value is not None]
+    return bool(known) and not any(p.fullmatch(str(value)) for value in known[:_FIRST] for p in (_COMMA, _THOUSANDS))
 
 
 def _numbers(values: Column, role: str) -> Array:
@@ -502,11 +536,12 @@ class _Chooser:
             )
         specified: dict[str, Sequence[str]] = {}
         for spec in wanted:
-            name, equals, columns = spec.partition("=")
+            name, equals, columns = _SPEC.fullmatch(spec).groups()  # type: ignore[union-attr]
+            name = name_in(name)
             if name in specified:
                 raise DataError(f"two views are called {name!r}: rename one")
             if equals:
-                specified[name] = [part.strip() for part in columns.split(",")]
+                specified[name] = names_in(columns)
             elif name in own:
                 specified[name], left_out = self._data([column for column in own[name] if column in self.free])
                 self.notes += [f"View {name!r} is {listed(specified[name]) or 'empty'}.{left_out}"] if left_out else []

@@ -68,12 +68,17 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     column : a one-dimensional input is one column (targets); otherwise it is an error.
     """
     refuse_foreign(X)
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        return join_views(X, finite=False).values
     if sparse.issparse(X):
         X = dense(X)
-    frame = _as_frame(X)
+    frame = as_frame(X)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         _numeric_columns(frame)
         X = frame.to_numpy()
+        if X.dtype.kind == "O":  # of nullable types
+            parts = [frame] if isinstance(frame, nw.Series) else frame.iter_columns()
+            X = np.column_stack([part.cast(nw.Float64).to_numpy() for part in parts])
     raw = _real(X)
     if raw.ndim == 1 and column:
         raw = raw[:, None]
@@ -148,11 +153,6 @@ def _whole(low: int, high: int, where: str = "the table") -> None:
         )
 
 
-def is_sparse(X: object) -> bool:
-    """Whether X is a sparse matrix, or an AnnData that holds one."""
-    return bool(sparse.issparse(X.X if hasattr(X, "obs_names") and hasattr(X, "X") else X))
-
-
 def dense(X: Any) -> Array:
     """The array of a scipy sparse matrix; scipy writes wherever its indices point, so they are checked before.
 
@@ -198,7 +198,7 @@ def _all_below(indices: Any, limit: int) -> bool:
     return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < limit)
 
 
-def _as_frame(X: object) -> Any:
+def as_frame(X: object) -> Any:
     """A narwhals frame or series for what is one, anything else as it is."""
     X = unpacked(X)
     try:
@@ -217,20 +217,15 @@ def unpacked(X: Any) -> Any:
 def refuse_foreign(X: object) -> None:
     """What numpy would read, but not as it is meant: hidden values laid bare, containers iterated, files taken for text."""
     if isinstance(X, (str, bytes, os.PathLike)):
-        raise DataError("this is a path or a text: files are read by ContrastiveRCA.fit and Moments.from_source only")
+        raise DataError(
+            "this is a path or a text, where values in memory are needed: open_source(path).array() reads them"
+        )
     kind = type(X).__module__.partition(".")[0]
     if kind in ("dask", "dask_expr"):
-        raise DataError(
-            "dask collections are read by ContrastiveRCA.fit and Moments.from_source only: compute() this one"
-        )
+        raise DataError("this is a dask collection, where values in memory are needed: compute() it")
     name = type(X).__name__
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise DataError(f"a {name} is a plan, not a table, and has no rows yet: pass .collect() of it, a data frame")
-    if hasattr(X, "obs_names") and hasattr(X, "mod"):
-        raise DataError(
-            f"a {name} holds several tables: fit_views(mdata) takes its modalities as views; where one table is "
-            "needed, pass richcomponents.join_views(mdata).values"
-        )
     rows = X if isinstance(X, (list, tuple)) else (X,)
     hidden = sum([int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)])
     if hidden:
@@ -275,7 +270,7 @@ def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = 
 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Column names of a data frame or series, None for arrays."""
-    frame = _as_frame(X)
+    frame = as_frame(X)
     columns = frame.columns if isinstance(frame, nw.DataFrame) else None
     if columns is not None:
         return tuple(map(str, columns))
@@ -287,7 +282,7 @@ def column_names(X: object) -> tuple[str, ...] | None:
 def check_labels(X: object, *chosen: object) -> None:
     """Refuses column labels of a data frame that leave open what is meant: text and numbers mixed, or numbers in `chosen`
     (views=, covariates=) where the labels are numbers but not those of the positions, 0, 1, 2, ..."""
-    frame = _as_frame(X)
+    frame = as_frame(X)
     labels = list(frame.columns) if isinstance(frame, nw.DataFrame) else []
     texts = [label for label in labels if isinstance(label, str)]
     odd = next((label for label in labels if not isinstance(label, str)), None)
@@ -320,18 +315,18 @@ def _numbers_in(chosen: object) -> Iterator[int]:
         yield from (int(item) for item in inside if isinstance(item, Integral) and not isinstance(item, bool))
 
 
-def _sample_index(X: object) -> tuple[object, ...] | None:
+def sample_index(X: object) -> tuple[object, ...] | None:
     """Sample labels: an AnnData-like obs_names or a pandas index; None for what has none."""
     labels = getattr(X, "obs_names", None)
     if labels is None:
-        frame = _as_frame(X)
+        frame = as_frame(X)
         labels = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
     if labels is None:
         return None
     return tuple(labels)
 
 
-def _only_numbered(index: tuple[object, ...]) -> bool:
+def only_numbered(index: tuple[object, ...]) -> bool:
     """Labels 0, 1, 2, ... say nothing by themselves."""
     return index == tuple(range(len(index)))
 
@@ -387,9 +382,12 @@ def counts_in(view: Array) -> tuple[float, float]:
     return float(most.max()), float(mean.mean())
 
 
-def check_outcome(y: object, rows: int) -> Array:
-    """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse."""
+def check_outcome(y: object, rows: int | None) -> Array:
+    """An outcome as (rows,) finite numbers that vary within the range of floating point; one row is for others to refuse.
+
+    rows : None where only reading them tells."""
     target = as_column(y)
+    rows = len(target) if rows is None else rows
     if len(target) != rows:
         raise DataError(f"y must be one column of {rows} values, got {len(target)}")
     size = float(np.abs(target).max(initial=0.0))
@@ -438,7 +436,7 @@ def as_table(X: object, views: object = None) -> Table:
     values, names = as_matrix(X), column_names(X)
     resolved = resolve_views(views, values.shape[1], names, values)
     check_finite(values, resolved)
-    return Table(values, resolved, _sample_index(X), names is not None)
+    return Table(values, resolved, sample_index(X), names is not None)
 
 
 def join_views(views: object, *, align: str = "same", id: str | None = None, finite: bool = True) -> Table:
@@ -496,7 +494,7 @@ def named_views(views: object) -> dict[str, Any]:
 def _labelled(view: str, part: Any, id: str | None) -> tuple[Array, tuple[str, ...] | None, tuple[object, ...] | None]:
     """Values (n, p) of a view, its column names and its sample labels, where it has any."""
     annotated = hasattr(part, "obs_names")
-    labels = _sample_index(part)
+    labels = sample_index(part)
     if id is not None:
         part, labels = _without_labels(view, part, id)
     try:
@@ -514,7 +512,7 @@ def _without_labels(view: str, part: Any, id: str) -> tuple[Any, tuple[object, .
     annotations = getattr(part, "obs", None)
     if annotations is not None and id in annotations:
         return part, tuple(annotations[id])
-    frame = _as_frame(part)
+    frame = as_frame(part)
     if annotations is not None or not isinstance(frame, nw.DataFrame) or id not in frame.columns:
         if isinstance(frame, nw.DataFrame) and getattr(getattr(part, "index", None), "name", None) == id:
             return part, tuple(part.index)
@@ -531,7 +529,7 @@ def _aligned(tables: Mapping[str, tuple[tuple[object, ...] | None, int]], how: s
     if how not in WAYS:
         raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
     known = {view: labels for view, (labels, _) in tables.items() if labels is not None}
-    numbered = [view for view, labels in known.items() if _only_numbered(labels)]
+    numbered = [view for view, labels in known.items() if only_numbered(labels)]
     if len(numbered) == len(known):
         known = {}
     bare = next((view for view in tables if view not in known), None)

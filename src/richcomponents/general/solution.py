@@ -46,7 +46,7 @@ from richcomponents.general.discover import SetTest, discover_sets
 from richcomponents.general.evidence import SetEvidence, WhiteViews, home
 from richcomponents.general.model import Parameters, by_view, pattern_terms
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
-from richcomponents.learning.logistic import Outcome
+from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap
 from richcomponents.paper.contrastive import truncated_pinv
@@ -648,7 +648,7 @@ class SetSolution:
         )
 
     def errors(
-        self, calibrated: Calibrated, rows: Array, keep: Array, *, grouped: bool, replicates: Array | None = None
+        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
     ) -> tuple[Array, float]:
         """Standard errors of the outcome, at the fitted prediction: too small where the prediction itself is not sure.
 
@@ -657,7 +657,8 @@ class SetSolution:
         if calibrated.by is not None:
             error, degrees = calibrated.by
             return (np.full_like(error, np.nan) if grouped else error), degrees
-        return error_at_fixed_features(calibrated.features, calibrated.outcome, keep), max(len(keep) - 1, 1)
+        error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
+        return error, max(len(outcome.kept) - 1, 1)
 
     def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
         return self.covariance(key), 1.0

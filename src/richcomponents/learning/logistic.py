@@ -50,23 +50,6 @@ class LogisticFit:
         return float(np.mean(self.probability * (1 - self.probability)))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What is regressed on a component, and the rows it is regressed from.
-
-    rows (n, p), y (n,) : centred; weight (n,) : how often each row counts; free : their number less what covariates
-    took; covariates : how many there are; log_odds : logistic regression on the residual, to be calibrated instead of least
-    squares.
-    """
-
-    rows: Array
-    y: Array
-    weight: Array
-    free: float
-    covariates: int
-    log_odds: LogisticFit | None = None
-
-
 def ridge_logistic(
     features: Array,
     y: Array,

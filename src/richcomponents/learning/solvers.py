@@ -194,14 +194,16 @@ def elastic_net(
     return w
 
 
-def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float) -> Array:
-    """The same from centred rows, features (n, d) and y (n,): (d,), or (m, d) for m penalties.
+def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array | None = None) -> Array:
+    """The same from centred rows, features (n, d) and y (n,): (d,), or (m, d) for m penalties; weight : (n,), how often each
+    row counts, once by default.
 
     Ridge on more columns than rows is solved among the rows, w = F' (F F' + n alpha)^-1 y: nothing of size d x d.
     """
-    n, d = features.shape
-    alphas = np.atleast_1d(alpha)
-    if l1_ratio == 0 and d > n and np.all(alphas > 0):
+    n, alphas = float(len(features) if weight is None else weight.sum()), np.atleast_1d(alpha)
+    if weight is not None:
+        features, y = features * np.sqrt(weight)[:, None], y * np.sqrt(weight)
+    if l1_ratio == 0 and features.shape[1] > len(features) and np.all(alphas > 0):
         values, vectors = np.linalg.eigh(features @ features.T / n)
         inner = (vectors.T @ y) / (np.maximum(values, 0.0) + alphas[:, None])  # (m, n)
         paths = inner @ vectors.T @ features / n

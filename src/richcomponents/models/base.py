@@ -1,18 +1,10 @@
-"""What all learners of a component share.
-
-CLASSES. Two classes: which of them the log-odds are of.
-
-scikit-learn sorts labels, and its scorers rely on that order: in "case" and "control" the second is "control", and
-coefficients for the second class would be those of being healthy. So the order of `classes_`, of the columns of predict_proba
-and the sign of decision_function are scikit-learn's, while coefficients are those of the class called positive.
-"""
+"""What all learners of a component share."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,137 +15,15 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, as_fitted, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.plots import estimate_plot
-from richcomponents.storage import storable
-
-_YES = """
-yes y true positive pos + case cases patient patients disease diseased ill sick affected abnormal cancer tumor tumors tumour
-tumours malignant metastatic infected mutant mutated treated treatment exposed present responder responders event dead died
-deceased relapsed recurrent progressed smoker smokers
-"""
-_NO = """
-no n not non none never without false negative neg - control controls ctrl ctl healthy well unaffected normal benign uninfected
-wildtype wt untreated placebo unexposed absent nonresponder nonresponders alive survived survivor nonsmoker nonsmokers unmutated
-reference baseline
-"""
-_LEANING = dict.fromkeys(_NO.split(), -1) | dict.fromkeys(_YES.split(), 1)
-_WORDS = re.compile(r"[^\W\d_]+|[+-]$")
-
-
-@storable
-@dataclass(frozen=True)
-class Contrast:
-    """Two classes as a reader meets them.
-
-    labels : the positive one, then the other; counts : their rows, if there were any; by_order : nothing but the order of the
-    labels made the first one positive.
-    """
-
-    labels: tuple[str, ...]
-    counts: tuple[int, ...] | None = None
-    by_order: bool = False
-
-    @property
-    def positive(self) -> str:
-        return self.labels[0]
-
-    def rows(self) -> dict[str, int | None]:
-        """Rows of each class, the positive one first."""
-        return dict(zip(self.labels, self.counts or (None, None), strict=True))
-
-    def __str__(self) -> str:
-        """
-        >>> print(Contrast(("case", "control"), (20, 30)))
-        case (20 rows) against control (30 rows)
-        """
-        known = {label: "" if n is None else f" ({n} row{'' if n == 1 else 's'})" for label, n in self.rows().items()}
-        return " against ".join(label + count for label, count in known.items())
-
-    def notes(self) -> tuple[str, ...]:
-        """What is to be said of a choice by order."""
-        sentence = (
-            f"{self.labels[0]} is taken as the positive class because it comes after {self.labels[1]} in order; "
-            "positive= (--positive on the command line) chooses."
-        )
-        return (sentence,) if self.by_order else ()
-
-
-def positive_class(classes: Sequence[Any], wanted: Any = None) -> tuple[int, bool]:
-    """Number (0 or 1) of the positive class, and whether nothing but the order chose it.
-
-    The one wanted, else the one whose words say so (case, yes, disease, treated, ... against control, no, healthy, untreated,
-    ...), else the second in natural order.
-
-    >>> positive_class(["case", "control"]), positive_class(["no relapse", "relapse"]), positive_class([0, 1])
-    ((0, False), (1, False), (1, False))
-    >>> positive_class(["10", "9"]), positive_class(["left", "right"]), positive_class(["left", "right"], "left")
-    ((0, True), (1, True), (0, False))
-    """
-    if wanted is not None:
-        for same in (_exactly, _roughly):
-            found = [i for i, label in enumerate(classes) if same(label, wanted)]
-            if len(found) == 1:
-                return found[0], False
-        raise DataError(
-            f"positive={str(wanted)!r} is not a class of y, which holds {_listed(classes)}: name one of these"
-        )
-    first, second = map(leaning, classes)
-    if first != second:
-        return int(second > first), False
-    order = in_order(classes)
-    return order[1], [_number(classes[i]) for i in order] not in ([0, 1], [-1, 1])
-
-
-def in_order(classes: Sequence[Any]) -> list[int]:
-    """Positions of labels in natural order: numbers as numbers, also inside texts.
-
-    >>> in_order(["10", "9"]), in_order(["grade 10", "grade 9"]), in_order(["b", "A"])
-    ([1, 0], [1, 0], [1, 0])
-    """
-    numbers = [number for label in classes if (number := _number(label)) is not None]
-    keys: list[Any] = numbers if len(numbers) == len(classes) else [_natural(str(label)) for label in classes]
-    return sorted(range(len(classes)), key=lambda i: keys[i])
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Runs of digits compare by their value, everything else as letters, whatever their case."""
-    parts = re.split(
-        r"0*(\d+)", text.casefold()
-    )  # letters, digits, letters, ...; without zeros in front, longer is larger
-    return [(len(part) if i % 2 else 0, part) for i, part in enumerate(parts)]
-
-
-def _number(label: Any) -> float | None:
-    try:
-        value = float(label)
-    except (TypeError, ValueError):
-        return None
-    return value if math.isfinite(value) else None
-
-
-def leaning(label: Any) -> int:
-    """Words for "yes" less words for "no"."""
-    return sum(_LEANING.get(word, 0) for word in _WORDS.findall(str(label).casefold()))
-
-
-def _exactly(label: Any, wanted: Any) -> bool:
-    return str(label) == str(wanted)
-
-
-def _roughly(label: Any, wanted: Any) -> bool:
-    """1 is "1" and 1.0, True is "true"."""
-    number = _number(label)
-    return (number is not None and number == _number(wanted)) or str(label).casefold() == str(wanted).casefold()
-
-
-def _listed(classes: Sequence[Any]) -> str:
-    return " and ".join(repr(str(label)) for label in classes)
-
 
 _SUSPICIOUS = 0.001
 
@@ -196,12 +66,23 @@ class ComponentLearner(Estimator):
         model = self.unfitted_rca()
         refuse_second_table(y)
         data: Data = model.fit_data(X, groups=groups)
+        return self._keep_rca(model), data
+
+    def _keep_rca(self, model: Any) -> Component:
+        """Take over a fitted RCA, and return the component to learn."""
         self.rca_ = model
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
         self.component_: Component = self._component_of(model)
-        return self.component_, data
+        return self.component_
+
+    def _add_block(self, X: object, outcome: object = None) -> Any:
+        """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
+        model = self.unfitted_rca() if getattr(self, "rca_", None) is None else copy(self.rca_)
+        found = model._add_block(X, outcome)
+        self._keep_rca(model)
+        return found
 
     def unfitted_rca(self) -> Any:
         """A clone of the RCA that was given."""
@@ -289,13 +170,17 @@ class OutcomeLearner(ComponentLearner):
         """A clone with the choices that the fit made (the penalty, the positive class), for the same fit of other samples."""
         raise NotImplementedError
 
+    def fit_moments(self, moments: Moments, y: object) -> Self:
+        """Fit to a state of order four, also the sum of several sites' states; y : the name or number of its column."""
+        return self.fit(moments, y)  # type: ignore[no-any-return]
+
     def outcome_test(self, X: object, y: object) -> TestResult:
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
         check_is_fitted(self)
-        return self._need_rca().outcome_test(X, self._coded(y), self.component)
+        return self._need_rca().outcome_test(X, self._coded(X, y), self.component)
 
-    def _coded(self, y: object) -> Any:
-        """y as numbers."""
+    def _coded(self, X: object, y: object) -> Any:
+        """y as numbers, or the column of X that holds them."""
         return y
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
@@ -306,10 +191,10 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
-    def _warn_of_others(self, X: object, target: Array, remedy: str = "choose another component") -> None:
+    def _warn_of_others(self, outcome: Outcome, remedy: str = "choose another component") -> None:
         """y depends on one component only, so it must not go with the views where that does not live."""
         model = self._need_rca()
-        test = model.outcome_test(X, target, self.component)
+        test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:
             others = model.others(self.component)
             warn_user(

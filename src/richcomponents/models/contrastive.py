@@ -154,18 +154,18 @@ class ContrastiveRCA(ComponentAnalysis):
         """ "V" for S1, "U" for S3."""
         return {"S1": "V", "S2": "", "S3": "U"}[self._key(component)]
 
-    def calibrate_both(self, X: object, y: object, groups: object = None) -> BothParts:
+    def calibrate_both(self, X: object, y: object = None, groups: object = None) -> BothParts:
         """Coefficients of an outcome that depends on S1 and on S2, with as much correction as the data support.
 
-        groups : as in :meth:`fit`. As of :meth:`calibrate`, the result is never far from U and V as regressors when the data
-        say little.
+        X, y, groups : as in :meth:`outcome`, whose result may be X. As of :meth:`calibrate`, the result is never far from U and
+        V as regressors when the data say little.
         """
         check_is_fitted(self)
         if not isinstance(self._solution, PairSolution):
             raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
-        outcome = self._outcome(X, y)
+        outcome = self.outcome(X, y, groups)
         self._solution.check_determined("S1", outcome.covariates)
-        return BothParts.of(self._solution, outcome, self.kept_rows(len(outcome.y), groups))
+        return BothParts.of(self._solution, outcome)
 
     # ---- how sure
 
@@ -258,4 +258,4 @@ class ContrastiveRCA(ComponentAnalysis):
         first, *rest = self.diagnostics_.summary().split("\n")
         if hasattr(self, "feature_names_in_"):
             rest = [f"  {letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")] + rest
-        return "\n".join([first, *rest])
+        return "\n".join([first, *(f"  {note}" for note in self.covariate_notes()), *rest])

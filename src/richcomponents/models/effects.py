@@ -24,6 +24,7 @@ from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models.design import including_views, lay_out
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.moments import Moments, block_numbers
@@ -155,24 +156,29 @@ class ExposureEffects(Estimator):
     ) -> Self:
         """Fit to one table (or a state) whose columns are U, V, known covariates and, where they are named, exposures.
 
-        y : (n,) or (n, q), exposures in memory: numbers, or classes. X, groups, sample_weight, progress, checkpoint : as in
-        :meth:`ContrastiveRCA.fit`; X may also be a state of :class:`Moments`, of several sites for example.
+        y : (n,) or (n, q), exposures in memory: numbers, or classes; or the name (a list of names) of columns of X. X,
+        groups, sample_weight, progress, checkpoint : as in :meth:`ContrastiveRCA.fit`; X may also be a state of
+        :class:`Moments`, of several sites for example.
         """
         model = self._model()
-        found = read_exposures(X, y, self.exposure, self.reference)
+        if isinstance(X, Moments):
+            self._set_features(X.layout.n_columns, X.names)
+        opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
+        found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
-        table = found.table
+        table, design = lay_out(found.table, model.views, model.covariates, found.columns)
+        model.set_params(
+            views={name: design.views[name].tolist() for name in design.views},
+            covariates=[*design.known.tolist(), *found.columns],
+        )
         if isinstance(table, Rows):
-            views, known = model.columns_of(table.width, table.names, [*found.columns])
-            self._check_rows(table, len(known) + len(found.columns))
-            model.set_params(
-                views={name: views[name].tolist() for name in views}, covariates=[*known.tolist(), *found.columns]
-            )
+            self._check_rows(table, len(model.covariates))
             table = table if sample_weight is None else table.weighted_by(sample_weight)
-            if not table.rereadable:  # one pass is all there is: sums suffice
-                table = Moments.of(table, 4, n_blocks=model.n_blocks, **reading)
-        else:
-            model.set_params(covariates=[*(model.covariates or ()), *found.columns])
+            if not table.rereadable:  # one pass is all there is: sums suffice, of the columns that are used
+                used = np.concatenate([design.used, found.columns])
+                table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
+                found = replace(found, columns=tuple(range(len(design.used), len(used))))
+                model.set_params(views=design.places(), covariates=list(range(len(design.columns), len(used))))
         reading = {} if isinstance(table, Moments) else reading
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -181,11 +187,8 @@ class ExposureEffects(Estimator):
             data = model.fit_data(table, **reading)
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
-        self.rca_, self.exposures_, self.notes_ = model, found.names, found.notes
-        if isinstance(table, Rows):
-            self.n_features_in_, names = table.width - len(found.columns) if y is not None else table.width, table.names
-            if names is not None:
-                self.feature_names_in_ = np.array(names[: self.n_features_in_], dtype=object)
+        levels = tuple(f"Covariate {one}." for one in design.levels())
+        self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
         self._solve(data, self._products(table, found, groups, data.lost))
         return self
 

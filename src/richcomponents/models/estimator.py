@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import wraps
 from types import FunctionType
@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import validate_data
 
-from richcomponents.algebra import Array
-from richcomponents.data.table import as_matrix, check_labels, unpacked
+from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources.base import ArraySource, Source
+from richcomponents.data.sources.memory import FrameSource, TablesSource, are_tables, is_annotated
+from richcomponents.data.table import check_labels
 from richcomponents.errors import DataError
+from richcomponents.moments import Moments
 from richcomponents.storage import Storable
 
 _E = TypeVar("_E")
@@ -42,21 +45,51 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
                 fits = name in ("fit", "partial_fit") or name.startswith("fit_")
                 setattr(cls, name, _transaction(member) if fits else _answer(member))
 
-    def _values(self, X: object, *, reset: bool, at_least: int = 1) -> Array:
-        """The values (n, p) of a table; its columns become those of the fit (reset), or are compared with them."""
-        X = unpacked(X)
-        check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
-        values = as_matrix(X)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        checked: Array = check_array(
-            values, dtype=np.float64, order="C", ensure_min_samples=at_least, ensure_all_finite=False, estimator=self
-        )
-        return checked
+    def _open(self, X: object, *, reset: bool, at_least: int = 1) -> Rows:
+        """The rows of a table, wherever it is. Its columns become those of the fit (reset); or they are compared with these,
+        where they are not found by their names."""
+        refuse_state(X)
+        plain = not (isinstance(X, (Rows, Source)) or are_tables(X) or is_annotated(X))
+        if plain:
+            check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
+        rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+        if rows.held and rows.n_rows is not None and rows.n_rows < at_least:
+            raise DataError(
+                f"Found array with {rows.n_rows} sample(s) (shape={(rows.n_rows, rows.width)}) while a minimum of {at_least} "
+                f"is required by {type(self).__name__}."
+            )
+        named = rows.names is not None and getattr(rows.source, "named", True)
+        if isinstance(rows.source, (ArraySource, FrameSource)) and plain and (reset or not named):
+            validate_data(self, X, reset=reset, skip_check_array=True)  # scikit-learn's names, numbers and messages
+        elif reset:
+            self._set_features(rows.width, rows.names if named else None)
+        return rows
+
+    def _set_features(self, width: int, names: Sequence[str] | None) -> None:
+        self.n_features_in_ = width
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True  # made dense
         return tags
+
+
+def under_labels(model: Any, values: Any, samples: tuple[object, ...] | None) -> Any:
+    """What a transformer returns (n, k), under the labels of its samples where `set_output` asks for a data frame of pandas:
+    scikit-learn sees the index of such frames only."""
+    if samples is None or getattr(model, "_sklearn_output_config", {}).get("transform") != "pandas":
+        return values
+    import pandas
+
+    return pandas.DataFrame(values, index=pandas.Index(samples), columns=model.get_feature_names_out())
+
+
+def refuse_state(X: object) -> None:
+    """Where rows are needed."""
+    if isinstance(X, Moments):
+        raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
 
 
 def as_fitted(model: _E) -> _E:

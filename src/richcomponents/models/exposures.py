@@ -1,4 +1,4 @@
-"""Exposures as columns of a table: numbers as they are, classes as dummies against one of them."""
+"""Exposures as columns of a table: numbers as they are, classes as levels against one of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.data.columns import as_labels
-from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.classes import Levels
+from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
-from richcomponents.data.table import as_matrix, check_labels, check_outcome, column_names
+from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.models.base import in_order, leaning, positive_class
-from richcomponents.models.rca import is_source
+from richcomponents.models.design import is_column, unused
 from richcomponents.moments import Moments
 
 _FEWEST, _FEW = 5, 10  # rows of a class
@@ -41,27 +40,47 @@ class _Coded:
     notes: tuple[str, ...] = ()
 
 
-def read_exposures(X: object, y: object, named: object, reference: object) -> Exposures:
-    """X : any table; y : exposures in memory, or None; named : those that are columns of X, or None; reference : the class that
-    others are compared with."""
-    wanted = _listed(named)
-    if (y is None) == (not wanted):
+def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
+    """Exposures in memory, or None, and those that are columns of the table; y : of fit, named : `exposure=`."""
+    wanted = [] if named is None else list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
+    given = list(y) if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) else y
+    if (given is None) == (not wanted):
         both = "" if y is None else ", not both"
         raise DataError(
             f"give the exposure as y, fit(X, y), or name the column of X that holds it, ExposureEffects(exposure=...){both}"
         )
-    if isinstance(X, Moments):
+    return given, wanted
+
+
+def names_columns(X: Any, y: object) -> list[Any]:
+    """The columns of X that a y of texts names; none where y holds labels."""
+    if is_column(y):
+        return [y]
+    there = X.names if isinstance(X, Moments) else X.source.all_names
+    if isinstance(y, list) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
+        return list(y)
+    return []
+
+
+def read_exposures(table: Rows | Moments, y: object, named: object, reference: object) -> Exposures:
+    """table : any rows, or a state; y : exposures in memory, or names of columns, or None; named : those that are columns of
+    the table, or None; reference : the class that others are compared with."""
+    y, wanted = named_exposures(y, named)
+    if found := names_columns(table, y):
+        y, wanted = None, found
+    if isinstance(table, Moments):
         if y is not None:
-            raise DataError("a state holds the exposure as one of its columns: name it by its number, exposure=")
-        numbers = tuple(_number(column, X.layout.n_columns) for column in wanted)
-        return Exposures(X, tuple(f"column {c}" for c in numbers), numbers)
-    coded: list[_Coded] = []
-    rows, kept = _of_source(X, wanted, coded, reference) if is_source(X) else _in_memory(X, wanted, coded, reference)
+            raise DataError("a state holds the exposure as one of its columns: name it, or give its number, exposure=")
+        numbers = tuple(_place(column, table.layout.n_columns, table.names) for column in wanted)
+        known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
+        return Exposures(table, tuple(known[c] for c in numbers), numbers)
+    rows = table
     if rows.width < 2:
         raise DataError(f"two views need at least two columns; X has n_features = {rows.width}")
+    coded, kept = _among(rows, wanted, reference)
     if y is not None:
         coded += [_code(values, name, reference) for name, values in _columns_of(y)]
-    columns = [_place(rows, column) for column in kept]
+    columns = [_place(column, rows.width, rows.names) for column in kept]
     names = [column if isinstance(column, str) else f"column {column}" for column in kept]
     if coded:
         values = np.hstack([one.values for one in coded])
@@ -69,66 +88,43 @@ def read_exposures(X: object, y: object, named: object, reference: object) -> Ex
             raise DataError(f"the exposure has {len(values)} entries, the table has {rows.n_rows} rows")
         new = [name for one in coded for name in one.names]
         columns += [rows.width + i for i in range(len(new))]
-        rows = rows.with_columns(values, [_unused(name, rows.names or ()) for name in new])
+        rows = rows.with_columns(values, [unused(name, rows.names or ()) for name in new])
         names += new
     notes = tuple(note for one in coded for note in one.notes)
     return Exposures(rows, tuple(names), tuple(columns), notes)
 
 
-def _listed(named: object) -> list[Any]:
-    if named is None:
-        return []
-    return list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
-
-
-def _number(column: object, width: int) -> int:
+def _place(column: object, width: int, names: Sequence[str] | None) -> int:
+    if isinstance(column, str) and names is not None and column in names:
+        return list(names).index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < width:
         return int(column)
-    raise DataError(
-        f"exposure={column!r} is not a column of a table of {width} columns: give numbers from 0 to {width - 1}"
-    )
+    hint = f"give numbers from 0 to {width - 1}" if names is None else f"the first columns are {list(names)[:5]}"
+    raise DataError(f"the exposure {column!r} is not a column of the table, of {width} columns: {hint}")
 
 
-def _place(rows: Rows, column: object) -> int:
-    if isinstance(column, str):
-        if column not in (rows.names or ()):
-            rows.source.check_column(column, "the exposure")
-        return list(rows.names or ()).index(column)
-    return _number(column, rows.width)
-
-
-def _of_source(X: object, wanted: list[Any], coded: list[_Coded], reference: object) -> tuple[Rows, list[Any]]:
-    """Rows of a file, a stream or a dask table; named columns of text are read and coded."""
-    rows, kept = open_source(X), list(wanted)
-    if isinstance(rows.source, DaskSource) or not rows.rereadable:
-        return rows, kept
-    for name, values in rows.read([name for name in wanted if isinstance(name, str)]).items():
-        one = _code(values, name, reference)
-        if len(one.names) > 1 or one.names[0] != name or name not in (rows.names or ()):
+def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Coded], list[Any]]:
+    """Named columns that are texts, or describe the samples, coded; and the others."""
+    texts = [name for name in wanted if isinstance(name, str)]
+    if not rows.rereadable or not texts:
+        return [], list(wanted)
+    own = {}
+    for name in texts:
+        further = name if name in (rows.names or ()) else rows.source.annotation(name)
+        if further is None:
+            _place(name, rows.width, rows.names)
+        own[name] = further
+    far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
+    held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values()))  # type: ignore[arg-type]
+    coded, kept = [], list(wanted)
+    for name, further in own.items():
+        if further not in held:
+            continue
+        one = _code(held[further], name, reference)
+        if one.names != (name,) or further not in (rows.names or ()):
             coded.append(one)
             kept.remove(name)
-    return rows, kept
-
-
-def _in_memory(X: object, wanted: list[Any], coded: list[_Coded], reference: object) -> tuple[Rows, list[Any]]:
-    """Rows of a table in memory; named columns of text leave it and are coded."""
-    names = column_names(X)
-    missing = [name for name in wanted if isinstance(name, str) and name not in (names or ())]
-    if missing:
-        raise DataError(
-            f"the exposure {missing[0]!r} is not a column of the table"
-            + ("" if names else ", which has no column names: give its number, or pass it as y")
-        )
-    kept = list(wanted)
-    if names is not None and any(isinstance(name, str) for name in wanted):
-        frame = nw.from_native(cast(Any, X), eager_only=True)
-        for name in [name for name in wanted if isinstance(name, str)]:
-            if not (frame[name].dtype.is_numeric() or frame[name].dtype == nw.Boolean):
-                coded.append(_code(np.array(frame[name].to_list(), dtype=object), name, reference))
-                frame, kept = frame.drop(name), [other for other in kept if other != name]
-        X = frame.to_native()
-    check_labels(X, kept)
-    return Rows(as_matrix(X), names=column_names(X)), kept
+    return coded, kept
 
 
 def _columns_of(y: object) -> list[tuple[str, Any]]:
@@ -148,7 +144,7 @@ def _columns_of(y: object) -> list[tuple[str, Any]]:
 
 
 def _code(values: Any, name: str, reference: object) -> _Coded:
-    """Numbers (and truth values) as they are, texts as dummies."""
+    """Numbers (and truth values) as they are, texts as levels."""
     plain = np.asarray(values)
     if plain.dtype.kind == "O" and all(isinstance(v, (int, float, np.number, np.bool_)) or v is None for v in plain):
         plain = np.array([np.nan if v is None else float(v) for v in plain])
@@ -171,43 +167,12 @@ def _code(values: Any, name: str, reference: object) -> _Coded:
         if len(levels) == 2:
             _check_counts(name, {f"{level:g}": int(n) for level, n in zip(levels, counts, strict=True)})
         return _Coded(numbers[:, None], (name,))
-    labels = as_labels(plain)
-    bad = np.flatnonzero([label is None or label == "" for label in labels])
-    if len(bad):
-        raise DataError(f"the exposure {name!r} has no label in row {bad[0]}: drop such rows")
-    found = sorted({str(label) for label in labels})
-    classes = [found[i] for i in in_order(found)]
-    if len(classes) < 2:
-        raise DataError(f"the exposure {name!r} is {classes[0]!r} in every row: there is nothing to compare")
-    if len(classes) > max(_FEW, len(labels) // _FEW):
-        raise DataError(
-            f"the exposure {name!r} has {len(classes)} different labels in {len(labels)} rows: is it an identifier?"
-        )
-    base, guessed = _reference(name, classes, reference)
-    rows = {label: int(sum(str(other) == label for other in labels)) for label in classes}
-    _check_counts(name, rows)
-    others = [label for label in classes if label != base]
-    dummies = np.array([[str(label) == other for other in others] for label in labels], dtype=np.float64)
+    found = Levels.of(plain, name, "the exposure", reference)
+    _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
     told = (
-        f"{name}: {', '.join(f'{label} ({rows[label]} rows)' for label in others)} against {base} ({rows[base]} rows)"
+        f"{found}; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else str(found)
     )
-    by_order = f"{told}; {base} comes first in order, reference= chooses another" if guessed else told
-    return _Coded(dummies, tuple(f"{name}={label}" for label in others), (by_order,))
-
-
-def _reference(name: str, classes: Sequence[str], wanted: object) -> tuple[str, bool]:
-    """The class that others are compared with, and whether nothing but the order chose it."""
-    if wanted is not None:
-        found = [label for label in classes if label.casefold() == str(wanted).casefold()]
-        if len(found) != 1:
-            raise DataError(f"reference={str(wanted)!r} is not a class of {name!r}, which holds {', '.join(classes)}")
-        return found[0], False
-    if len(classes) == 2:
-        positive, guessed = positive_class(classes)
-        return classes[1 - positive], guessed
-    leanings = [leaning(label) for label in classes]
-    least = min(leanings)
-    return classes[leanings.index(least)], leanings.count(least) > 1
+    return _Coded(found.coded(plain, "the exposure"), found.columns, (told,))
 
 
 def _check_counts(name: str, counts: dict[str, int]) -> None:
@@ -221,9 +186,3 @@ def _check_counts(name: str, counts: dict[str, int]) -> None:
         warn_user(
             f"the exposure {name!r} is {label!r} in {fewest} rows only: its effects are hardly known", SampleSizeWarning
         )
-
-
-def _unused(name: str, names: Sequence[str]) -> str:
-    while name in names:
-        name += "_"
-    return name

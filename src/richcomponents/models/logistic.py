@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.classes import Contrast, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.likelihood import LikelihoodFit
@@ -27,9 +29,12 @@ from richcomponents.learning.logistic import (
     newton_replicates,
     ridge_logistic,
 )
+from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import SGDResult, Trajectory
-from richcomponents.models.base import Contrast, OutcomeLearner, positive_class
+from richcomponents.models.base import OutcomeLearner
+from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.moments import Moments
 from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
 from richcomponents.text import in_line, page
 
@@ -90,8 +95,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     likelihood_fit_ : LikelihoodFit or None
         Of a polynomial, deterministic: curvatures mu and H, gradient error epsilon and the bound 8 epsilon^2 / mu^2, in the
         coordinates (intercept, (Cov + 4 alpha I)^(1/2) coef).
-    residualised_ : array (d,)
-        Logistic regression on the residual of U, for comparison.
+    residualised_ : array (d,) or None
+        Logistic regression on the residual of U, for comparison; None without rows.
     trust_ : float
         How much of the correction was believed: 0 (residualising) to 1.
     coefficients_ : Estimate or None
@@ -140,41 +145,81 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Fit the RCA to X, then the coefficients of y on its component.
 
-        y : (n,) labels of two classes. groups : (n,) labels; rows of a group stay in one block.
+        X : any table that :meth:`ContrastiveRCA.fit` takes; its rows are read into memory. y : (n,) labels of two classes, or
+        the name of a column of X. groups : (n,) labels; rows of a group stay in one block.
+
+        A state (X of :class:`Moments`) and a stream of blocks of rows give sums, not rows, and sums suffice for a polynomial
+        (approximation="chebyshev" or "taylor"): y is then a column of zeros and ones, and there are no errors and no
+        protection by residualising, as in fit_component.
         """
         self._check_parameters()
         if self.solver == "sgd" and self.approximation == "auto":
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
-        if self.component != "S1":
-            raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
-                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
-            )
-        target = self._binary(y)
-        check_consistent_length(X, target)
-        self._fit_rca(X, groups)
-        model = self._need_rca()
-        self._warn_of_others(X, target)
-        nuisance = self._covariates(model, X)
-        plain = model.residual(X, self.component)
+        self._check_component()
+        model = self.unfitted_rca()
+        if isinstance(X, (Moments, Iterator)):
+            self._check_sums()
+            _, outcome = model.fit_outcome(X, y if is_column(y) else self._binary(y), groups)
+            self._keep_rca(model)
+            return self._from_sums(outcome)
+        target = self._binary(labels_in(X, y) if is_column(y) else y)
+        _, outcome = model.fit_outcome(X, target, groups, column=y if is_column(y) else None, every_row=True)
+        self._keep_rca(model)
+        self._warn_of_others(outcome)
+        nuisance = outcome.known if outcome.covariates else None
+        plain = model.residual(outcome, self.component)
         low = self._logistic(plain + self._origin(), target, nuisance)
-        self.residualised_ = low.coef
-        found = model.calibrate(X, target, self.component, log_odds=low)
+        self.residualised_: Array | None = low.coef
+        found = model.calibrate(outcome, component=self.component, log_odds=low)
         told = self._warn_of_size(found, target)
         theta, intercept = self._calibrate(found, plain, target, nuisance, low)
         self.trajectory_: Trajectory | None = None
         self.likelihood_fit_: LikelihoodFit | None = None
         if self.approximation != "auto":
-            theta, intercept = self._from_rows(model, X, plain, target, groups, found.free)
+            theta, intercept = self._from_rows(model, outcome, plain, target)
         self._set(theta, intercept)
-        keep = model.kept_rows(len(target), groups)
+        keep = outcome.kept
         self.coefficients_: Estimate | None = None
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
-            error, degrees = model.errors(found, X, groups, replicates=replicates)
+            error, degrees = model.errors(found, outcome, grouped=groups is not None, replicates=replicates)
             names = self.component_.feature_names
             self.coefficients_ = Estimate(theta, error, int(degrees), names, positive=str(self.positive_))
+        return self
+
+    def _check_component(self) -> None:
+        if self.component != "S1":
+            raise ValueError(
+                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
+                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
+            )
+
+    def _check_sums(self) -> None:
+        """Refuse what sums over rows do not tell."""
+        if self.approximation == "auto" or self.solver != "deterministic":
+            raise DataError(
+                "approximation='auto' and solver='sgd' need the rows, which states and streams do not keep: give a table or "
+                "files, or use approximation='chebyshev', which sums suffice for"
+            )
+
+    def _from_sums(self, outcome: Outcome) -> Self:
+        """From the cumulants of the component, Cov(R, y) and E[y]."""
+        p, n = outcome.mean, outcome.n
+        if abs(outcome.squares - n * p * (1 - p)) > 1e-6 * n or not 0 < p < 1:
+            raise DataError(
+                f"the outcome has mean {p:.4g} and variance {outcome.squares / n:.4g}, which zeros and ones have not: code the "
+                "two classes as 0 and 1"
+            )
+        plain = self._need_rca().residual(outcome, self.component)
+        cross = plain.T @ (outcome.weight * outcome.y) / outcome.free
+        positive = round(n * p)
+        if self._set_classes(np.array([0, 1]), np.array([round(n) - positive, positive])) == 0:
+            cross, p = -cross, 1 - p
+        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
+        theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **options))
+        self.residualised_, self.trust_, self.coefficients_ = None, 1.0, None
+        self._set(theta, intercept)
         return self
 
     def fit_component(self, component: Component, cross: object, mean: float = 0.5) -> Self:
@@ -286,11 +331,6 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         self._contrast = Contrast(tuple(str(labels[i]) for i in order), rows, by_order)
         return at
 
-    def _covariates(self, model: ComponentAnalysis, X: object) -> Array | None:
-        """Known covariates, centred: further columns of the logistic regressions; intercept_ is at their mean."""
-        values = model.covariate_values(X)
-        return np.asarray(values - values.mean(axis=0)) if values.shape[1] else None
-
     def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
         """Log-odds on many columns are too large; returns whether there are rows enough for honest errors."""
         events = int(min(target.sum(), len(target) - target.sum()))
@@ -336,17 +376,15 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
                 theta, intercept = theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept)
         return theta, intercept
 
-    def _from_rows(
-        self, model: ComponentAnalysis, X: object, plain: Array, y: Array, groups: object, free: float
-    ) -> tuple[Array, float]:
+    def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array) -> tuple[Array, float]:
         """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
 
         Cumulants come from the state, or, for mini-batches and for tables too wide for a state, from the rows.
         """
         component = self.component_
         if component.source is None or self.solver == "sgd":
-            component = model.component_on_rows(X, self.component, groups)
-        cross = plain.T @ (y - y.mean()) / free
+            component = model.component_on_rows(outcome, self.component)
+        cross = plain.T @ (y - y.mean()) / outcome.free
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)
         if self.solver == "deterministic":
@@ -445,8 +483,11 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         """A clone with the class that was taken as positive."""
         return clone(self).set_params(positive=self.positive_)  # type: ignore[no-any-return]
 
-    def _coded(self, y: object) -> Array:
-        return np.asarray(np.asarray(y) == self.positive_, dtype=np.float64)
+    def _coded(self, X: object, y: object) -> Any:
+        if is_column(y) and isinstance(X, (Moments, Iterator)):
+            return y  # zeros and ones
+        labels = labels_in(X, y) if is_column(y) else np.asarray(y)
+        return np.asarray(labels == self.positive_, dtype=np.float64)
 
     def summary(self) -> str:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""

@@ -21,8 +21,6 @@ from richcomponents.learning.mixture import (
     replicates,
 )
 from richcomponents.models.base import ComponentLearner
-from richcomponents.models.rca import is_source
-from richcomponents.moments import Moments
 from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line, page
@@ -109,12 +107,15 @@ class ComponentGaussianMixture(ComponentLearner):
         self._check_parameters()
         component, data = self._fit_rca_data(X, groups, y)
         self._learn(component)
-        self._score_covariance: Array | None
-        if is_source(X) or isinstance(X, Moments):  # no rows at hand, but their second moments
-            self._score_covariance = self.rca_.prediction_covariance(data, self.component)
-            return self
-        scores = self.rca_.predict_component(X, self.component)
-        self._score_covariance = np.atleast_2d(np.cov(scores.T)) if len(scores) > 1 else None
+        self._score_covariance: Array | None = self.rca_.prediction_covariance(data, self.component)
+        return self
+
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments. y : ignored."""
+        self._check_parameters()
+        data = self._add_block(X)[0]
+        self._learn(self.component_)
+        self._score_covariance = self.rca_.prediction_covariance(data, self.component)
         return self
 
     def fit_component(self, component: Component) -> Self:

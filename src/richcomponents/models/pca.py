@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from richcomponents.components import Component
 from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import ComponentLearner
+from richcomponents.models.estimator import under_labels
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line, page
 
@@ -79,6 +80,11 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         """Fit the RCA to X, then the directions of its component. y is ignored."""
         return self._learn(self._fit_rca(X, groups, y))
 
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments. y is ignored."""
+        self._add_block(X)
+        return self._learn(self.component_)
+
     def fit_component(self, component: Component) -> Self:
         """Fit to an extracted component, whose covariance is taken as it is."""
         return self._learn(self._take_component(component))
@@ -113,8 +119,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         Predictions are shrunk: the variance of these scores is smaller than explained_variance_.
         """
         check_is_fitted(self)
-        predicted = self._need_rca().predict_component(X, self.component)
-        return (predicted - self.mean_) @ self.components_.T
+        model = self._need_rca()
+        scores = (model.predict_component(X, self.component) - self.mean_) @ self.components_.T
+        return under_labels(self, scores, None if isinstance(X, Iterator) else model.samples_of(X))
 
     def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.

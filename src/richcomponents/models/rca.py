@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -26,19 +26,11 @@ from richcomponents.components.component import Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.cumulants.estimate import Estimate, from_replicates
-from richcomponents.data.columns import Views, resolve_views
+from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, Source, is_dask, is_path
-from richcomponents.data.table import (
-    check_finite,
-    check_outcome,
-    check_range,
-    column_names,
-    counts_in,
-    is_sparse,
-    join_views,
-    named_views,
-)
+from richcomponents.data.sources.base import ArraySource, is_dask, is_path
+from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (
     ConstantColumnWarning,
     CountsWarning,
@@ -47,17 +39,21 @@ from richcomponents.errors import (
     SampleSizeWarning,
     warn_user,
 )
-from richcomponents.learning.logistic import LogisticFit, Outcome
-from richcomponents.models.estimator import Estimator, refuse_second_table
+from richcomponents.learning.logistic import LogisticFit
+from richcomponents.learning.outcome import Outcome
+from richcomponents.models.design import Design, UsedColumns, is_column, lay_out, with_outcome
+from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
 from richcomponents.moments.data import (
+    AffineMap,
     Data,
     Inflated,
     Partial,
     RowData,
     RowUnits,
     StateData,
+    equivalent_rows,
     lost_rows,
     partial_out_rows,
 )
@@ -65,9 +61,12 @@ from richcomponents.progress import each
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
-_FIRST = 1000  # rows that tell an index from data
 _WIDE = 2000  # columns above which nothing is kept for all pairs of them
 _D = TypeVar("_D", bound=Data)
+_OTHER_ROWS = (
+    "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
+    "(sample_weight=np.ones(len(X)) if its rows are independent)"
+)
 
 
 class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
@@ -140,40 +139,38 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self.fit_data(X, groups=groups, sample_weight=sample_weight, progress=progress, checkpoint=checkpoint)
         return self
 
-    def fit_data(self, X: object, *, sample_weight: object = None, **reading: Any) -> Data:
+    def fit_data(
+        self,
+        X: object,
+        *,
+        views: object = None,
+        sample_weight: object = None,
+        beside: Sequence[Any] = (),
+        **reading: Any,
+    ) -> Data:
         """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
-        moments of maps of the columns of all views, covariates removed."""
+        moments of maps of the columns of all views, covariates removed.
+
+        views : instead of the parameter. beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
+        """
+        self._check_parameters()
+        views = self.views if views is None else views
         if isinstance(X, Moments):
-            self._set_features(X.layout.n_columns, None)
-            return self._fit_state(X, None)
-        values = None
-        if is_source(X) or is_sparse(X):
-            rows = open_source(X)
-            self._set_features(rows.width, rows.names)
-        else:
-            values = self._values(X, reset=True, at_least=2)
-            rows = Rows(ArraySource(values, column_names(X)))
-        names = rows.names
+            self._set_features(X.layout.n_columns, X.names)
+            self._check_state_fit()
+            state, design = lay_out(X, views, self.covariates, beside)
+            return self._fit_state(self._laid_out(design, state))
+        opened = self._open(X, reset=True, at_least=2)
+        if not opened.rereadable:
+            self._check_state_fit()
+        rows, design = lay_out(opened, views, self.covariates, beside)
         if isinstance(reading.get("groups"), str):
-            reading["groups"] = self._labels_in(rows, reading["groups"])
+            reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
-            return self._fit_rows(rows, names, reading, values=values)
-        self._place(self._check_state_fit(rows.width, names))  # before the rows are gone
-        return self._fit_state(Moments.of(rows, 4, n_blocks=self.n_blocks, **reading), names)
-
-    def _labels_in(self, rows: Rows, groups: str) -> Any:
-        """The labels in a column of the table, which is no data."""
-        labels = rows.group_labels(groups)
-        views, known = self.columns_of(rows.width, rows.names)
-        at = next((i for i, name in enumerate(rows.names or ()) if name == groups), None)
-        if at is not None and at in known:
-            raise DataError(f"column {groups!r} holds the groups and is also a covariate: name it once")
-        if at is not None and any(at in views[name] for name in views):
-            raise DataError(
-                f"{views.describe(at)} holds the groups: name the columns of the views without it, views={{name: columns}}"
-            )
-        return labels
+            return self._fit_rows(rows, design, reading)
+        table = self._laid_out(design, rows)  # before the rows are gone
+        return self._fit_state(Moments.of(table, 4, n_blocks=self.n_blocks, **reading))
 
     def fit_views(
         self,
@@ -194,38 +191,25 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         refuse_second_table(y)
         if all(map(is_path, named_views(views).values())):
-            return self._fit_files(views, align, id, groups, sample_weight)
-        table = join_views(views, align=align, id=id)
-        groups, sample_weight = table.lined_up(groups, "groups"), table.lined_up(sample_weight, "sample_weight")
-        self._check_views(table.views)
-        if self.covariates:
-            raise DataError("covariates are columns of the table: join the tables and use fit(X) with views=")
-        names = table.views.feature_names
-        self._set_features(table.values.shape[1], names if table.named else None)
-        rows = Rows(table.values, names=names)
-        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
-        self._fit_rows(rows, names, {"groups": groups}, table.views, table.values)
-        return self
-
-    def _fit_files(self, views: object, align: str, id: str | None, groups: object, sample_weight: object) -> Self:
-        """One file per view."""
-        rows = open_source(named_views(views), id=id, align=None if id is None else align)
-        for note in rows.source.notes:
-            warn_user(note, UserWarning)
-        own = resolve_views({view: list(columns) for view, columns in rows.views.items()}, rows.width, rows.names)
-        self._check_views(own)
-        self._set_features(rows.width, rows.names)
-        rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
-        self._fit_rows(rows, rows.names, {"groups": rows.group_labels(groups)}, own)
+            rows = open_source(named_views(views), id=id, align=None if id is None else align)
+            for note in rows.source.notes:
+                warn_user(note, UserWarning)
+        else:
+            tables = TablesSource(views, align=align, id=id)
+            groups = tables.table.lined_up(groups, "groups")
+            sample_weight = tables.table.lined_up(sample_weight, "sample_weight")
+            rows = Rows(tables)
+        own = {name: list(columns) for name, columns in rows.views.items()}
+        self.fit_data(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state (of a stream, of several sites): no rows are needed.
 
-        The state's columns are the table's; `views=` is an int, or a dict of column numbers. The coordinates that a fit looks
-        at are applied to the block tensors, so the result agrees with :meth:`fit` on the same rows and blocks. Except for an
-        RCA of three views and more: rows give its last fit of A better weights, so that transformations differ by a few percent
-        of their size, less than their error (see :class:`RCA`).
+        The state's columns are the table's; `views=` is an int, or a dict of column numbers, or of names where the state has
+        them. The coordinates that a fit looks at are applied to the block tensors, so the result agrees with :meth:`fit` on the
+        same rows and blocks. Except for an RCA of three views and more: rows give its last fit of A better weights, so that
+        transformations differ by a few percent of their size, less than their error (see :class:`RCA`).
         """
         self.fit_data(moments)
         return self
@@ -237,45 +221,93 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         fails leaves the rows seen so far as they were.
         """
         refuse_second_table(y)
-        stream = getattr(self, "_stream", None)
-        values, names = self._values(X, reset=stream is None), column_names(X)
-        check_finite(values, resolve_views(self.views, values.shape[1], names, values))
-        stream = Accumulator(4, n_blocks=self.n_blocks, names=names) if stream is None else stream.copy()
-        stream.update(values)
-        self._fit_state(stream.moments(), names)
-        self._stream = stream
+        self._add_block(X)
         return self
 
-    def _set_features(self, width: int, names: Sequence[str] | None) -> None:
-        self.n_features_in_ = width
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-
-    def _fit_state(self, moments: Moments, names: Sequence[str] | None) -> StateData:
-        lay = moments.layout
-        self._place(self._check_state_fit(lay.n_columns, names))
-        if lay.order != 4:
+    def _add_block(self, X: object, outcome: object = None) -> tuple[StateData, Outcome | None]:
+        """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
+        self._check_parameters()
+        self._check_state_fit()
+        stream = getattr(self, "_stream", None)
+        rows = self._open(X, reset=stream is None)
+        beside = [outcome] if is_column(outcome) else []
+        design = lay_out(rows, self.views, self.covariates, beside)[1] if stream is None else self._design
+        if design.added:
             raise DataError(
-                f"a state of order 4 is needed, this one has order {lay.order}: make it with Moments.of(X, order=4)"
+                f"the covariate {design.added[0].name!r} is no column of numbers: encode it as numbers before the stream, "
+                "whose levels nobody knows until it ends"
+            )
+        table = design.found_in(rows, outcome)
+        assert isinstance(table, Rows)
+        values = table.array()
+        check_finite(values, design.side_by_side())
+        stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
+        stream.update(values)
+        found = self._fit_selected(stream.moments(), design, outcome is not None)
+        self._stream = stream
+        return found
+
+    def _fit_selected(self, state: Moments, design: Design, outcome: bool) -> tuple[StateData, Outcome | None]:
+        """state : of the columns used and, last, the outcome if there is one."""
+        self._laid_out(design)
+        data = self._fit_state(state.select(np.arange(len(design.used))))
+        return data, self._of_state(state, None) if outcome else None
+
+    def fit_outcome(
+        self, X: object, y: object, groups: object = None, *, column: object = None, every_row: bool = False
+    ) -> tuple[Data, Outcome]:
+        """Fit to X, and read an outcome beside the views: what learners begin with.
+
+        X, y, groups : as in :meth:`outcome`; a stream is read once. column : the column of X that y was made of, if any.
+        every_row : the rows themselves are needed, in memory, not only their second moments.
+        """
+        beside = [one for one in (y if is_column(y) else column,) if one is not None]
+        if isinstance(X, Moments):
+            return self.fit_data(X, beside=beside), self.outcome(X, y)
+        self._check_parameters()
+        rows, design = lay_out(self._open(X, reset=True, at_least=2), self.views, self.covariates, beside)
+        if isinstance(groups, str):
+            groups = _labels_in(rows, design, groups)
+        both, last = with_outcome(rows, y)
+        table = both.select(np.append(design.used, last))
+        if not rows.rereadable:
+            self._check_state_fit()
+            data, outcome = self._fit_selected(
+                Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), design, True
+            )
+            assert outcome is not None
+            return data, outcome
+        if every_row and not table.held:
+            table = Rows(ArraySource(table.array(), table.names))
+        found = self._fit_rows(rows, design, {"groups": groups})
+        return found, self._outcome_of(table, groups)
+
+    def _laid_out(self, design: Design, table: Any = None) -> Any:
+        """Take over a design; returns the columns of the views, then the covariates, of the table."""
+        self._check_views(design.views)
+        self._design, self.views_ = design, design.views
+        self._columns, self._covariate_columns = design.columns, design.known
+        return None if table is None else table.select(design.used)
+
+    def _fit_state(self, state: Moments) -> StateData:
+        """state : of the columns of all views, then the covariates."""
+        if state.layout.order != 4:
+            raise DataError(
+                f"a state of order 4 is needed, this one has order {state.layout.order}: make it with Moments.of(X, order=4)"
             )
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
-        self._depends, self._weighted = moments.dependent, moments.dependent
-        state, lost = moments.select(np.concatenate([self._columns, self._covariate_columns])), 0.0
+        self._depends, self._weighted, lost = state.dependent, state.dependent, 0.0
         if len(self._covariate_columns):
             self._partial = partial_out(state, range(len(self._columns), state.layout.n_columns))
             lost = float(self._partial.rank)
             state = self._partial.state(state, self._stretch(lost))
         return self._finish(StateData(state, lost))
 
-    def _check_state_fit(self, width: int, names: Sequence[str] | None) -> Views:
-        """The views; refuses what cannot be fitted to a state of so many columns."""
-        self._check_parameters()
+    def _check_state_fit(self) -> None:
+        """Refuses what cannot be fitted to a state."""
         if self.order > 4:
             raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
-        views = self._resolve(width, names)
-        self._check_views(views)
-        return views
 
     def _stretch(self, lost: float) -> float:
         """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
@@ -288,55 +320,39 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         return float((partial.n / (partial.n - lost)) ** 0.5)
 
-    def _fit_rows(
-        self,
-        rows: Rows,
-        names: Sequence[str] | None,
-        reading: dict[str, Any],
-        views: Views | None = None,
-        values: Array | None = None,
-    ) -> RowData:
-        """Fit to rows that can be read again; the same steps, and the same bits, in memory (`values`) and out of it."""
+    def _fit_rows(self, rows: Rows, design: Design, reading: dict[str, Any]) -> RowData:
+        """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it."""
+        table = self._laid_out(design, rows)
         try:
-            return self._fit_table(rows, names, reading, views, values)
+            return self._fit_table(table, reading)
         except MissingValueError as error:
-            raise self._missing(rows, error) from error
+            raise self._missing(table, error) from error
 
-    def _missing(self, rows: Rows, error: MissingValueError) -> DataError:
+    def _missing(self, table: Rows, error: MissingValueError) -> DataError:
         """The same error with the view, the row and the file."""
-        table = rows.select(np.concatenate([self._columns, self._covariate_columns]))
         found = table.first_missing()
         if found is None:
             return error
         (row, at, count), own = found, len(self._columns)
-        column = int(np.concatenate([self._columns, self._covariate_columns])[at])
+        column = int(self._design.used[at])
         name = self.views_.feature_names[column]
         role = self.views_.describe(column) if at < own else f"covariate {name!r}"
         return DataError(
-            f"{role} holds {count} missing or infinite values (the first in data row {row + 1} of {rows.source.title}): drop "
+            f"{role} holds {count} missing or infinite values (the first in data row {row + 1} of {table.source.title}): drop "
             "those rows or impute them first"
         )
 
-    def _fit_table(
-        self,
-        rows: Rows,
-        names: Sequence[str] | None,
-        reading: dict[str, Any],
-        views: Views | None,
-        values: Array | None,
-    ) -> RowData:
-        self._check_parameters()
-        self._place(self._resolve(rows.width, names, views, rows))
-        if values is not None:  # the view and the row are named; files are checked while they are read
-            check_finite(values, self.views_)
+    def _fit_table(self, table: Rows, reading: dict[str, Any]) -> RowData:
+        """table : the columns of all views, then the covariates."""
         groups, known = reading.get("groups"), self._covariate_columns
-        self._depends, self._weighted = groups is not None or rows.weighted, rows.weighted
+        self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units = None
-        if not rows.source.shared and rows.n_rows is not None:
+        if table.held:
+            check_finite(table.array(), self._design.side_by_side())  # the view and the row are named
+        if not table.source.shared and table.n_rows is not None:
             # rows that are seen again, with an outcome, depend on each other as they did here
-            weight = rows.select([0]).array()[:, -1] if rows.weighted else None
-            self._units = RowUnits.of(rows.n_rows, groups, weight)
-        table = rows.select(np.concatenate([self._columns, known]))
+            weight = table.select([0]).array()[:, -1] if table.weighted else None
+            self._units = RowUnits.of(table.n_rows, groups, weight)
         self._warn_of_counts(table.head(LEAF))
         self._partial, lost = None, 0.0
         if len(known):
@@ -357,37 +373,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._adopt(self._solve(data))
         return data
 
-    def _place(self, views: Views) -> None:
-        """Lay out the views: their columns side by side."""
-        self._check_views(views)
-        self.views_ = views
-        self._columns: IntArray = np.concatenate([views[name] for name in views])
-        overlap = np.intersect1d(self._columns, self._covariate_columns)
-        if len(overlap):
-            raise DataError(f"{views.describe(int(overlap[0]))} is also a covariate: name it once")
-
     @property
     def _places(self) -> dict[str, slice]:
         """{view: its columns among those side by side}."""
-        ends = np.cumsum([0, *(len(self.views_[name]) for name in self.views_)])
-        return {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.views_)}
-
-    def _resolve(
-        self, width: int, names: Sequence[str] | None, views: Views | None = None, rows: Rows | None = None
-    ) -> Views:
-        """Which columns are views and covariates; rows : where a number needs to be told data from an index."""
-        if width < 2:
-            raise DataError(f"two views need at least two columns; X has n_features = {width}")
-        self._covariate_columns = np.zeros(0, dtype=np.int64)
-        if self.covariates is not None and len(self.covariates):
-            self._covariate_columns = resolve_views({"covariates": list(self.covariates)}, width, names)["covariates"]
-        rest = np.setdiff1d(np.arange(width), self._covariate_columns)
-        if views is None and isinstance(self.views, (int, np.integer)):
-            named = None if names is None else [names[c] for c in rest]
-            first = None if names is None or rows is None else rows.head(_FIRST)[:, rest]
-            inner = resolve_views(self.views, len(rest), named, first)
-            return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
-        return resolve_views(self.views, width, names) if views is None else views
+        return self._design.places()
 
     def columns_of(
         self, width: int, names: Sequence[str] | None = None, beside: Sequence[int] = ()
@@ -396,21 +385,21 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
         beside : columns that are neither.
         """
+        self._check_parameters()
+        design = lay_out(Moments.empty(width, 2, names=names), self.views, self.covariates, beside)[1]
+        self._check_views(design.views)
+        return design.views, design.known
+
+    def read_views(self, X: object, beside: Sequence[Any] = ()) -> tuple[dict[str, Array], Array, Views]:
+        """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them, and the views; nothing is
+        fitted. beside : columns of X that are in no view."""
         reader = copy(self)
         reader._check_parameters()
-        given = [] if self.covariates is None else list(self.covariates)
-        reader.covariates = [*given, *beside]
-        views = reader._resolve(width, names)
-        reader._check_views(views)
-        return views, reader._covariate_columns[: len(reader._covariate_columns) - len(beside)]
-
-    def read_views(self, X: object) -> tuple[dict[str, Array], Array]:
-        """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them; nothing is fitted."""
-        reader = copy(self)
-        values = reader._values(X, reset=True)
-        views, known = reader.columns_of(values.shape[1], column_names(X))
-        check_finite(values, views)
-        return {name: values[:, views[name]] for name in views}, values[:, known]
+        rows, design = lay_out(reader._open(X, reset=True), self.views, self.covariates, beside)
+        values = reader._laid_out(design, rows).array()
+        check_finite(values, design.side_by_side())
+        views = {name: values[:, place] for name, place in design.places().items()}
+        return views, values[:, len(design.columns) :], design.views
 
     def _check_blocks(self) -> None:
         if self.method not in ("efficient", "paper"):
@@ -458,6 +447,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _names(self) -> tuple[str, ...]:
         return tuple(str(self.views_.feature_names[c]) for c in self._columns)
 
+    def covariate_notes(self) -> tuple[str, ...]:
+        """What covariates that are texts were compared with, in sentences."""
+        check_is_fitted(self)
+        return tuple(f"Covariate {levels}." for levels in self._design.levels())
+
     # ---- values of the components
 
     def transform(
@@ -487,7 +481,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             if return_std:
                 raise ValueError("a file holds the predictions: ask for return_std without out=")
             label = "predictions" if progress else None
-            write_answers(out, rows_of_fit(self, X), component_columns(self, component), progress=label)
+            rows = rows_of_fit(self, X)
+            labels = {} if rows.samples is None else {"sample": np.array(rows.samples, dtype=object)}
+            write_answers(out, rows, component_columns(self, component), labels, progress=label)
             return Path(out)
         if is_dask(X) and not return_std:
             return lazily(self, X, component)
@@ -497,13 +493,23 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise ValueError(
                 "set_output names the columns of the default component; for others use predict_component(X, component)"
             )
-        return self.predict_component(X, component, return_std=return_std)
+        table = self._table(X)
+        found = self._predicted(table, component, return_std)
+        return found if return_std else under_labels(self, found, table.samples)
 
     def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
         """As :meth:`transform`, always as plain arrays."""
         check_is_fitted(self)
+        return self._predicted(self._table(X), component, return_std)
+
+    def samples_of(self, X: object) -> tuple[object, ...] | None:
+        """The labels of the samples of a table (a pandas index, obs_names of AnnData, the column `id=` of a file), if any."""
+        return self._open(X, reset=False).samples
+
+    def _predicted(self, table: Rows, component: object, return_std: bool) -> Any:
+        """table : of the columns used."""
         key = self._key(component)
-        values, error = self._solution.predict(key, self._centred(X))
+        values, error = self._solution.predict(key, self._about_fit(table.array()))
         values = values + self.components_[key].mean
         if not return_std:
             return values
@@ -532,6 +538,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         where the rows are not at hand."""
         check_is_fitted(self)
         maps = self._solution.predict(self._key(component), np.eye(len(self._columns)))[0]
+        if len(maps) > _WIDE:
+            return np.asarray(data.moments(2, AffineMap(self._solution.mean, maps)).covariance())
         return np.asarray(maps.T @ data.moments(2).covariance() @ maps)
 
     def component_on_rows(self, X: object, component: object = None, groups: object = None) -> Component:
@@ -545,7 +553,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self)
         key = self._key(component)
         z, terms = self._solution.on_rows(key, self._centred(X))
-        source = RowSource(z, block_numbers(len(z), self.n_blocks, groups))
+        blocks = X.block if isinstance(X, Outcome) else block_numbers(len(z), self.n_blocks, groups)
+        source = RowSource(z, blocks)
         return replace(self.components_[key], source=source, terms=terms, _known={})
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
@@ -558,20 +567,29 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _centred(self, X: object) -> Array:
         """Rows of the views, covariates partialled out, about the means of the fit."""
-        if is_source(X):
-            raise DataError(
-                "only fit reads files and streams: pass a table in memory here, one block of rows at a time"
-            )
-        values = self._values(X, reset=False)
-        check_finite(values, self.views_)
-        self._known_covariates(values)
-        table = np.ascontiguousarray(values[:, np.concatenate([self._columns, self._covariate_columns])])
-        rows: Array = (table if self._partial is None else self._partial.residuals(table)) - self._solution.mean
+        if isinstance(X, Outcome):
+            return X.rows
+        return self._about_fit(self._table(X).array())
+
+    def _table(self, X: object, outcome: object = None) -> Rows:
+        """The columns of all views, then the covariates, of other rows; last an outcome, a column or values."""
+        if isinstance(X, Rows) and isinstance(X.source, UsedColumns):
+            return X
+        table = self._design.found_in(self._open(X, reset=False), outcome)
+        assert isinstance(table, Rows)
+        return table
+
+    def _about_fit(self, values: Array) -> Array:
+        """The same of values (n, columns of all views and covariates)."""
+        if not len(values):
+            raise DataError("there are no rows")
+        check_finite(values, self._design.side_by_side())
+        self._check_covariates(values[:, len(self._columns) :])
+        rows: Array = (values if self._partial is None else self._partial.residuals(values)) - self._solution.mean
         return rows
 
-    def _known_covariates(self, values: Array) -> Array:
+    def _check_covariates(self, known: Array) -> Array:
         """(n, q), none missing."""
-        known = values[:, self._covariate_columns]
         bad = ~np.isfinite(known).all(axis=0)
         if bad.any():
             name = self.views_.feature_names[self._covariate_columns[int(np.argmax(bad))]]
@@ -581,9 +599,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return known
 
     def covariate_values(self, X: object) -> Array:
-        """The known covariates of new rows, (n, q), in the order of ``covariates=``."""
+        """The known covariates of new rows, (n, q), in the order of ``covariates=``; texts as levels of zeros and ones."""
         check_is_fitted(self)
-        return self._known_covariates(self._values(X, reset=False))
+        return self._check_covariates(self._table(X).array()[:, len(self._columns) :])
 
     # ---- what learners ask
 
@@ -593,10 +611,82 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(self._solution.residual(self._key(component), self._centred(X)))
 
-    def calibrate(
+    def outcome(
         self,
         X: object,
         y: object,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        log_odds: LogisticFit | None = None,
+    ) -> Outcome:
+        """An outcome beside the views: all that coefficients and tests read of it.
+
+        X : as in :meth:`fit`, or a state; y : (n,) in memory, or the name or number of a column of X. Rows that are not in
+        memory, and states, are read by their second moments, block by block: any size, one pass.
+        groups, sample_weight : as in :meth:`fit`; by default those of the fit, when X has as many rows as it had.
+        """
+        check_is_fitted(self)
+        if isinstance(X, Outcome):
+            return X if log_odds is None else replace(X, log_odds=log_odds)
+        if isinstance(X, Moments):
+            state = self._design.found_in(X, y)
+            assert isinstance(state, Moments)
+            return self._of_state(state, log_odds)
+        return self._outcome_of(self._table(X, y), groups, sample_weight, log_odds)
+
+    def _outcome_of(
+        self, table: Rows, groups: object = None, sample_weight: object = None, log_odds: LogisticFit | None = None
+    ) -> Outcome:
+        """table : the columns used and, last, the outcome."""
+        groups = table.group_labels(groups)
+        if not table.held and not self._few(table):
+            if sample_weight is not None:
+                table = table.weighted_by(sample_weight)
+            elif self._depends and groups is None:
+                raise DataError(_OTHER_ROWS)
+            if not table.rereadable:
+                return self._of_state(Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), log_odds)
+            data = RowData(table, self.n_blocks, groups)
+            return self._of_state(data.moments(2), log_odds, data if data.dependent else None)
+        n = table.n_rows or 0
+        weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)
+        made = self._prepared(table.array(), weight, block_numbers(n, self.n_blocks, groups))
+        return replace(made, units=self._row_units(n, groups, sample_weight), log_odds=log_odds)
+
+    def _few(self, table: Rows) -> bool:
+        """Whether there are fewer rows than what would stand for them."""
+        return table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
+
+    def _of_state(self, state: Moments, log_odds: LogisticFit | None, data: Data | None = None) -> Outcome:
+        """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""
+        data = StateData(state) if data is None and state.dependent else data
+        return replace(self._prepared(*equivalent_rows(state)), data=data, log_odds=log_odds)
+
+    def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
+        """table (n, columns of all views, covariates and the outcome), each row counted so often."""
+        own, known = len(self._columns), table[:, len(self._columns) : -1]
+        rows, target = self._about_fit(table[:, :-1]), check_outcome(table[:, -1], len(table))
+        centre = np.average(table[:, own:], axis=0, weights=weight)
+        column: Any = target - centre[-1]
+        coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
+        if self._partial is not None:
+            root = np.sqrt(weight)
+            coef = np.linalg.lstsq(beside * root[:, None], column * root, rcond=None)[0]
+            left = column - beside @ coef
+            if weight @ left**2 <= 1e-13 * (weight @ column**2):
+                names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])
+                raise DataError(
+                    f"y is an exact function of the covariates ({names}): they leave nothing to explain. Is y one of them?"
+                )
+            column = left
+        free, squares = max(float(weight.sum()) - self._lost, 1.0), float(weight @ (target - centre[-1]) ** 2)
+        return Outcome(rows, column, weight, blocks, free, beside, self._partial, coef, float(centre[-1]), squares)
+
+    def calibrate(
+        self,
+        X: object,
+        y: object = None,
         component: object = None,
         *,
         sample_weight: object = None,
@@ -609,7 +699,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         residual on them may stand in for its view: same expectation, far less variance. The result is never far
         from residualising (the other views as covariates) when the data say little.
 
-        sample_weight : (n,) how often each row counts; by default as in :meth:`fit`, when X has as many rows as it had.
+        X, y, sample_weight : as in :meth:`outcome`, whose result may be X.
         log_odds : logistic regression of y on :meth:`residual`, calibrated instead of least squares.
         penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
@@ -617,72 +707,38 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key = self._key(component)
         if not penalised and log_odds is None:
             self._solution.check_determined(key, len(self._covariate_columns))
-        found: Calibrated = self._solution.calibrate(key, self._outcome(X, y, sample_weight, log_odds))
+        outcome = self.outcome(X, y, sample_weight=sample_weight, log_odds=log_odds)
+        found: Calibrated = self._solution.calibrate(key, outcome)
         return found
 
-    def _outcome(
-        self, X: object, y: object, sample_weight: object = None, log_odds: LogisticFit | None = None
-    ) -> Outcome:
-        """Rows of the views and an outcome, centred, known covariates removed."""
-        rows = self._centred(X)
-        weight = self._row_units(len(rows), sample_weight=sample_weight, weights_only=True).weights(len(rows))
-        target = self._centred_target(X, y, len(rows), weight)
-        free = max(float(weight.sum()) - self._lost, 1.0)
-        return Outcome(rows, target, weight, free, len(self._covariate_columns), log_odds)
-
     def errors(
-        self, calibrated: Calibrated, X: object, groups: object = None, *, replicates: Array | None = None
+        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool = False, replicates: Array | None = None
     ) -> tuple[Array, float]:
         """Standard errors (d,) of calibrated coefficients, and their degrees of freedom.
 
-        groups : as in :meth:`fit`. replicates : (B, d), of log-odds: those on the residual without each block.
+        outcome : that they were calibrated from; grouped : whether its rows belong to groups. replicates : (B, d), of log-odds:
+        those on the residual without each block.
         """
         check_is_fitted(self)
-        rows = self._centred(X)
-        keep = self.kept_rows(len(rows), groups)
-        error, degrees = self._solution.errors(
-            calibrated, rows, keep, grouped=groups is not None, replicates=replicates
-        )
+        error, degrees = self._solution.errors(calibrated, outcome, grouped=grouped, replicates=replicates)
         return error, degrees
 
-    def kept_rows(self, n: int, groups: object = None) -> Array:
-        """(B, n): the rows that remain without each statistical block."""
-        blocks = block_numbers(n, self.n_blocks, groups)
-        return np.stack([blocks != b for b in np.unique(blocks)])
-
-    def _centred_target(self, X: object, y: object, rows: int, weight: Array | None = None) -> Array:
-        """y about its mean, known covariates removed (rows,); weight : how often each row counts, once by default."""
-        target = check_outcome(y, rows)
-        column: Array = target - np.average(target, weights=weight)
-        if self._partial is not None:
-            known = self.covariate_values(X)
-            known = known - np.average(known, axis=0, weights=weight)
-            root = np.ones(rows) if weight is None else np.sqrt(weight)
-            left = column - known @ np.linalg.lstsq(known * root[:, None], column * root, rcond=None)[0]
-            if np.abs(left).max() <= 1e-9 * np.abs(column).max():
-                names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])
-                raise DataError(
-                    f"y is an exact function of the covariates ({names}): they leave nothing to explain. Is y one of them?"
-                )
-            column = left
-        return column
-
     def outcome_test(
-        self, X: object, y: object, component: object = None, groups: object = None, sample_weight: object = None
+        self,
+        X: object,
+        y: object = None,
+        component: object = None,
+        groups: object = None,
+        sample_weight: object = None,
     ) -> TestResult:
         """F-test of y on the views where a component does not live: an outcome that depends on this component only is
         independent of them. The best specification test there is. Without such views there is nothing to test: p = 1.
 
-        groups, sample_weight : as in :meth:`fit`; by default those of the fit, when X has as many rows as it had.
+        X, y, groups, sample_weight : as in :meth:`outcome`, whose result may be X.
         """
         check_is_fitted(self)
-        others = self._centred(X)[:, self._solution.outside(self._key(component))]
-        if not others.shape[1]:
-            return TestResult(float("nan"), (0, len(others) - 1), 1.0)
-        if others.shape[1] > len(others):
-            others = others @ np.linalg.qr(others.T)[0]  # the same variates in as many columns as rows
-        rows = self._row_units(len(others), groups, sample_weight)
-        return outcome_test(others, self._centred_target(X, y, len(others), rows.weight), rows, self._lost)
+        outcome = self.outcome(X, y, groups, sample_weight)
+        return outcome_test(outcome, self._solution.outside(self._key(component)), self._lost)
 
     def others(self, component: object = None) -> str:
         """The views where a component does not live, in words."""
@@ -699,10 +755,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if not (self._weighted if weights_only else self._depends):
             return RowUnits()
         if self._units is None or len(self._units) != n:
-            raise DataError(
-                "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
-                "(sample_weight=np.ones(len(X)) if its rows are independent)"
-            )
+            raise DataError(_OTHER_ROWS)
         return self._units
 
     def score(self, X: object, y: object = None) -> float:
@@ -821,6 +874,14 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
 
 
-def is_source(X: object) -> bool:
-    """Whether rows come from a file, a stream or a source, not from a table in memory."""
-    return isinstance(X, (Rows, Source, Iterator)) or is_path(X) or is_dask(X)
+def _labels_in(rows: Rows, design: Design, groups: str) -> Any:
+    """The labels in a column of the table, which is no data."""
+    labels, views = rows.group_labels(groups), design.views
+    at = next((i for i, name in enumerate(rows.names or ()) if name == groups), None)
+    if at is not None and at in design.known:
+        raise DataError(f"column {groups!r} holds the groups and is also a covariate: name it once")
+    if at is not None and at in design.columns:
+        raise DataError(
+            f"{views.describe(at)} holds the groups: name the columns of the views without it, views={{name: columns}}"
+        )
+    return labels

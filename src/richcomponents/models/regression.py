@@ -9,16 +9,17 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.shared_outcomes import PARTS
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
+from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.moments import block_numbers
+from richcomponents.models.design import is_column
 from richcomponents.text import page
 
 
@@ -99,41 +100,49 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Fit the RCA to X, then the coefficients of y on its component.
 
-        groups : (n,) labels; rows of a group stay in one block.
+        X : any table that :meth:`ContrastiveRCA.fit` takes (in memory, files, a stream, dask), or a state; y : (n,) in
+        memory, or the name (the number, without names) of a column of X. groups : (n,) labels; rows of a group stay in one
+        block.
         """
         self._check_parameters()
-        target = _outcome(y)
-        self._fit_rca(X, groups)
+        model = self.unfitted_rca()
+        _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
+        self._keep_rca(model)
+        return self._learn(outcome, grouped=groups is not None)
+
+    def partial_fit(self, X: object, y: object) -> Self:
+        """Add a block of rows, and of y (values, or a column of X), to those seen so far, and refit from their moments."""
+        self._check_parameters()
+        return self._learn(self._add_block(X, y if is_column(y) else _outcome(y))[1])
+
+    def _learn(self, outcome: Outcome, *, grouped: bool = False) -> Self:
         model = self._need_rca()
         self.shared_coef_: Array | None = None
         self.shared_coefficients_: Estimate | None = None
         self.variance_split_: Estimate | None = None
         if self.shared:
-            return self._fit_both(model, X, target, groups)
+            return self._learn_both(model, outcome)
         both = "let it depend on the shared part too (shared=True)"
-        self._warn_of_others(X, target, *([both] if self._may_share() else []))
-        found = model.calibrate(X, target, self.component, penalised=self.alpha != 0)
-        blocks = block_numbers(len(target), model.n_blocks, groups)
-        self.alpha_ = (
-            float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, found.outcome, blocks)
-        )
+        self._warn_of_others(outcome, *([both] if self._may_share() else []))
+        found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
+        self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
-            error, degrees = model.errors(found, X, groups)
+            error, degrees = model.errors(found, outcome, grouped=grouped)
             self.coefficients_ = Estimate(self.coef_, error, int(degrees), self.component_.feature_names)
         else:
-            self.coef_ = penalised(found.features, found.outcome, self.alpha_, self.l1_ratio)
+            self.coef_ = penalised(found.features, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
             if found.reduced and not found.determined:  # the other views as covariates are not determined either
-                left = model.residual(X, self.component)
-                self.residualised_ = penalised(left, found.outcome, self.alpha_, self.l1_ratio)
-        self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean)
+                left = model.residual(outcome, self.component)
+                self.residualised_ = penalised(left, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
+        self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean)
         return self
 
-    def _fit_both(self, model: Any, X: object, target: Array, groups: object) -> Self:
+    def _learn_both(self, model: Any, outcome: Outcome) -> Self:
         """Of an outcome that depends on S1 and S2."""
-        found = model.calibrate_both(X, target, groups)
+        found = model.calibrate_both(outcome)
         names, degrees = self.component_.feature_names, found.degrees
         self.alpha_, self.residualised_ = 0.0, found.residualised
         self.coef_, self.shared_coef_ = found.coef, found.shared
@@ -151,7 +160,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 identified_error=(errors[0], errors[1]),
             )
         shared = float(self.shared_coef_ @ model.components_["S2"].mean)
-        self.intercept_ = float(target.mean() - self.coef_ @ self.component_.mean) - shared
+        self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
         return self
 
     def fit_component(self, component: Component, cross: object, mean: float = 0.0) -> Self:
@@ -198,15 +207,17 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """Whether shared=True is possible."""
         return isinstance(self.rca, ContrastiveRCA) and self.rca.method == "efficient" and self.component == "S1"
 
-    def _choose_alpha(self, features: Array, y: Array, blocks: IntArray) -> float:
+    def _choose_alpha(self, features: Array, outcome: Outcome) -> float:
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
-        fold = np.asarray(blocks) % 10
-        few = features if features.shape[0] < features.shape[1] else features.T  # F F' has the eigenvalues of F'F
-        grid = penalty_grid(few @ few.T / len(y), features.T @ y / len(y), self.l1_ratio)
+        fold, y, weight = outcome.block % 10, outcome.y, outcome.weight
+        rows, n = features * np.sqrt(weight)[:, None], outcome.n
+        few = rows if rows.shape[0] < rows.shape[1] else rows.T  # F F' has the eigenvalues of F'F
+        grid = penalty_grid(few @ few.T / n, features.T @ (weight * y) / n, self.l1_ratio)
         loss = np.zeros(len(grid))
         for f in np.unique(fold):
-            paths = penalised(features[fold != f], y[fold != f], grid, self.l1_ratio)
-            loss += np.sum((y[fold == f] - paths @ features[fold == f].T) ** 2, axis=1)
+            kept, left = fold != f, fold == f
+            paths = penalised(features[kept], y[kept], grid, self.l1_ratio, weight[kept])
+            loss += (y[left] - paths @ features[left].T) ** 2 @ weight[left]
         return float(grid[int(np.argmin(loss))])
 
     def predict(self, X: object) -> Array:

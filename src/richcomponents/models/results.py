@@ -17,26 +17,22 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import LEAF, one_blas_thread
 from richcomponents.contrastive.two_views import TwoViews
 from richcomponents.data.columns import Column
-from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import aligned
 from richcomponents.data.table import join_views
 from richcomponents.errors import DataError
+from richcomponents.models.design import UsedColumns
 from richcomponents.outputs import check_outputs, table_writing
 from richcomponents.progress import metered
 
 Answer = Callable[[Any], Mapping[str, Any]]
-"""A table of the columns of the fit -> {name: column}."""
+"""A block of the columns that the fit used -> {name: column}."""
 
 
 def rows_of_fit(model: Any, X: object) -> Rows:
-    """The rows of a table, of which only the columns of the fit are read, found by their names where both have some."""
-    rows, names = open_source(X), getattr(model, "feature_names_in_", None)
-    if rows.names is not None and names is not None:
-        for name in map(str, names):
-            rows.source.check_column(name, "a column of the fit")
-        return rows.select([str(name) for name in names])
-    if rows.width != model.n_features_in_:
-        raise DataError(f"{rows.source.title} has {rows.width} columns, the fit had {model.n_features_in_}")
+    """The rows of a table, of which only the columns that the fit used are read, found by their names where both have some."""
+    rca = getattr(model, "rca_", model)
+    rows: Rows = rca._table(X)
     return rows
 
 
@@ -54,7 +50,7 @@ def write_answers(
         for block in aligned(rows.chunks(), LEAF):
             known: Any = np.isfinite(block).all(axis=1)
             with one_blas_thread():
-                found = answer(as_named(np.where(known[:, None], block, 0.0), rows))
+                found = answer(Rows(UsedColumns(np.where(known[:, None], block, 0.0))))
             here = {name: column[done : done + len(block)] for name, column in (labels or {}).items()}
             append(here | {name: _without(column, known) for name, column in found.items()})
             done, missing = done + len(block), missing + int(np.sum(~known))
@@ -62,13 +58,6 @@ def write_answers(
     if not done:
         raise DataError(f"{rows.source.title} holds no rows")
     return missing
-
-
-def as_named(block: Array, rows: Rows) -> Any:
-    """A block of rows as a table that has the names of its columns."""
-    import pyarrow
-
-    return block if rows.names is None else pyarrow.table(dict(zip(rows.names, block.T, strict=True)))
 
 
 def _without(column: Any, known: Any) -> Any:
@@ -120,7 +109,7 @@ def lazily(model: Any, X: Any, component: object = None) -> Any:
         values = model.predict_component(part, component) if len(part) else np.empty((0, len(names)))
         return pandas.DataFrame(values, columns=names, index=part.index)
 
-    known = getattr(model, "feature_names_in_", None)
+    known = model._design.needed
     needed = X if known is None else X[list(known)]
     return needed.map_partitions(answer, meta=pandas.DataFrame(columns=names, dtype=np.float64))
 

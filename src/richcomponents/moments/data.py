@@ -435,6 +435,29 @@ def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
     return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
 
 
+def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
+    """A few weighted rows (m, p) in place of all rows of a state: their weights (m,) and blocks (m,).
+
+    In every block they have its number of rows, its means and its second moments, and so has any linear map of them: least
+    squares of one column on others, with or without some blocks, is that of the rows. With mean a, standard deviations s and
+    correlations L L' of n_b rows, they are a +- sqrt(p) s l_j, j = 1..p, each counted n_b / 2p times (sigma points; Julier and
+    Uhlmann 1997).
+    """
+    p, used = state.layout.n_columns, np.flatnonzero(state.block_sizes)
+    sizes = state.block_sizes[used].astype(np.float64)
+    offset = state.central_blocks()[used][:, state.layout.orders[1]] / sizes[:, None]
+    rows = np.empty((len(used), 2 * p, p))
+    for i, second in enumerate(state.block_covariances()[used]):
+        covariance = second - np.outer(offset[i], offset[i])
+        scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        unit = np.where(scale > 0, scale, 1.0)
+        values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
+        points = np.sqrt(p * np.maximum(values, 0.0))[:, None] * vectors.T * scale
+        rows[i] = state.mean + offset[i] + np.vstack([points, -points])
+    weight = np.repeat(sizes / (2 * p), 2 * p)
+    return rows.reshape(-1, p), weight, np.repeat(used, 2 * p)
+
+
 _FAR = 30  # standard deviations from the shift at which second moments begin to lose digits (2e-13)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,6 @@ import numpy as np
 from richcomponents.algebra import (
     Array,
     IntArray,
-    column_numbers,
     multilinear,
     pack,
     packed_indices,
@@ -23,8 +22,9 @@ from richcomponents.algebra import (
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
+from richcomponents.data.columns import chosen_columns
 from richcomponents.data.rows import open_source
-from richcomponents.errors import CapacityError, DataError
+from richcomponents.errors import CapacityError, DataError, StateFileError
 from richcomponents.moments.accumulator import Forest, LeafSums, check_state
 from richcomponents.moments.kernel import Layout, default_blocks
 from richcomponents.moments.reduce import Checkpoint, column_means, reduce_rows
@@ -51,6 +51,8 @@ class Moments(Storable):
         The number of rows.
     dependent : bool
         Rows of a block may depend on each other (groups, weights): only blocks are independent.
+    names : tuple of str, or None
+        Of the columns, where the rows had names; states with other names do not add.
 
     Examples
     --------
@@ -62,8 +64,15 @@ class Moments(Storable):
     (100, True)
     """
 
-    def __init__(self, layout: Layout, shift: Array, sums: Forest, dependent: bool = False) -> None:
-        self.layout, self.dependent = layout, dependent
+    def __init__(
+        self,
+        layout: Layout,
+        shift: Array,
+        sums: Forest,
+        dependent: bool = False,
+        names: tuple[str, ...] | None = None,
+    ) -> None:
+        self.layout, self.dependent, self.names = layout, dependent, names
         self.shift = np.array(shift, dtype=np.float64)
         self.shift.setflags(write=False)
         self.sums = sums
@@ -72,13 +81,19 @@ class Moments(Storable):
 
     @classmethod
     def empty(
-        cls, n_columns: int, order: int = 4, shift: Array | None = None, *, n_blocks: int | None = None
+        cls,
+        n_columns: int,
+        order: int = 4,
+        shift: Array | None = None,
+        *,
+        n_blocks: int | None = None,
+        names: Sequence[str] | None = None,
     ) -> Moments:
         """The neutral element of +; without a shift it takes that of whatever it is added to."""
         layout = Layout(n_columns, order, default_blocks(order) if n_blocks is None else n_blocks)
         if shift is None:
             shift = np.full(n_columns, np.nan)
-        return cls(layout, np.asarray(shift, dtype=np.float64), Forest())
+        return cls(layout, np.asarray(shift, dtype=np.float64), Forest(), names=None if names is None else tuple(names))
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
@@ -88,12 +103,19 @@ class Moments(Storable):
                 f"cannot add states of different kinds: {self.layout} and {other.layout}; "
                 "use the same columns, order and blocks for both"
             )
+        names = self.names if other.names is None else other.names
+        if self.names not in (None, names):
+            odd = next(pair for pair in zip(self.names or (), names or (), strict=True) if pair[0] != pair[1])
+            raise ValueError(
+                f"cannot add states of different columns: {odd[0]!r} is {odd[1]!r} in the other; select the same columns, in "
+                "the same order, for both"
+            )
         if other.is_empty:
             return self if not self.is_empty or not np.isnan(self.shift).any() else other
         if self.is_empty and np.isnan(self.shift).any():
             return other
         sums = self.sums.merged(other.shifted_to(self.shift).sums)
-        return Moments(self.layout, self.shift, sums, self.dependent or other.dependent)
+        return Moments(self.layout, self.shift, sums, self.dependent or other.dependent, names)
 
     def shifted_to(self, shift: Array) -> Moments:
         """The same sums about another point (binomial translation)."""
@@ -101,11 +123,11 @@ class Moments(Storable):
         if shift.shape != self.shift.shape:
             raise ValueError(f"the shift must have {self.shift.size} entries, got shape {shift.shape}")
         if self.is_empty:
-            return Moments(self.layout, shift, Forest())
+            return Moments(self.layout, shift, Forest(), names=self.names)
         if np.array_equal(shift, self.shift):
             return self
         moved = ((node, self._translated(value, shift - self.shift)) for node, value in self.sums)
-        return Moments(self.layout, shift, Forest(moved), self.dependent)
+        return Moments(self.layout, shift, Forest(moved), self.dependent, self.names)
 
     def _translated(self, vector: Array, delta: Array) -> Array:
         """Vectors of sums about shift + delta; leading axes are kept."""
@@ -209,18 +231,19 @@ class Moments(Storable):
         """The state with these statistical blocks left out (delete-a-block jackknife, held-out folds)."""
         gone = set(blocks)
         kept = ((node, value) for node, value in self.sums if node[0] not in gone)
-        return Moments(self.layout, self.shift, Forest(kept), self.dependent)
+        return Moments(self.layout, self.shift, Forest(kept), self.dependent, self.names)
 
     def select(self, columns: object) -> Moments:
-        """The state of some of the columns (numbers, a mask or a slice), in the given order."""
+        """The state of some of the columns (names, numbers, a mask or a slice), in the given order."""
         lay = self.layout
-        cols = column_numbers(columns, lay.n_columns)
+        cols = chosen_columns(columns, lay.n_columns, self.names)
         if np.array_equal(cols, np.arange(lay.n_columns)):
             return self
         wide = np.concatenate([[0], cols + 1])[packed_indices(len(cols) + 1, lay.order)]
         take = packed_rank(np.sort(wide, axis=1), lay.n_columns + 1)  # where their entries lie in the larger vector
         sums = Forest((node, value[take]) for node, value in self.sums)
-        return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums, self.dependent)
+        names = None if self.names is None else tuple(self.names[c] for c in cols)
+        return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums, self.dependent, names)
 
     def transformed(self, matrix: Array) -> Moments:
         """The state of the columns (z - mean) @ matrix, from this state alone; matrix is (n_columns, m).
@@ -382,7 +405,7 @@ class Moments(Storable):
         may hold a single row. Folded, no sum is over less than a block. Everything read from it agrees to rounding.
         """
         whole = (((block, 0, 0), vector) for block, vector in enumerate(self.blocks) if self.block_sizes[block])
-        return Moments(self.layout, self.shift, Forest(whole), self.dependent)
+        return Moments(self.layout, self.shift, Forest(whole), self.dependent, self.names)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the sums (never rows) to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
@@ -402,10 +425,14 @@ class Moments(Storable):
         write(self, path)
 
 
-def _moments_of_file(layout: Layout, shift: Array, sums: Forest, dependent: bool) -> Moments:
+def _moments_of_file(
+    layout: Layout, shift: Array, sums: Forest, dependent: bool, names: tuple[str, ...] | None = None
+) -> Moments:
     """A state from its parts, which come from a file and may not belong together."""
     check_state(layout, shift, sums)
-    return Moments(layout, shift, sums, dependent)
+    if names is not None and len(names) != layout.n_columns:
+        raise StateFileError(f"the state has {len(names)} names for {layout.n_columns} columns")
+    return Moments(layout, shift, sums, dependent, names)
 
 
 storable(Moments, make=_moments_of_file)
@@ -451,7 +478,9 @@ class Accumulator(LeafSums):
     def moments(self) -> Moments:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         sums = self.partial()[0]
-        out = Moments(self.layout, self.shift, sums, self.dependent)
+        known = self._names is not None and all(isinstance(name, str) for name in self._names)
+        names = tuple(map(str, self._names or ())) if known else None
+        out = Moments(self.layout, self.shift, sums, self.dependent, names)
         if not out.is_empty:
             self.check_range(sums)
             if out.n > 1:

@@ -16,8 +16,8 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.data.classes import Contrast
 from richcomponents.models.answers import ExposureAnswer
-from richcomponents.models.base import Contrast
 from richcomponents.models.estimator import Estimator, as_fitted
 
 SUSPICIOUS = 0.01
@@ -172,7 +172,8 @@ class Findings:
         rca = getattr(model, "rca_", model)
         if rca is None:
             raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
-        own = rca.views_.feature_names if names is None else tuple(map(str, names))
+        own = () if names is None else tuple(map(str, names))
+        own = (*own, *rca.views_.feature_names[len(own) :])  # levels of covariates that are texts stand behind
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
         if hasattr(model, "answers"):
             return cls._of_effects(model, rca, own, views, truth, notes, provenance)

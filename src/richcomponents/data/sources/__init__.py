@@ -50,6 +50,7 @@ def open_path(
         source = _one(Path(path), {**options, **({} if header is None else {"header": header})})
     if id is not None:
         source.check_column(id, "the sample labels, --id")
+        source.key = id
     return source
 
 

@@ -149,8 +149,6 @@ class _Stored(FileSource):
     samples : the labels of its rows, where it says.
     """
 
-    samples: tuple[str, ...] | None = None
-
     def __init__(self, path: Path, array: Any, label: str) -> None:
         super().__init__(path)
         self._label, self._turned = label, None
@@ -205,6 +203,9 @@ class _Stored(FileSource):
             with _reading(self.path), self._opened("obs") as obs:
                 columns |= frame_columns(_frame(obs, self.path)[said], written)
         return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return super().texts([name for name in names if name in self.annotations])
 
     def _by_rows(self, array: Any) -> dict[str, Any]:
         """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""

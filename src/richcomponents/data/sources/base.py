@@ -6,6 +6,7 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import Column, as_labels, listed, plain_column, repeated
-from richcomponents.data.table import as_matrix, column_names, same_columns
+from richcomponents.data.columns import Column, as_labels, frame_columns, listed, plain_column, repeated
+from richcomponents.data.table import as_frame, as_matrix, column_names, same_columns
 from richcomponents.errors import DataError
 
 _MOST_ROWS, _MOST_VALUES = 2**16, 2**23
@@ -124,18 +125,25 @@ class Source(ABC):
     """A table that is read in blocks of rows, in order, and need not fit in memory.
 
     names : column names, None when there are none; annotations : further columns, which describe the samples and are no data
-    (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices of
-    an .npz, modalities of an .h5mu, one file per view); n_rows : None when only reading tells; rereadable : whether it can be
-    read more than once; shared : whether others could write to it between two readings; title : what messages call it;
-    files : what it reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
+    (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices
+    of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named
+    together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any, or
+    key : the column that holds them;
+    n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in
+    memory; shared : whether others could write to it between two readings; title : what messages call it; files : what it
+    reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
     """
 
     names: tuple[str, ...] | None = None
     annotations: tuple[str, ...] = ()
     views: Mapping[str, tuple[str, ...]] = {}
+    groups: Mapping[str, tuple[str, ...]] = {}
+    samples: tuple[object, ...] | None = None
+    key: str | None = None
     n_rows: int | None = None
     width: int
     rereadable: bool = True
+    held: bool = False
     shared: bool = True
     title: str = "the table"
     files: Sequence[Path] = ()
@@ -183,6 +191,21 @@ class Source(ABC):
         columns = {name: np.ascontiguousarray(values[:, i]) for i, name in enumerate(names)}
         return {name: as_labels(x.tolist()) if name in written else x for name, x in columns.items()}
 
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        """Those of these columns that are not numbers, whole."""
+        if not self.rereadable:
+            return {}
+        return {name: values for name, values in self.read(names).items() if values.dtype.kind not in "biuf"}
+
+    def including(self, groups: Sequence[str]) -> Source:
+        """The same source, with the columns of these groups behind its own."""
+        return self
+
+    def annotation(self, name: object) -> str | None:
+        """The annotation of that name, also as obs:name."""
+        plain = str(name).removeprefix("obs:")
+        return next((own for own in (str(name), plain) if own in self.annotations), None)
+
     def fingerprint(self, columns: IntArray | None) -> Fingerprint:
         """Of these columns, as they were first read."""
         kept: dict[object, Fingerprint] = self.__dict__.setdefault("_fingerprints", {})
@@ -207,7 +230,7 @@ class FileSource(Source):
 class ArraySource(Source):
     """A matrix in memory."""
 
-    shared = False
+    shared, held = False, True
 
     def __init__(self, values: Array, names: Sequence[str] | None = None) -> None:
         self.values, self.names = values, None if names is None else tuple(names)
@@ -220,6 +243,9 @@ class ArraySource(Source):
         size = block_rows(len(columns))
         for at in range(0, len(self.values), size):
             yield np.ascontiguousarray(self.values[at : at + size, columns])
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return {}
 
     def mark(self) -> str:
         return f"array {self.values.shape}"
@@ -272,12 +298,16 @@ class BlockSource(Source):
         if first is None:
             raise DataError("there are no rows")
         self._blocks = blocks if self.rereadable else chain([first], reading)
-        self.width, self.names = as_matrix(first).shape[1], column_names(first)
+        self.names = column_names(first)
+        self.width = as_matrix(first).shape[1] if self.names is None else len(self.names)
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         names: Sequence[str] | None = self.names
         for block in self._blocks:
             names = same_columns(names, block)
+            if columns is not None and names is not None and len(getattr(block, "shape", ())) == 2:
+                yield as_matrix(as_frame(block)[:, columns.tolist()].to_native())  # others need not be numbers
+                continue
             rows = as_matrix(block)
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
@@ -292,8 +322,16 @@ class WithColumns(Source):
         self.source, self.values, self.files = source, values, source.files
         self.width, self.added = source.width + values.shape[1], tuple(names)
         self.names = None if source.names is None else (*source.names, *names)
+        self.annotations, self.views, self.groups = source.annotations, source.views, source.groups
         self.n_rows, self.rereadable = source.n_rows, source.rereadable
-        self.shared, self.title = source.shared, source.title
+        self.shared, self.held, self.samples, self.key = source.shared, source.held, source.samples, source.key
+        self.title, self.notes = source.title, source.notes
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        ours = {name: self.values[:, i] for i, name in enumerate(self.added) if name in names}
+        columns = self.source.read([name for name in names if name not in ours], written)
+        columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
+        return {name: columns[name] for name in names}
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         wanted = np.arange(self.width) if columns is None else columns
@@ -391,6 +429,7 @@ class DaskSource(Source):
     shared = False  # not compared: its rows are read elsewhere
 
     def __init__(self, collection: Any) -> None:
+        self._added: list[Any] = []  # columns behind those of the collection
         kind = type(collection)  # a Delayed has every attribute one asks for, its type has not
         self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
         if self._frame is not None:
@@ -411,22 +450,46 @@ class DaskSource(Source):
 
     def collection(self, columns: IntArray | None) -> Any:
         """A dask array of these columns."""
+        wanted = np.arange(self.width) if columns is None else np.asarray(columns)
+        ours = wanted >= self.width - len(self._added)
+        inner = wanted[~ours]
         if self._frame is not None:
-            chosen = self._frame if columns is None else self._frame[[self._frame.columns[c] for c in columns]]
-            return chosen.to_dask_array(lengths=self._lengths)
-        return self._array if columns is None else self._array[:, columns]
+            rows = self._frame[[self._frame.columns[c] for c in inner]].to_dask_array(lengths=self._lengths)
+        else:
+            rows = self._array if columns is None and not ours.any() else self._array[:, inner]
+        if not ours.any():
+            return rows
+        import dask.array as da
+
+        more = [self._added[c - self.width][:, None] for c in wanted[ours]]
+        together = da.hstack([rows, *more]) if len(inner) else da.hstack(more)
+        return together[:, np.argsort(np.argsort(ours, kind="stable"), kind="stable")]
 
     def pieces(self, lengths: Sequence[int], columns: IntArray | None) -> list[Any]:
         """One delayed array per piece of so many rows."""
         return list(self.collection(columns).rechunk({0: tuple(lengths), 1: -1}).to_delayed()[:, 0])
 
-    def with_column(self, values: Array, name: str) -> DaskSource:
-        """One more column, last."""
+    def with_columns(self, values: Array, names: Sequence[str]) -> DaskSource:
+        """Further columns (n, k), last."""
         import dask.array as da
 
-        joined = DaskSource(da.hstack([self.collection(None), da.from_array(values[:, None], chunks=(2**20, 1))]))
-        joined.names = None if self.names is None else (*self.names, name)
+        joined = copy(self)
+        joined._added = [*self._added, *(da.from_array(column, chunks=2**20) for column in values.T)]
+        joined.width = self.width + values.shape[1]
+        joined.names = None if self.names is None else (*self.names, *names)
         return joined
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        own = [] if self._frame is None else [name for name in names if name in map(str, self._frame.columns)]
+        columns = super().read([name for name in names if name not in own], written)
+        if own and self._frame is not None:
+            at = {str(name): name for name in self._frame.columns}
+            columns |= frame_columns(self._frame[[at[name] for name in own]].compute(), written)
+        return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        kinds = {} if self._frame is None else {str(name): kind for name, kind in self._frame.dtypes.items()}
+        return super().texts([name for name in names if getattr(kinds.get(name), "kind", "f") not in "biuf"])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)

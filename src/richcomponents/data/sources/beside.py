@@ -42,7 +42,7 @@ class SideBySide(Source):
         labels: Column | None = None,
     ) -> None:
         self.title, self._parts, self._orders = title, dict(parts), orders or {}
-        self._labels = {} if key is None or labels is None else {key: labels}
+        self._labels, self.key = {} if key is None or labels is None else {key: labels}, key
         self.files = list(dict.fromkeys(file for part in parts.values() for file in part.files))
         own = {name: [c for c in part.all_names if c != key] for name, part in parts.items()}
         clash = repeated(column for columns in own.values() for column in columns) is not None
@@ -188,7 +188,7 @@ def modalities_beside(path: Path) -> Source:
     """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
     parts, samples = modalities(path), SampleSource(path)
     rest = f"of {path.name}"
-    labels = {rest: samples.samples, **{name: part.samples or () for name, part in parts.items()}}
+    labels = {rest: samples.samples or (), **{name: part.samples or () for name, part in parts.items()}}
     found = align_labels(labels, "inner")  # in the file's own order
     for part in parts.values():
         part.annotations = ()  # the file says it once

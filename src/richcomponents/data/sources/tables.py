@@ -339,6 +339,9 @@ class ParquetSource(FileSource):
             )
         return frame_columns(table, written)
 
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return super().texts([name for name in names if not self._numeric(name)])
+
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
 
@@ -349,11 +352,15 @@ class ParquetSource(FileSource):
         except Exception as error:  # damaged pages can fail in many ways
             raise DataError(f"cannot read {self.path.name}: {error}") from error
 
-    def _check(self, name: str) -> None:
+    def _numeric(self, name: str) -> bool:
         from pyarrow import types
 
         kind = self._kinds[name]
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+    def _check(self, name: str) -> None:
+        if not self._numeric(name):
+            kind = self._kinds[name]
             raise DataError(
                 f"column {name!r} of {self.path.name} is not numeric ({kind}): leave it out (columns=, or views= by name), "
                 "or encode it as numbers first"

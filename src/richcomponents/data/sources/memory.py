@@ -1,0 +1,167 @@
+"""Tables in memory that are more than a matrix: data frames with text in some columns, AnnData, several tables side by side.
+
+AnnData: the columns are those of X, under the names of its variables; obs describes the samples. Columns of obs are asked for
+by their names (as obs:name where a variable has that name, too), a layer as layer:name, an entry of obsm as obsm:name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from scipy import sparse
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.data.columns import Column, frame_columns
+from richcomponents.data.sources.base import ArraySource, Source, block_rows
+from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, join_views, sample_index
+from richcomponents.errors import DataError
+
+
+class FrameSource(Source):
+    """A data frame: only columns that are read as numbers have to be numbers."""
+
+    shared, held = False, True
+
+    def __init__(self, frame: object) -> None:
+        self._frame: nw.DataFrame[Any] = as_frame(frame)
+        self.names, labels = column_names(frame), getattr(frame, "index", None)
+        if type(labels).__name__ != "RangeIndex":  # numbers 0, 1, 2, ... say nothing
+            self.samples = sample_index(frame)
+        self.n_rows, self.width = self._frame.shape
+        self._held: tuple[tuple[int, ...], Array] | None = None  # what was read last: a fit reads it several times
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        chosen = tuple(range(self.width)) if columns is None else tuple(columns.tolist())
+        if self._held is None or self._held[0] != chosen:
+            self._held = chosen, as_matrix(self._frame[:, list(chosen)].to_native())
+        yield self._held[1]
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        if not names:
+            return {}
+        columns = frame_columns(self._frame[:, self.places(names).tolist()].to_native(), written)
+        return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        kinds = [self._frame[:, int(c)].dtype for c in self.places(names)]
+        return self.read([n for n, kind in zip(names, kinds, strict=True) if not _is_number(kind)])
+
+    def mark(self) -> str:
+        whole = hashlib.sha256(repr((self.names, self.n_rows)).encode())
+        return f"frame {whole.hexdigest()}"
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(kind.is_numeric() or kind == nw.Boolean)
+
+
+class Annotated(Source):
+    """A source with a data frame (obs) that describes its samples."""
+
+    def describe(self, obs: Any) -> None:
+        """obs : of pandas, one row per sample."""
+        self._obs = {str(name) if str(name) not in (self.names or ()) else f"obs:{name}": name for name in obs.columns}
+        self._described, self.annotations = obs, tuple(self._obs)
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        said = [name for name in names if name in self.annotations]
+        columns = super().read([name for name in names if name not in said], written)
+        for name in said:
+            frame = self._described[[self._obs[name]]].set_axis([name], axis=1)
+            columns |= frame_columns(frame.reset_index(drop=True), written)
+        return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return Source.texts(self, [name for name in names if name in self.annotations])
+
+
+class AnnDataSource(Annotated):
+    """An AnnData in memory. parts : "X" and what else its columns are of, layer:name or obsm:name."""
+
+    shared = False
+
+    def __init__(self, adata: Any, parts: Sequence[str] = ("X",)) -> None:
+        self._adata, self._parts = adata, tuple(parts)
+        self.samples, self.n_rows = tuple(adata.obs_names), int(adata.n_obs)
+        own = tuple(map(str, adata.var_names))
+        self.groups = {"X": own} | {f"layer:{name}": tuple(f"{name}:{v}" for v in own) for name in adata.layers}
+        self.groups |= {f"obsm:{key}": _obsm_names(str(key), adata.obsm[key], own) for key in adata.obsm}
+        self.names = tuple(name for part in parts for name in self.groups[part])
+        self.width, self._matrices = len(self.names), [self._matrix(part) for part in parts]
+        self.held = all(
+            isinstance(matrix, np.ndarray) for matrix in self._matrices
+        )  # sparse ones never become dense as a whole
+        self.describe(adata.obs)
+
+    def _matrix(self, part: str) -> Any:
+        kind, _, name = part.partition(":")
+        matrix = self._adata.X if part == "X" else (self._adata.layers if kind == "layer" else self._adata.obsm)[name]
+        if matrix is None:
+            raise DataError("the AnnData has no X: name a layer in views=, such as 'layer:counts'")
+        if sparse.issparse(matrix):
+            return check_sparse(matrix).tocsr()
+        return as_matrix(matrix) if hasattr(matrix, "columns") else matrix
+
+    def including(self, groups: Sequence[str]) -> AnnDataSource:
+        new = [name for name in groups if name in self.groups and name not in self._parts]
+        return AnnDataSource(self._adata, (*self._parts, *dict.fromkeys(new))) if new else self
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        wanted = np.arange(self.width) if columns is None else np.asarray(columns)
+        ends = np.cumsum([0, *(matrix.shape[1] for matrix in self._matrices)])
+        size, n = block_rows(len(wanted)), self.n_rows or 0
+        for at in range(0, n, size):
+            out = np.empty((min(size, n - at), len(wanted)))
+            for i, matrix in enumerate(self._matrices):
+                ours = (wanted >= ends[i]) & (wanted < ends[i + 1])
+                if ours.any():
+                    rows = matrix[at : at + size]
+                    chosen = rows[:, wanted[ours] - ends[i]]
+                    out[:, ours] = as_matrix(chosen.toarray() if sparse.issparse(chosen) else np.asarray(chosen))
+            yield out
+
+    def mark(self) -> str:
+        return f"AnnData {self._adata.shape} {self._parts}"
+
+
+def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
+    """A data frame names its columns itself, an array as archives of arrays do: key_0, key_1, ..."""
+    if hasattr(held, "columns"):
+        taken = set(variables)
+        return tuple(f"{key}:{name}" if str(name) in taken else str(name) for name in held.columns)
+    return tuple(f"{key}_{i}" for i in range(held.shape[1]))
+
+
+class TablesSource(Annotated, ArraySource):
+    """Several tables of the same samples side by side, each a view: a list, a dict {view: table}, or a MuData."""
+
+    def __init__(self, tables: object, *, align: str = "same", id: str | None = None) -> None:
+        self.table = table = join_views(tables, align=align, id=id)
+        super().__init__(table.values, table.views.feature_names)
+        self.named = table.named
+        self.views = {name: tuple(self.names[c] for c in table.views[name]) for name in table.views}  # type: ignore[index]
+        self.samples = table.index
+        parts = getattr(tables, "mod", tables)
+        held = [tables, *(parts.values() if isinstance(parts, Mapping) else parts)]  # type: ignore[misc]
+        obs = next((part.obs for part in held if hasattr(part, "obs_names")), None)
+        if obs is not None:
+            self.describe(obs if self.samples is None else obs.reindex(list(self.samples)))
+
+
+def is_annotated(X: object) -> bool:
+    """Whether X looks like an AnnData."""
+    return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
+
+
+def are_tables(X: object) -> bool:
+    """Whether X holds several tables: a MuData, a dict or a list of tables."""
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        return True
+    if not isinstance(X, (Mapping, list, tuple)) or sparse.issparse(X) or not len(X):
+        return False
+    parts = X.values() if isinstance(X, Mapping) else X
+    return all(is_annotated(part) or len(getattr(part, "shape", ())) == 2 for part in parts)

@@ -1,0 +1,83 @@
+"""An outcome beside the views: what coefficients and tests read of it, wherever its rows are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.learning.logistic import LogisticFit
+from richcomponents.moments.data import AffineMap, Data, Dependence, Partial, RowUnits
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is regressed on a component, and the rows it is regressed from.
+
+    rows (m, p), y (m,) : centred, known covariates removed; weight (m,) : how often each row counts; block (m,) : the
+    statistical block of each. Rows that are not in memory are a few others with the same second moments, block by block
+    (`equivalent_rows`): whatever reads an outcome must count rows by their weights. free : the rows' number less what
+    covariates took; known (m, q) : these, centred; partial : the regression of the views on them, or None, and coef (q,) that
+    of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
+    memory or elsewhere. log_odds : logistic regression on the residual, to be calibrated instead of least squares.
+    """
+
+    rows: Array
+    y: Array
+    weight: Array
+    block: IntArray
+    free: float
+    known: Array
+    partial: Partial | None = None
+    coef: Array | None = None
+    mean: float = 0.0
+    squares: float = 0.0
+    units: RowUnits = field(default_factory=RowUnits)
+    data: Data | None = None
+    log_odds: LogisticFit | None = None
+
+    @property
+    def covariates(self) -> int:
+        """How many there are."""
+        return int(self.known.shape[1])
+
+    @property
+    def n(self) -> float:
+        """Rows, each as often as it counts."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def kept(self) -> Any:
+        """(B, m): the rows without each block."""
+        return np.stack([self.block != b for b in np.unique(self.block)])
+
+    def with_rows(self, kept: Array | None = None) -> tuple[Array, float]:
+        """Cov(rows, y) (p,) and Var(y), over `free`; kept : those of the rows (m,) alone, as if `free` were that share of
+        it."""
+        if kept is None:
+            counted = self.y * self.weight / self.free
+            return np.asarray(self.rows.T @ counted), float(counted @ self.y)
+        weight, y, rows = self.weight[kept], self.y[kept], self.rows[kept]
+        counted = weight / (weight.sum() * self.free / self.n)
+        centred = y - np.average(y, weights=weight)
+        cross = (rows - np.average(rows, axis=0, weights=weight)).T @ (counted * centred)
+        return np.asarray(cross), float(counted @ centred**2)
+
+    def dependence(self, to_x: Array, to_y: Array, correlations: Array) -> Dependence | None:
+        """How the rows depend on each other: of x = y to_x', (1,), and z to_y', white; None where they do not."""
+        if self.units.depend:
+            z = np.column_stack([self.y[:, None] @ to_x.T, self.rows @ to_y.T])
+            return self.units.dependence(z, correlations, 1)
+        if self.data is None:
+            return None
+        p, q = self.rows.shape[1], self.covariates
+        into = np.zeros((p + q + 1, p + 1))  # columns of views, covariates and outcome -> rows and y
+        into[np.arange(p), np.arange(p)] = into[-1, -1] = 1.0
+        if self.partial is not None and self.coef is not None:
+            into[p:-1, :p], into[p:-1, p] = -self.partial.coefficients.T, -self.coef
+            into[:, :p][:, self.partial.explained] = 0.0
+        last = np.hstack([into[:, -1:] @ to_x.T, into[:, :p] @ to_y.T])
+        return self.data.dependence(AffineMap(self.data.moments(2).mean, last), correlations, 1)

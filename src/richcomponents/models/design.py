@@ -1,0 +1,323 @@
+"""Which column of a table plays which part: views, known covariates, an outcome.
+
+A design is laid out once, for whatever holds the table: an array, a data frame, AnnData, files, a stream, a state. Columns that
+are not numbers of the table itself become such: texts are levels of zeros and ones, what only describes the samples (obs) is
+put behind the columns, and so is an outcome in memory. The same columns are found again in other tables, by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import IntArray
+from richcomponents.data.classes import Levels
+from richcomponents.data.columns import Views, chosen_columns, resolve_views
+from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.sources.base import ArraySource
+from richcomponents.data.sources.memory import TablesSource, are_tables
+from richcomponents.data.table import check_outcome
+from richcomponents.errors import DataError
+from richcomponents.models.estimator import refuse_state
+from richcomponents.moments import Moments
+from richcomponents.storage import storable
+
+_FIRST = 1000  # rows that tell an index from data
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+class UsedColumns(ArraySource):
+    """Rows of the columns that a design uses, all of views and then covariates, as it lays them out."""
+
+
+@storable
+@dataclass(frozen=True)
+class Added:
+    """A column that a table gets behind its own: a text as levels, or (levels None) numbers that describe the samples."""
+
+    name: str
+    levels: Levels | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,) if self.levels is None else self.levels.columns
+
+    def to(self, rows: Rows, role: str) -> Rows:
+        """The rows with these columns behind the others."""
+        held = rows.read([self.name])[self.name]
+        if self.levels is not None:
+            return rows.with_columns(self.levels.coded(held, role), self.columns)
+        if held.dtype.kind not in "biuf":
+            raise DataError(f"{role} {self.name!r} holds text: leave it out, or encode it as numbers first")
+        return rows.with_columns(held.astype(np.float64)[:, None], self.columns)
+
+
+@storable
+@dataclass(frozen=True)
+class Design:
+    """The parts that columns play, by their numbers in the table with what was added to it.
+
+    views : of all columns; known : covariates; groups : of columns, which the table was asked to include; added : behind these;
+    width : columns before those added; named : whether columns have the user's names, and are found by them in other tables.
+    """
+
+    views: Views
+    known: IntArray
+    groups: tuple[str, ...]
+    added: tuple[Added, ...]
+    width: int
+    named: bool
+
+    @property
+    def columns(self) -> IntArray:
+        """Of all views side by side."""
+        return np.concatenate([self.views[name] for name in self.views])
+
+    @property
+    def needed(self) -> tuple[str, ...] | None:
+        """The columns that another table has to have, by name; None where they go by position."""
+        if not self.named:
+            return None
+        own = (self.views.feature_names[c] for c in self.used if c < self.width)
+        return tuple(dict.fromkeys([*own, *(one.name for one in self.added)]))
+
+    @property
+    def used(self) -> IntArray:
+        """Of all views, and then the covariates."""
+        return np.concatenate([self.columns, self.known])
+
+    def places(self) -> dict[str, slice]:
+        """{view: its columns among those of all views side by side}."""
+        ends = np.cumsum([0, *(len(self.views[name]) for name in self.views)])
+        return {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.views)}
+
+    def side_by_side(self) -> Views:
+        """The views by the places of their columns side by side, covariates behind them."""
+        columns = {name: np.arange(place.start, place.stop) for name, place in self.places().items()}
+        return Views(columns, tuple(self.views.feature_names[c] for c in self.used))
+
+    def levels(self) -> tuple[Levels, ...]:
+        return tuple(one.levels for one in self.added if one.levels is not None)
+
+    def found_in(self, table: Rows | Moments, outcome: object = None) -> Rows | Moments:
+        """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values."""
+        if isinstance(table, Moments):
+            numbers = self._numbers(table.names, table.layout.n_columns, "the state")
+            if outcome is not None:
+                numbers = np.append(numbers, _outcome_number(outcome, table.layout.n_columns, table.names))
+            return table.select(numbers)
+        rows = table.including(self.groups)
+        numbers = self._numbers(rows.names, rows.width, rows.source.title)
+        for one in self.added:
+            rows = one.to(rows, "the covariate" if one.levels else "column")
+        numbers = np.where(numbers < 0, rows.width + numbers, numbers)
+        if outcome is not None:
+            rows, last = with_outcome(rows, outcome)
+            numbers = np.append(numbers, last)
+        return rows.select(numbers)
+
+    def _numbers(self, names: Sequence[str] | None, width: int, title: str) -> IntArray:
+        """Where the used columns are in a table; those to be added count from the end, -1 the last."""
+        own, used = self.views.feature_names, self.used
+        behind = used - len(own)
+        if names is None or not self.named:
+            if width != self.width:
+                raise DataError(
+                    f"X has {width} features, but the fit had {self.width} features, and no names to find them by"
+                )
+            return np.where(used < self.width, used, behind)
+        at = {name: i for i, name in enumerate(names)}
+        missing = [own[c] for c in used if c < self.width and own[c] not in at]
+        if missing:
+            more = f", nor {len(missing) - 1} others" if len(missing) > 1 else ""
+            raise DataError(
+                f"{title} has no column {missing[0]!r} (a column of the fit){more}: needed are the {len(self.needed or ())} "
+                "columns of views and covariates, in any order; others are ignored"
+            )
+        return np.array([at[own[c]] if c < self.width else last for c, last in zip(used, behind, strict=True)])
+
+
+def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()) -> tuple[Any, Design]:
+    """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view."""
+    wanted = [] if covariates is None else list(covariates)  # type: ignore[call-overload]
+    if isinstance(table, Moments):
+        width, names = table.layout.n_columns, table.names
+        known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
+        found = _views(views, width, names, [*known, *others])
+        return table, _checked(Design(found, known, (), (), width, names is not None))
+    if views is None and len(table.views) > 1:
+        views = {name: list(columns) for name, columns in table.views.items()}
+    groups = _groups(table, views)
+    desk = _Desk(table.including(groups))
+    views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
+    known = np.array([number for one in wanted for number in desk.covariates(one)], dtype=np.int64)
+    rows, coded = desk.rows, {one.name for one in desk.added}
+    others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
+    numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
+    others += [number for number in numbers if number is not None]
+    found = _views(views, rows.width, rows.names, [*known, *others], rows if rows.rereadable else None)
+    named = rows.names is not None and getattr(rows.source, "named", True)
+    return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named))
+
+
+def including_views(table: Rows, views: object) -> Rows:
+    """The table with the groups of columns that the views name, before others are put behind them."""
+    return table.including(_groups(table, views))
+
+
+def _groups(table: Rows, views: object) -> tuple[str, ...]:
+    return tuple(name for name in _texts(views) if name not in (table.names or ()) and name in table.source.groups)
+
+
+class _Desk:
+    """A table while columns are added to it."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.width = rows, rows.width
+        self.added: list[Added] = []
+
+    def add(self, one: Added, role: str) -> range:
+        """The numbers of the new columns."""
+        before, self.rows = self.rows.width, one.to(self.rows, role)
+        self.added.append(one)
+        return range(before, self.rows.width)
+
+    def _further(self, name: object) -> str | None:
+        """What only describes the samples under that name."""
+        if not isinstance(name, str) or name in (self.rows.names or ()):
+            return None
+        return self.rows.source.annotation(name)
+
+    def spelled(self, part: Any) -> Any:
+        """The columns of a view: groups of columns (a layer, a modality, a file's own view) by the names of these, and what
+        describes the samples added to the table."""
+        part = [part] if isinstance(part, str) else part
+        if not isinstance(part, (list, tuple)):
+            return part
+        out: list[Any] = []
+        together = {**self.rows.source.groups, **self.rows.views}
+        for item in part:
+            further = self._further(item)
+            if further is not None:
+                self.add(Added(further), "column")
+            whole = isinstance(item, str) and item not in (self.rows.names or ()) and item in together
+            out += together[item] if whole else [item if further is None else further]
+        return out
+
+    def covariates(self, wanted: object) -> list[int]:
+        """Numbers of the columns that one entry of `covariates=` means."""
+        further, names = self._further(wanted), self.rows.names
+        numbers = [] if further is not None else _known([wanted], self.width, names).tolist()
+        if further is None and names is None:
+            return numbers
+        named = [further] if further is not None else [names[c] for c in numbers]  # type: ignore[index]
+        texts = self.rows.source.texts(named)
+        out: list[int] = []
+        for i, name in enumerate(named):
+            if name in texts:
+                out += self.add(Added(name, Levels.of(texts[name], name, "the covariate")), "the covariate")
+            else:
+                out += [numbers[i]] if further is None else self.add(Added(name), "the covariate")
+        return out
+
+
+def _checked(design: Design) -> Design:
+    overlap = np.intersect1d(design.columns, design.known)
+    if len(overlap):
+        raise DataError(f"{design.views.describe(int(overlap[0]))} is also a covariate: name it once")
+    return design
+
+
+def _known(covariates: Sequence[object], width: int, names: Sequence[str] | None) -> IntArray:
+    return resolve_views({"covariates": covariates}, width, names)["covariates"] if len(covariates) else _NONE
+
+
+def _views(
+    views: object, width: int, names: Sequence[str] | None, beside: Sequence[int], rows: Rows | None = None
+) -> Views:
+    """The views; beside : columns that a number does not divide; rows : where an index is to be told from data."""
+    if width < 2:
+        raise DataError(f"two views need at least two columns; X has n_features = {width}")
+    if not isinstance(views, (int, np.integer)):
+        return resolve_views(views, width, names)
+    rest = np.setdiff1d(np.arange(width), np.array(beside, dtype=np.int64))
+    named = None if names is None else [names[c] for c in rest]
+    first = None if names is None or rows is None else rows.select(rest).head(_FIRST)
+    inner = resolve_views(views, len(rest), named, first)
+    return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
+
+
+def _texts(views: object) -> list[str]:
+    """The names in `views=`, in order, each once."""
+    parts = list(views.values()) if isinstance(views, Mapping) else []
+    flat = [item for part in parts for item in (part if isinstance(part, (list, tuple)) else (part,))]
+    return list(dict.fromkeys(item for item in flat if isinstance(item, str)))
+
+
+# ---- outcomes
+
+
+def is_column(y: object) -> bool:
+    """Whether an outcome is a column of the table: its name, or its number."""
+    return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
+
+
+def labels_in(X: object, y: Any) -> Any:
+    """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
+    refuse_state(X)
+    rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+    if not rows.rereadable:
+        raise DataError(
+            f"the outcome {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
+        )
+    names = rows.source.all_names
+    name = y if isinstance(y, str) else names[int(y)] if -rows.width <= y < rows.width else None
+    name = name if name in names else rows.source.annotation(y)
+    if name is None:
+        rows.source.check_column(str(y), "the outcome")
+    labels = rows.read([str(name)])[str(name)]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
+        return labels.astype(np.int64)
+    return labels
+
+
+def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
+    """The rows with the outcome among them, and its number: y is a column's name or number, or the values (n,)."""
+    if not is_column(y):
+        values = check_outcome(y, rows.n_rows)
+        return rows.with_columns(values[:, None], [unused("y", rows.names or ())]), rows.width
+    at = _outcome_number(y, rows.width, rows.names, optional=True)
+    if at is not None:
+        return rows, at
+    name = rows.source.annotation(y)
+    if name is None:
+        rows.source.check_column(str(y), "the outcome")
+    assert name is not None
+    return Added(name).to(rows, "the outcome"), rows.width
+
+
+def unused(name: str, names: Sequence[str]) -> str:
+    """The name, or one like it that is not taken."""
+    while name in names:
+        name += "_"
+    return name
+
+
+def _outcome_number(y: object, width: int, names: Sequence[str] | None, *, optional: bool = False) -> Any:
+    """The number of the column; None where it is optional and no name of the table's own columns."""
+    if not is_column(y):
+        if optional:
+            return None
+        raise DataError(
+            "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
+        )
+    if isinstance(y, str) and y not in (names or ()):
+        if optional:
+            return None
+        raise DataError(
+            f"the state has no column {y!r} (the outcome); its columns are {list(names or range(width))[:8]}"
+        )
+    return int(chosen_columns([y], width, names)[0])
