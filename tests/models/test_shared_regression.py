@@ -13,6 +13,7 @@ from sklearn.base import clone
 import richcomponents as rc
 from richcomponents.contrastive.calibration import Reading, residualise
 from richcomponents.contrastive.canonical import canonical
+from richcomponents.contrastive.effects import RIDGE
 from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.shared_outcomes import BothParts, Parts
 from richcomponents.cumulants.estimate import jackknife_error
@@ -66,7 +67,7 @@ def exact_parts(own, shared, noise, A, beta, gamma):
     pair = Pair.at(found, r)
     T = np.linalg.inv(pair.h) @ (pair.to_x @ shared @ pair.to_x.T - pair.cross**2) @ np.linalg.inv(pair.h)
     variance = beta @ own @ beta + gamma @ shared @ gamma + 1.0
-    return Parts.at(pair, 0.0, own @ beta + shared @ gamma, A @ shared @ gamma, np.array(variance)), T, found
+    return Parts.at(pair, own @ beta + shared @ gamma, A @ shared @ gamma, np.array(variance)), T, found
 
 
 @pytest.mark.parametrize(("d_u", "d_v", "r"), [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)])
@@ -166,7 +167,7 @@ def test_errors_are_those_of_refits(table):
         refitted, X, t = solution.without(block), data.X[rows], y[rows]
         ones, none = np.ones(len(t)), np.zeros((len(t), 0))
         outcome = Outcome(X - X.mean(axis=0), t - t.mean(), ones, ones.astype(int), float(len(t)), none)
-        parts = Parts.of_outcome(refitted, outcome)
+        parts = Parts.of(refitted.on_residual(outcome), RIDGE / refitted.canonical.n)
         betas.append(parts.beta(refitted.posterior.t))
         gammas.append(parts.gamma)
     np.testing.assert_allclose(found.shared_error, jackknife_error(np.stack(gammas)), rtol=0.01)

@@ -101,7 +101,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     trust_ : float
         How much of the correction was believed: 0 (residualising) to 1.
     coefficients_ : Estimate or None
-        Standard errors by leaving out blocks, z, p and intervals (those of regression calibration).
+        Standard errors by leaving out blocks, z, p and intervals (those of regression calibration), what was not trusted of
+        the correction included. Where a fit is "not identified": the identified set, and intervals and p values of that.
     rca_, component_
 
     Examples

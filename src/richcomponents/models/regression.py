@@ -53,8 +53,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     coef_ : array (d,), intercept_ : float, alpha_ : float
     coefficients_ : Estimate
         Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
-        zero, and an interval around them would not cover the truth. With shared=True and a fit that is "not identified" the
-        errors are nan: coefficients on S1 and S2 are then mixed.
+        zero, and an interval around them would not cover the truth. Errors are those of the coefficients reported, what was
+        not trusted of the correction included. Where a fit is "not identified" there are none, but an identified set
+        (docs/contrastive.md has its two bounds), whose intervals cover the coefficients on S1. With shared=True and a fit that
+        is "not identified" the errors are nan: coefficients on S1 and S2 are then mixed.
     residualised_ : array (d,)
         What V as covariates would give, for comparison.
     shared_coef_ : array (d,), shared_coefficients_ : Estimate
@@ -277,8 +279,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
         elif self.rca_ is not None and self.rca_.verdict_ == "not identified":
             lines.append(
-                "Not identified: these are the coefficients with V as covariates and their sampling errors. Where S1 and the "
-                "shared part cannot be told apart, those on S1 may be larger."
+                "Not identified: these are the coefficients with V as covariates. Where S1 and the shared part cannot be told "
+                "apart, those on S1 may be anything in the identified set: all that second moments allow if a tenth of what V "
+                "leaves of each shared direction is S1's and S1 explains no more of y than there is. Intervals and p values "
+                "are those of the set, widened for noise."
             )
         elif self.residualised_ is not None:
             lines.append("residualised: with V as covariates")
