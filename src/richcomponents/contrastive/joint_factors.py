@@ -37,7 +37,7 @@ HOLDS, FAILS = 1.3, 2.2
 """Misfits up to which errors are taken as independent, and from which on they are not."""
 _DENSE = 300  # columns up to which all covariances are formed
 _STEPS = 25  # of a replicate on its way from the factors of all rows; one where there are more columns
-_LOOKED_AT = (200, 100)  # tests and controls whose residual correlations are looked at
+_LOOKED_AT = (100, 100)  # tests and controls whose residual correlations are looked at
 _NEAR, _CLOSE = (
     1e-3,
     1e-6,
@@ -64,15 +64,16 @@ class JointFactors:
         correlations = _correlations(slopes, scale)
         spectrum = _Spectrum(correlations, p, most + 1)
         psi, k, close = np.ones(p), 1, _NEAR
+        last = _CLOSE if p <= _DENSE else 100 * _CLOSE
         for _ in range(400 if p <= _DENSE else 20):
             values, vectors = spectrum.at(psi)
             loadings = np.sqrt(psi)[:, None] * vectors[:, :k] * np.sqrt(np.maximum(values[:k] - 1, 0.0))
             moved, psi = psi, np.clip(1 - np.sum(loadings**2, axis=1), HEYWOOD, 1.0)
             if np.max(np.abs(moved - psi)) < close:
                 more = int(np.clip(np.sum(values > edge), k, most))
-                if more == k and close == _CLOSE:
+                if more == k and close == last:
                     break
-                k, close = more, _CLOSE if more == k else _NEAR
+                k, close = more, last if more == k else _NEAR
         looked = np.concatenate([_some(0, len(slopes.u), _LOOKED_AT[0]), _some(len(slopes.u), p, _LOOKED_AT[1])])
         chosen = np.zeros((p, len(looked)))
         chosen[looked, np.arange(len(looked))] = 1.0

@@ -68,14 +68,14 @@ class Products:
     """Sums of products, block by block, about the means of all rows; nothing of size p x p.
 
     z (B, m, m) : of z = (1, covariates, exposures, V) with itself; with_u : block -> (m, p), with the columns of U; squares :
-    block -> (p,), of U; own : block, M (p, k) -> (p, k), of U with U, times M; n (B,) : rows of each block; known, q : how many
-    covariates and exposures; lost : rows' worth of freedom that these took.
+    block -> (p,), of U; own : block (None: all), M (p, k) -> (p, k), of U with U, times M; n (B,) : rows of each block; known,
+    q : how many covariates and exposures; lost : rows' worth of freedom that these took.
     """
 
     z: Array
     with_u: Callable[[int], Array]
     squares: Callable[[int], Array]
-    own: Callable[[int, Array], Array]
+    own: Callable[[int | None, Array], Array]
     n: Array
     known: int
     q: int
@@ -103,10 +103,10 @@ class Products:
             rows = members[block]
             return np.asarray(weight[rows] @ (u[rows] - mean) ** 2)
 
-        def own(block: int, m: Array) -> Array:
-            rows = members[block]
-            part = u[rows] - mean
-            return np.asarray(part.T @ (weight[rows, None] * (part @ m)))
+        def own(block: int | None, m: Array) -> Array:
+            rows = slice(None) if block is None else members[block]
+            inside = weight[rows, None] * (u[rows] @ m - mean @ m)  # (rows, k)
+            return np.asarray(u[rows].T @ inside - np.outer(mean, inside.sum(axis=0)))
 
         itself = np.stack([(z[rows] * weight[rows, None]).T @ z[rows] for rows in members])
         counts = np.array([weight[rows].sum() for rows in members])
@@ -126,10 +126,18 @@ class Products:
         z[:, 1:, 1:] = second[:, order[:, None], order]
         with_u = np.concatenate([first[:, None, :d_u], second[:, order, :d_u]], axis=1)
         own = second[:, :d_u, :d_u]
+        total = own.sum(axis=0)
         squares = np.einsum("bii->bi", own)
         q = width - d_u - d_v - known
         return cls(
-            z, lambda b: with_u[b], lambda b: squares[b], lambda b, m: np.asarray(own[b] @ m), count, known, q, lost
+            z,
+            lambda b: with_u[b],
+            lambda b: squares[b],
+            lambda b, m: np.asarray((total if b is None else own[b]) @ m),
+            count,
+            known,
+            q,
+            lost,
         )
 
     @cached_property
@@ -141,7 +149,7 @@ class Products:
         """U'U m over all blocks but one; the sum over all blocks is kept for the m that was asked for last."""
         last = self._last
         if last.get("m") is not m:
-            last |= {"m": m, "sum": reduce(np.add, (self.own(b, m) for b in range(len(self.n))))}
+            last |= {"m": m, "sum": self.own(None, m)}
         return np.asarray(last["sum"] if gone is None else last["sum"] - self.own(gone, m))
 
     @cached_property
