@@ -15,7 +15,8 @@ Nothing of this holds where errors depend on each other beyond k factors. Their 
 of the number of rows their root mean square is about one if the model holds (`misfit`).
 
 Factors are added as long as psi^-1/2 Cov(w) psi^-1/2, with the psi that those so far leave, has more eigenvalues above that of
-noise, (1 + sqrt(p / n))^2 (Marchenko and Pastur). psi falls as factors are added, and eigenvalues rise: none is added early.
+noise, (1 + sqrt(p / n))^2 (Marchenko and Pastur). psi starts as if all were error and falls: none comes early.
+There is at most one for every three controls (rounded up), since gamma is a regression over the controls.
 """
 
 from __future__ import annotations
@@ -38,10 +39,6 @@ HOLDS, FAILS = 1.3, 2.2
 _DENSE = 300  # columns up to which all covariances are formed
 _STEPS = 25  # of a replicate on its way from the factors of all rows; one where there are more columns
 _LOOKED_AT = (100, 100)  # tests and controls whose residual correlations are looked at
-_NEAR, _CLOSE = (
-    1e-3,
-    1e-6,
-)  # changes of psi, relative to the columns' variances, at which factors are counted, and the search ends
 
 
 @storable
@@ -59,21 +56,20 @@ class JointFactors:
     def of(cls, slopes: Slopes, n: float) -> JointFactors:
         """n : independent rows."""
         scale = np.sqrt(np.maximum(slopes.variances, 1e-300))
-        p, most = len(scale), max(1, len(slopes.v) // 2)
+        p, most = len(scale), -(-len(slopes.v) // 3)
         edge = ABOVE_EDGE * (1 + np.sqrt(p / n)) ** 2
         correlations = _correlations(slopes, scale)
         spectrum = _Spectrum(correlations, p, most + 1)
-        psi, k, close = np.ones(p), 1, _NEAR
-        last = _CLOSE if p <= _DENSE else 100 * _CLOSE
-        for _ in range(400 if p <= _DENSE else 20):
+        psi, k = np.ones(p), 1
+        rounds, close = (400, 1e-6) if p <= _DENSE else (20, 1e-4)
+        for _ in range(rounds):
             values, vectors = spectrum.at(psi)
-            loadings = np.sqrt(psi)[:, None] * vectors[:, :k] * np.sqrt(np.maximum(values[:k] - 1, 0.0))
+            more = int(np.clip(np.sum(values > edge), k, most))
+            loadings = np.sqrt(psi)[:, None] * vectors[:, :more] * np.sqrt(np.maximum(values[:more] - 1, 0.0))
             moved, psi = psi, np.clip(1 - np.sum(loadings**2, axis=1), HEYWOOD, 1.0)
-            if np.max(np.abs(moved - psi)) < close:
-                more = int(np.clip(np.sum(values > edge), k, most))
-                if more == k and close == last:
-                    break
-                k, close = more, last if more == k else _NEAR
+            if more == k and np.max(np.abs(moved - psi)) < close:
+                break
+            k = more
         looked = np.concatenate([_some(0, len(slopes.u), _LOOKED_AT[0]), _some(len(slopes.u), p, _LOOKED_AT[1])])
         chosen = np.zeros((p, len(looked)))
         chosen[looked, np.arange(len(looked))] = 1.0
