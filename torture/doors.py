@@ -131,7 +131,7 @@ def file_doors(folder: Path) -> dict[str, Callable[[Any], Any]]:
         def fit(X: Any) -> Any:
             path = write(X)
             views = ("2",) if path.suffix == ".npy" else ("U=a,b", "V=c,d")
-            return run_fit(FitRequest(data=[path], views=views)).model.A_
+            return run_fit(FitRequest(data=[path], views=views, missing="error")).model.A_
 
         return fit
 

@@ -94,7 +94,9 @@ class _Parts:
 def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
     """The views, and y as values."""
     values = labels_in(X, y) if is_column(y) else y
-    views, known, _ = learner.unfitted_rca().read_views(X, [y] if is_column(y) else [])
+    rca, beside = learner.unfitted_rca(), [y] if is_column(y) else []
+    X, values = rca.complete(X, values, beside)
+    views, known, _ = rca.read_views(X, beside)
     if len(views) != 2:
         raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
     if learner.component not in ("S1", "S3"):
@@ -264,7 +266,9 @@ def _exposed(X: object, y: object, rca: Any) -> _Exposed:
     """Tests, controls and exposures, checked, as they are left by intercept and covariates."""
     named = (str(y),) if is_column(y) else column_names(y)
     values = labels_in(X, y) if is_column(y) else y
-    views, known, columns = rca.read_views(X, [y] if is_column(y) else [])
+    beside = [y] if is_column(y) else []
+    X, values = rca.complete(X, values, beside)
+    views, known, columns = rca.read_views(X, beside)
     if len(views) != 2:
         raise DataError("effects of an exposure take two views, tests and controls: ContrastiveRCA(views=...)")
     if not np.isfinite(known).all():

@@ -77,7 +77,12 @@ Groups = Annotated[
 ]
 Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; several files are matched by it.")]
 Rank = Annotated[str, typer.Option(help="Shared directions of two views: auto, full, or a number.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="Rows with missing values: drop leaves them out, available uses what is there, error refuses them."
+    ),
+]
 Header = Annotated[
     bool | None,
     typer.Option(
@@ -128,7 +133,7 @@ def fit(
     key: Key = None,
     rank: Rank = "auto",
     components: Annotated[int | None, typer.Option(help="How many, for pca and mixture.", min=1)] = None,
-    drop_missing: DropMissing = False,
+    missing: Missing = "drop",
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
@@ -157,7 +162,7 @@ def fit(
     check_table_name(cleaned)
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
-        covariates=covariates, groups=groups, key=key, rank=rank, components=components, drop_missing=drop_missing,
+        covariates=covariates, groups=groups, key=key, rank=rank, components=components, missing=missing,
         header=header, seed=seed,
     )  # fmt: skip
     _write(result, save, report, f"Rich component analysis of {_names(data)}")
@@ -195,7 +200,7 @@ def effects(
     groups: Groups = None,
     key: Key = None,
     rank: Rank = "auto",
-    drop_missing: DropMissing = False,
+    missing: Missing = "drop",
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
@@ -218,7 +223,7 @@ def effects(
     check_table_name(out)
     request = EffectsRequest(
         data=data, views=views or (), exposure=_one(exposure) or "", positive=positive, reference=reference,
-        covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, drop_missing=drop_missing, header=header,
+        covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, missing=missing, header=header,
         seed=seed, command=_command(),
     )  # fmt: skip
     with _busy("estimating effects, hiding one control after the other"):
@@ -249,7 +254,7 @@ def diagnose(
     groups: Groups = None,
     key: Key = None,
     rank: Rank = "auto",
-    drop_missing: DropMissing = False,
+    missing: Missing = "drop",
     header: Header = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -257,7 +262,7 @@ def diagnose(
     """Say whether the data can tell U's own part from the shared part, before anything is learned."""
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, covariates=covariates, groups=groups,
-        key=key, rank=rank, drop_missing=drop_missing, header=header, seed=seed,
+        key=key, rank=rank, missing=missing, header=header, seed=seed,
     )  # fmt: skip
     if as_json:
         _print_json(result)

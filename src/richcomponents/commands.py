@@ -28,6 +28,7 @@ from richcomponents.models import (
     ContrastiveRCA,
     ExposureEffects,
 )
+from richcomponents.models.gaps import WAYS
 from richcomponents.models.results import (
     Answer,
     component_columns,
@@ -54,7 +55,7 @@ class Request:
     groups: str | None = None
     key: str | None = None
     rank: str = "auto"
-    drop_missing: bool = False
+    missing: str = "drop"
     header: bool | None = None
     seed: int = 0
     command: str = ""
@@ -111,7 +112,9 @@ def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult
 
 
 def _read(request: Request, target: str | None, role: str) -> tuple[Selection, Provenance]:
-    rows = _open(request.data, request.key, request.header)
+    if request.missing not in WAYS:
+        raise DataError(f"--missing must be {', '.join(WAYS)}, got {request.missing!r}")
+    rows = _open(request.data, request.key, request.header, outer=request.missing == "available")
     chosen = select(
         rows,
         request.views,
@@ -119,7 +122,7 @@ def _read(request: Request, target: str | None, role: str) -> tuple[Selection, P
         covariates=request.covariates,
         groups=request.groups,
         key=request.key,
-        drop_missing=request.drop_missing,
+        missing=request.missing,
         role=role,
     )
     made = Provenance(
@@ -148,7 +151,7 @@ def _found(
         model.fit(X, y, groups=chosen.groups)
         findings = Findings.of(model, X, y, names=chosen.names, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
-    noted = tuple(dict.fromkeys([*chosen.notes, *told, *findings.notes]))
+    noted = tuple(dict.fromkeys([*chosen.notes, *getattr(model, "rca_", model).gap_notes(), *told, *findings.notes]))
     return FitResult(model, chosen, replace(findings, notes=noted))
 
 
@@ -252,9 +255,10 @@ def _answered(
     return Answered(out, label, tuple(notes))
 
 
-def _open(data: Sequence[Path], key: str | None, header: bool | None) -> Rows:
+def _open(data: Sequence[Path], key: str | None, header: bool | None, *, outer: bool = False) -> Rows:
+    """outer : of several files matched by a key, also the samples that only some of them have."""
     files: Any = data[0] if len(data) == 1 else names_of_files(data)
-    return open_source(files, id=key, header=header)
+    return open_source(files, id=key, header=header, align="outer" if outer and key and len(data) > 1 else None)
 
 
 def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:
@@ -268,8 +272,19 @@ def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> A
     if request.rank != "auto":
         raise DataError("--rank goes with two views and without --sets and --discover: leave it out")
     sets = [tuple(name.split("+")) for name in request.sets] or None
-    known = covariates or None
-    return RCA(views=views, sets=sets, discover=request.discover, covariates=known, random_state=request.seed)
+    return RCA(
+        views=views,
+        sets=sets,
+        discover=request.discover,
+        covariates=covariates or None,
+        random_state=request.seed,
+        missing=_missing(request),
+    )
+
+
+def _missing(request: Request) -> str:
+    """What is left of gaps when rows were selected."""
+    return "available" if request.missing == "available" else "error"
 
 
 def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any]) -> ContrastiveRCA:
@@ -277,7 +292,9 @@ def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any])
     if rank not in ("auto", "full") and not rank.isdecimal():
         raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
     number = int(rank) if rank.isdecimal() else rank
-    return ContrastiveRCA(views=views, rank=number, covariates=covariates or None, random_state=request.seed)
+    return ContrastiveRCA(
+        views=views, rank=number, covariates=covariates or None, random_state=request.seed, missing=_missing(request)
+    )
 
 
 def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:

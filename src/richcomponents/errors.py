@@ -57,6 +57,10 @@ class SampleSizeWarning(UserWarning):
     """Too few rows: for cumulants of higher order (only second moments are used), or of one of two classes."""
 
 
+class MissingValueWarning(UserWarning):
+    """Rows were left out because of missing or infinite values (missing="drop"), or because they have no outcome."""
+
+
 _BETWEEN = ("richcomponents", "sklearn", "joblib")  # whose lines are not the user's
 _NUMBER = re.compile(r"(?<![\w'])\d+(\.\d+)?(e[+-]?\d+)?%?")
 _TOLD = "__richcomponents_told__"

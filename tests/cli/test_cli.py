@@ -212,13 +212,19 @@ def test_missing_values(capsys, folder, table):
     lines[3] = "," + lines[3].partition(",")[2]
     path = folder / "holes.csv"
     path.write_text("\n".join(lines))
-    code, _, err = run(capsys, "fit", path, *VIEWS)
+    code, _, err = run(capsys, "fit", path, *VIEWS, "--missing", "error")
     assert code == 1
     assert "column 'U_0' of view 'U' holds 1 missing" in err
-    assert "--drop-missing" in err
-    code, _, err = run(capsys, "fit", path, *VIEWS, "--drop-missing")
+    assert "--missing drop" in err
+    code, _, err = run(capsys, "fit", path, *VIEWS)
     assert code == 0
-    assert "note: 1 of 1200 rows have missing values and were left out." in err
+    assert "note: 1 of 1200 rows have missing values and were left out (most of them lack column 'U_0'" in err
+    code, out, _ = run(capsys, "fit", path, *VIEWS, "--missing", "available", "--target", "y", "--json")
+    assert code == 0
+    assert json.loads(out)["n"] == 1200
+    code, _, err = run(capsys, "fit", path, *VIEWS, "--missing", "perhaps")
+    assert code == 1
+    assert "--missing must be error, drop, available, got 'perhaps'" in err
 
 
 def test_version(capsys):

@@ -96,14 +96,16 @@ def test_missing_values_are_named_or_dropped():
     columns["C_2"] = np.array([1.0, np.nan, 2.0, np.inf])
     columns["y"] = np.array([np.nan, 1.0, 0.0, 1.0])
     table = table_of("t.csv", columns)
-    with pytest.raises(DataError, match=r"column 'C_2' of view 'controls' holds 2 .*data row 2 .*--drop-missing"):
+    with pytest.raises(DataError, match=r"column 'C_2' of view 'controls' holds 2 .*data row 2 .*--missing drop"):
         select(table, BOTH)
-    kept = select(table, BOTH, target="y", drop_missing=True)
+    kept = select(table, BOTH, target="y", missing="drop")
     assert kept.X.shape == (1, 4)
-    assert kept.notes == ("3 of 4 rows have missing values and were left out.",)
+    assert kept.notes == (
+        "3 of 4 rows have missing values and were left out (most of them lack column 'C_2' of view 'controls', 2).",
+    )
     columns["T_1"] = np.full(4, np.nan)
     with pytest.raises(DataError, match=r"every row of t.csv has a missing value: drop columns such as column 'T_1'"):
-        select(table_of("t.csv", columns), BOTH, drop_missing=True)
+        select(table_of("t.csv", columns), BOTH, missing="drop")
 
 
 def test_missing_labels_are_missing():

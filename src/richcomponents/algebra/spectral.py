@@ -41,3 +41,12 @@ def whitening(cov: Array) -> tuple[Array, Array]:
     root = np.sqrt(values)
     varies = scale > 0  # what rounding leaves of eigenvectors on constant columns is nothing
     return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
+
+
+def least_squares(features: Array, y: Array, weight: Array) -> Array:
+    """Coefficients (d,) of y (n,) on features (n, d), each row counted so often: also less often than not at all."""
+    if len(weight) and weight.min() < 0:
+        counted = features * weight[:, None]
+        return np.asarray(np.linalg.lstsq(counted.T @ features, counted.T @ y, rcond=1e-12)[0])
+    root = np.sqrt(weight)
+    return np.asarray(np.linalg.lstsq(features * root[:, None], y * root, rcond=None)[0])

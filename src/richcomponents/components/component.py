@@ -38,6 +38,7 @@ from richcomponents.algebra import (
     unpack,
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.spectral import least_squares
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import jackknife_error
@@ -579,8 +580,7 @@ def least_squares_without_blocks(features: Array, y: Array, keep: Array, weight:
     replicates = []
     for rows in keep:
         w, (s, t) = weight[rows], (features[rows], y[rows])
-        s, t, root = s - np.average(s, axis=0, weights=w), t - np.average(t, weights=w), np.sqrt(w)
-        replicates.append(np.linalg.lstsq(s * root[:, None], t * root, rcond=None)[0])
+        replicates.append(least_squares(s - np.average(s, axis=0, weights=w), t - np.average(t, weights=w), w))
     return np.stack(replicates)
 
 

@@ -215,9 +215,9 @@ class TwoViews:
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of centred rows, with a cross-covariance of the fitted rank."""
-        return gaussian_score(self._joint(), rows)
+        return gaussian_score(self.joint(), rows)
 
-    def _joint(self) -> Spread:
+    def joint(self) -> Spread:
         """Cov((U, V)), as factors where one of the views is wide."""
         cov_u, cov_v, (left, right) = self.cov_u, self.cov_v, self.cross
         if not isinstance(cov_u, Factored) and not isinstance(cov_v, Factored):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
@@ -46,6 +47,7 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
+from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
@@ -189,6 +191,15 @@ class Rows:
         weights = frequencies(sample_weight, self.n_rows)
         source = _beside(self.source, weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+
+    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Rows:
+        """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
+        if self.transform is not None:
+            raise ValueError("rows are left out before they are mapped")
+        if isinstance(self.source, DaskSource) and keep is not None:
+            chosen = DaskSource(self.source.collection(self.read_columns)[keep])
+            return Rows(chosen, names=self.names, weighted=self.weighted)
+        return Rows(Kept(self.source, keep), names=self.names, columns=self.columns, weighted=self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""
@@ -389,7 +400,7 @@ def select(
     covariates: Sequence[str] = (),
     groups: str | None = None,
     key: str | None = None,
-    drop_missing: bool = False,
+    missing: str = "error",
     role: str = "the target",
 ) -> Selection:
     """The columns a model needs, read once.
@@ -397,7 +408,8 @@ def select(
     views : "tests=a,b,c", "controls=C_*" (names and patterns), the name of a view of the file, or one number k: the
     first k columns are U, the others V; text, annotations of the samples, and what looks like an outcome, labels or an
     index is left out, and a note says what was taken. target, covariates, groups, key : columns that belong to no view.
-    drop_missing : leave out rows with missing values instead of refusing them. role : what the target is called.
+    missing : "error", refuse rows with missing values; "drop", leave them out; "available", leave out those without target,
+    group or a covariate that is text, and keep gaps in other columns. role : what the target is called.
     """
     for other, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
         if target is not None and target in others:
@@ -440,7 +452,11 @@ def select(
             bad[what] = (
                 ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
             )
-    keep, notes = _complete_rows(source.title, bad, drop_missing)
+    if missing == "available":
+        bad = {what: gaps for what, gaps in bad.items() if what not in owner.values()} or {
+            "": np.zeros(len(X), dtype=bool)
+        }
+    keep, notes = _complete_rows(source.title, bad, drop=missing != "error")
     return Selection(
         tuple(owner),
         chosen,
@@ -495,15 +511,16 @@ def _complete_rows(title: str, bad: Mapping[str, Column], drop: bool) -> tuple[C
     if not drop:
         raise DataError(
             f"{role} holds {counts[role]} missing or infinite values (the first in data row {row} of {title}){others}; "
-            f"{int(missing.sum())} of {len(missing)} rows are touched. Impute them first, or leave those rows out with "
-            "--drop-missing"
+            f"{int(missing.sum())} of {len(missing)} rows are touched. Impute them first, leave those rows out "
+            "(--missing drop), or use what is there (--missing available)"
         )
     if missing.all():
         raise DataError(
             f"every row of {title} has a missing value: drop columns such as {max(counts, key=counts.__getitem__)}"
         )
-    note = f"{int(missing.sum())} of {len(missing)} rows have missing values and were left out."
-    return ~missing, (note,)
+    worst = max(counts, key=counts.__getitem__)
+    told = f"{int(missing.sum())} of {len(missing)} rows have missing values and were left out"
+    return ~missing, (f"{told} (most of them lack {worst}, {counts[worst]}).",)
 
 
 class _Chooser:

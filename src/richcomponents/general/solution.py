@@ -516,9 +516,13 @@ class SetSolution:
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of the rows under the fitted covariance of all columns, in nats."""
+        return gaussian_score(self.joint(), rows)
+
+    def joint(self) -> Spread:
+        """The fitted covariance of all columns, as factors where a view is wide."""
         back = self.white.back
         if not self.beyond:
-            return gaussian_score(back.T @ self.total @ back, rows)
+            return np.asarray(back.T @ self.total @ back)
         whole: Spread = Factored(np.zeros((0, back.shape[1])), back, self.total)
         for view, spread in self.beyond.items():
             place = np.zeros((back.shape[1], len(spread)))
@@ -526,7 +530,7 @@ class SetSolution:
             whole = added(
                 added(whole, place @ spread.lift.T, spread.core), place @ spread.rows.T, np.eye(len(spread.rows))
             )
-        return gaussian_score(whole, rows)
+        return whole
 
     # ---- what learners ask
 

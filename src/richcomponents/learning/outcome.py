@@ -23,6 +23,7 @@ class Outcome:
     covariates took; known (m, q) : these, centred; partial : the regression of the views on them, or None, and coef (q,) that
     of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
     memory or elsewhere. log_odds : logistic regression on the residual, to be calibrated instead of least squares.
+    at (m,) : numbers of these rows in the table, where some were left out.
     """
 
     rows: Array
@@ -38,6 +39,11 @@ class Outcome:
     units: RowUnits = field(default_factory=RowUnits)
     data: Data | None = None
     log_odds: LogisticFit | None = None
+    at: IntArray | None = None
+
+    def of(self, values: Array) -> Array:
+        """Values of all rows of the table -> those of the rows that are here."""
+        return values if self.at is None else values[self.at]
 
     @property
     def covariates(self) -> int:

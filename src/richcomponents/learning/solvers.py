@@ -235,14 +235,15 @@ def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, 
     Ridge on more columns than rows is solved among the rows, w = F' (F F' + n alpha)^-1 y: nothing of size d x d.
     """
     n, alphas = float(len(features) if weight is None else weight.sum()), np.atleast_1d(alpha)
-    if weight is not None:
-        features, y = features * np.sqrt(weight)[:, None], y * np.sqrt(weight)
+    weight = np.ones(len(features)) if weight is None else weight
     if l1_ratio == 0 and features.shape[1] > len(features) and np.all(alphas > 0):
+        features, y = features * np.sqrt(weight)[:, None], y * np.sqrt(weight)
         values, vectors = np.linalg.eigh(features @ features.T / n)
         inner = (vectors.T @ y) / (np.maximum(values, 0.0) + alphas[:, None])  # (m, n)
         paths = inner @ vectors.T @ features / n
     else:
-        gram, cross = features.T @ features / n, features.T @ y / n
+        counted = (features * weight[:, None]).T
+        gram, cross = counted @ features / n, counted @ y / n
         paths = np.stack([elastic_net(gram, cross, float(a), l1_ratio) for a in alphas])
     return np.asarray(paths if np.ndim(alpha) else paths[0])
 

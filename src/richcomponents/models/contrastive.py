@@ -61,6 +61,11 @@ class ContrastiveRCA(ComponentAnalysis):
         Statistical blocks for unbiased Gram matrices, cross-validation and the jackknife (at least 10).
     random_state : int or None
         Seed of the posterior draws.
+    missing : {"error", "drop", "available"}
+        Values that are missing or infinite: refuse them; leave out their rows, which a MissingValueWarning counts; or use what
+        is there (a view that some rows lack, single values), right where values are missing completely at random. Learners and
+        effects do as their rca does; with "drop" and "available", gaps of rows to be predicted are filled with the best linear
+        prediction from what is there.
 
     Attributes
     ----------
@@ -96,6 +101,7 @@ class ContrastiveRCA(ComponentAnalysis):
         covariates: Sequence[object] | None = None,
         n_blocks: int = 20,
         random_state: int | None = 0,
+        missing: str = "error",
     ) -> None:
         self.views = views
         self.method = method
@@ -106,6 +112,7 @@ class ContrastiveRCA(ComponentAnalysis):
         self.covariates = covariates
         self.n_blocks = n_blocks
         self.random_state = random_state
+        self.missing = missing
 
     # ---- fitting
 
@@ -258,4 +265,4 @@ class ContrastiveRCA(ComponentAnalysis):
         first, *rest = self.diagnostics_.summary().split("\n")
         if hasattr(self, "feature_names_in_"):
             rest = [f"  {letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")] + rest
-        return "\n".join([first, *(f"  {note}" for note in self.covariate_notes()), *rest])
+        return "\n".join([first, *(f"  {note}" for note in (*self.covariate_notes(), *self.gap_notes())), *rest])

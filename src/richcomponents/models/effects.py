@@ -28,6 +28,7 @@ from richcomponents.models.design import including_views, lay_out
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.moments import Moments, block_numbers
+from richcomponents.moments.available import Available
 from richcomponents.moments.data import AffineMap, Data, RowData, StateData
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.storage import storable
@@ -163,6 +164,7 @@ class ExposureEffects(Estimator):
         model = self._model()
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
+        X, y, groups = model.present(X, y, groups)
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
@@ -174,7 +176,11 @@ class ExposureEffects(Estimator):
         if isinstance(table, Rows):
             self._check_rows(table, len(model.covariates))
             table = table if sample_weight is None else table.weighted_by(sample_weight)
-            if not table.rereadable:  # one pass is all there is: sums suffice, of the columns that are used
+            if table.rereadable:
+                used = np.concatenate([design.used, found.columns])
+                table, reading["groups"], _ = model.without_gaps(table, used, table.group_labels(groups))
+                groups = reading["groups"]
+            else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
                 table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
                 found = replace(found, columns=tuple(range(len(design.used), len(used))))
@@ -189,7 +195,7 @@ class ExposureEffects(Estimator):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         levels = tuple(f"Covariate {one}." for one in design.levels())
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
-        self._solve(data, self._products(table, found, groups, data.lost))
+        self._solve(data, self._products(data, table, found, groups))
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -211,15 +217,17 @@ class ExposureEffects(Estimator):
             raise DataError("effects estimate A themselves: leave out A=")
         return model
 
-    def _products(self, table: Rows | Moments, found: Exposures, groups: object, lost: float) -> Products:
+    def _products(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Products:
         """Second moments of U, V, covariates and exposures, by block."""
-        model = self.rca_
+        model, lost = self.rca_, data.lost
         u, v = (model.views_[i] for i in (0, 1))
         others = model.covariates_
         columns, known = np.concatenate([u, v, others]), len(others) - len(found.columns)
         if isinstance(table, Moments):
             return Products.of_state(table.select(columns), len(u), len(v), known, lost)
         chosen = table.select(columns)
+        if isinstance(data, Available) and data.origin is not None:
+            return Products.of_state(data.origin.moments(2), len(u), len(v), known, lost)
         if not any(isinstance(C, Factored) for C in (model.solution_.cov_u, model.solution_.cov_v)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -490,9 +498,8 @@ class _Refits:
     def __init__(self, data: Data, solution: PairSolution, rank: object) -> None:
         self.solution, self.rank, found = solution, rank, solution.canonical
         self.k, self.d_v = found.rank_u, found.y_from_v.shape[1]
-        if isinstance(data, StateData) or (
-            solution.n > _IN_MEMORY and not solution.truncated and found.rank_v == self.d_v
-        ):
+        many = solution.n > _IN_MEMORY or isinstance(data, Available)
+        if isinstance(data, StateData) or (many and not solution.truncated and found.rank_v == self.d_v):
             state = StateData(solution.state, solution.lost)  # of x and y
             into = linalg.block_diag(np.eye(self.k), found.v_from_y.T)
             self.data: Data = state.mapped(AffineMap(np.zeros(len(into)), into))

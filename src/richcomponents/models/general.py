@@ -69,6 +69,11 @@ class RCA(ComponentAnalysis):
     n_blocks : int
         Statistical blocks, at least 10.
     random_state : int or None
+    missing : {"error", "drop", "available"}
+        Values that are missing or infinite: refuse them; leave out their rows, which a MissingValueWarning counts; or use what
+        is there (a view that some rows lack, single values), right where values are missing completely at random. Learners and
+        effects do as their rca does; with "drop" and "available", gaps of rows to be predicted are filled with the best linear
+        prediction from what is there.
 
     Attributes
     ----------
@@ -108,6 +113,7 @@ class RCA(ComponentAnalysis):
         covariates: Sequence[object] | None = None,
         n_blocks: int = 20,
         random_state: int | None = 0,
+        missing: str = "error",
     ) -> None:
         self.views = views
         self.sets = sets
@@ -120,6 +126,7 @@ class RCA(ComponentAnalysis):
         self.covariates = covariates
         self.n_blocks = n_blocks
         self.random_state = random_state
+        self.missing = missing
 
     # ---- fitting
 

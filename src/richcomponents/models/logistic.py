@@ -162,9 +162,12 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             _, outcome = model.fit_outcome(X, y if is_column(y) else self._binary(y), groups)
             self._keep_rca(model)
             return self._from_sums(outcome)
-        target = self._binary(labels_in(X, y) if is_column(y) else y)
-        _, outcome = model.fit_outcome(X, target, groups, column=y if is_column(y) else None, every_row=True)
+        column = y if is_column(y) else None
+        X, y, groups = model.present(X, y, groups)
+        target = self._binary(labels_in(X, y) if column is not None else y)
+        _, outcome = model.fit_outcome(X, target, groups, column=column, every_row=True)
         self._keep_rca(model)
+        target = outcome.of(target)
         self._warn_of_others(outcome)
         nuisance = outcome.known if outcome.covariates else None
         plain = model.residual(outcome, self.component)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +22,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF
+from richcomponents.algebra.spectral import least_squares
 from richcomponents.components.component import Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
+from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
+from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (
@@ -41,10 +44,23 @@ from richcomponents.errors import (
 )
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.design import Design, UsedColumns, is_column, lay_out, with_outcome
+from richcomponents.models.design import Design, UsedColumns, is_column, labels_in, lay_out, with_outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
+from richcomponents.models.gaps import (
+    available,
+    check_way,
+    complete_rows,
+    describe,
+    parts_of,
+    prediction_variance,
+    say_dropped,
+    taken,
+    there,
+    without_covariates,
+)
 from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
 from richcomponents.moments import Accumulator, Moments, block_numbers, partial_out
+from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks
 from richcomponents.moments.data import (
     AffineMap,
     Data,
@@ -63,6 +79,7 @@ MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _WIDE = 2000  # columns above which nothing is kept for all pairs of them
 _D = TypeVar("_D", bound=Data)
+_GAPS = "missing or infinite values"
 _OTHER_ROWS = (
     "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
     "(sample_weight=np.ones(len(X)) if its rows are independent)"
@@ -80,6 +97,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     order: int
     covariates: Any
     n_blocks: int
+    missing: str
+    _gaps_told: str
     components_: dict[Any, Component]
 
     # ---- what a kind of RCA decides
@@ -168,9 +187,65 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
+            rows, reading["groups"], _ = self.without_gaps(rows, design.used, reading.get("groups"))
             return self._fit_rows(rows, design, reading)
-        table = self._laid_out(design, rows)  # before the rows are gone
-        return self._fit_state(Moments.of(table, 4, n_blocks=self.n_blocks, **reading))
+        return self._fit_state(self._read_once(self._laid_out(design, rows), **reading))
+
+    def _read_once(self, table: Rows, **reading: Any) -> Moments:
+        """The state of rows that are gone when they were read."""
+        if self.missing == "available":
+            raise DataError(
+                "a stream is read once, which does not tell what its gaps lack: use missing='drop', or a file"
+            )
+        if self.missing == "drop" and reading.get("groups") is not None:
+            raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
+        whole = table.kept(None) if self.missing == "drop" else table
+        state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
+        if isinstance(whole.source, Kept):
+            self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
+        return state
+
+    def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
+        """X, y and groups without the rows that have no outcome, unless missing="error"."""
+        if self.missing == "error" or isinstance(X, (Moments, Iterator)) or y is None:
+            return X, y, groups
+        rows = self._open(X, reset=not hasattr(self, "_design"))
+        if not rows.rereadable:
+            return X, y, groups
+        keep = there(labels_in(rows, y) if is_column(y) else y, rows.n_rows)
+        if keep is None or keep.all():
+            return X, y, groups
+        say_dropped(int(keep.sum()), len(keep), "no outcome")
+        return rows.kept(keep), y if is_column(y) else taken(y, keep), taken(rows.group_labels(groups), keep)
+
+    def complete(self, X: Any, y: Any, beside: Sequence[Any] = ()) -> tuple[Any, Any]:
+        """X, and values y, without rows that have gaps in either, unless missing="error": for methods that need whole rows."""
+        X, y, _ = self.present(X, y)
+        if self.missing == "error":
+            return X, y
+        opened = self._open(X, reset=True)
+        rows, design = lay_out(opened, self.views, self.covariates, beside)
+        keep = complete_rows(rows.select(design.used))
+        return opened.kept(keep), taken(y, keep)
+
+    def without_gaps(self, rows: Rows, columns: Any, groups: Any = None) -> tuple[Rows, Any, IntArray | None]:
+        """Rows and groups without the rows with gaps in these columns, if missing="drop"; and the numbers of those that are
+        left, where some were left out. Rows without a group are left out unless missing="error"."""
+        if self.missing == "error":
+            return rows, groups, None
+        keep, labelled = np.ones(0, dtype=bool), there(groups, None)
+        if self.missing == "drop":
+            keep = complete_rows(rows.select(columns))
+        if labelled is not None and not labelled.all() and (not len(keep) or len(keep) == len(labelled)):
+            keep = labelled if not len(keep) else keep & labelled
+        if keep.all():
+            return rows, groups, None
+        told = say_dropped(
+            int(keep.sum()), len(keep), _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
+        )
+        if not hasattr(self, "_solution"):
+            self._gaps_told = told
+        return rows.kept(keep), taken(groups, keep), np.flatnonzero(keep)
 
     def fit_views(
         self,
@@ -239,7 +314,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         table = design.found_in(rows, outcome)
         assert isinstance(table, Rows)
+        if self.missing == "available":
+            raise DataError("blocks that are added one by one do not tell what gaps lack: use missing='drop', or fit")
         values = table.array()
+        if self.missing == "drop":
+            fine = np.flatnonzero(np.isfinite(values).all(axis=1))
+            say_dropped(len(fine), len(values), _GAPS)
+            values = values[fine]
         check_finite(values, design.side_by_side())
         stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
         stream.update(values)
@@ -269,24 +350,27 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if isinstance(groups, str):
             groups = _labels_in(rows, design, groups)
         both, last = with_outcome(rows, y)
-        table = both.select(np.append(design.used, last))
+        columns = np.append(design.used, last)
         if not rows.rereadable:
             self._check_state_fit()
-            data, outcome = self._fit_selected(
-                Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), design, True
-            )
+            state = self._read_once(both.select(columns), groups=groups)
+            data, outcome = self._fit_selected(state, design, True)
             assert outcome is not None
             return data, outcome
+        both, groups, at = self.without_gaps(both, columns, groups)
+        table = both.select(columns)
         if every_row and not table.held:
             table = Rows(ArraySource(table.array(), table.names))
-        found = self._fit_rows(rows, design, {"groups": groups})
-        return found, self._outcome_of(table, groups)
+        found = self._fit_rows(both, design, {"groups": groups})
+        made = self._outcome_of(table, groups, every_row=every_row)
+        return found, made if at is None else replace(made, at=at if made.at is None else at[made.at])
 
     def _laid_out(self, design: Design, table: Any = None) -> Any:
         """Take over a design; returns the columns of the views, then the covariates, of the table."""
         self._check_views(design.views)
         self._design, self.views_ = design, design.views
         self._columns, self._covariate_columns = design.columns, design.known
+        self._fill: Fill | None = None
         return None if table is None else table.select(design.used)
 
     def _fit_state(self, state: Moments) -> StateData:
@@ -320,10 +404,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         return float((partial.n / (partial.n - lost)) ** 0.5)
 
-    def _fit_rows(self, rows: Rows, design: Design, reading: dict[str, Any]) -> RowData:
+    def _fit_rows(self, rows: Rows, design: Design, reading: dict[str, Any]) -> RowData | Available:
         """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it."""
         table = self._laid_out(design, rows)
         try:
+            if self.missing == "available":
+                gaps = Gaps.of(table, parts_of(design), lambda column: describe(design, column))
+                if gaps.any:
+                    return self._fit_available(table, gaps, reading.get("groups"))
             return self._fit_table(table, reading)
         except MissingValueError as error:
             raise self._missing(table, error) from error
@@ -339,7 +427,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         role = self.views_.describe(column) if at < own else f"covariate {name!r}"
         return DataError(
             f"{role} holds {count} missing or infinite values (the first in data row {row + 1} of {table.source.title}): drop "
-            "those rows or impute them first"
+            'those rows or impute them first, or say missing="drop" or "available"'
         )
 
     def _fit_table(self, table: Rows, reading: dict[str, Any]) -> RowData:
@@ -367,6 +455,21 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             kept = [self.views_.feature_names[c] for c in self._columns]
             table = table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept)
         return self._finish(RowData(table, self.n_blocks, lost=lost, **reading))
+
+    def _fit_available(self, table: Rows, gaps: Gaps, groups: object) -> Available:
+        """Fit to rows with gaps."""
+        data, known = available(table, gaps, self._design, self.n_blocks, groups), self._covariate_columns
+        self._depends, self._weighted = groups is not None or table.weighted, table.weighted
+        self._units, self._partial, self._gaps_told = None, None, gaps.note()
+        second = data.moments(2)
+        self._fill = Fill(np.array(second.mean), second.covariance())
+        if not table.source.shared and table.n_rows is not None:
+            self._units = RowUnits.of(table.n_rows, groups, gaps.weight if table.weighted else None)
+        if len(known):
+            self._partial = partial_out(second, range(len(self._columns), table.width))
+            lost = float(self._partial.rank)
+            data = without_covariates(data, self._partial, self._stretch(lost), lost)
+        return self._finish(data)
 
     def _finish(self, data: _D) -> _D:
         self._lost = data.lost
@@ -402,6 +505,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return views, values[:, len(design.columns) :], design.views
 
     def _check_blocks(self) -> None:
+        check_way(self.missing)
         if self.method not in ("efficient", "paper"):
             raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
@@ -446,6 +550,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(str(self.views_.feature_names[c]) for c in self._columns)
+
+    def gap_notes(self) -> tuple[str, ...]:
+        """What was missing, and what was done about it, in sentences."""
+        check_is_fitted(self)
+        told = getattr(self, "_gaps_told", "")
+        return (told,) if told else ()
 
     def covariate_notes(self) -> tuple[str, ...]:
         """What covariates that are texts were compared with, in sentences."""
@@ -513,8 +623,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         values = values + self.components_[key].mean
         if not return_std:
             return values
-        std = np.sqrt(np.maximum(error.diagonal(), 0.0))
-        return values, np.tile(std, (len(values), 1))
+        variance = np.tile(np.maximum(error.diagonal(), 0.0), (len(values), 1))
+        if self.missing != "error":
+            maps = self._solution.predict(key, np.eye(len(self._columns)))[0]
+            maps = maps if self._partial is None else self._partial.matrix @ maps
+            variance += prediction_variance(self._prediction(), table.array(), maps)
+        return values, np.sqrt(variance)
 
     def annotate(self, data: Any, key: str = "rca", components: Sequence[Any] | None = None) -> None:
         """Write what was found into the AnnData or MuData that was fitted, or one with the same variables.
@@ -583,10 +697,28 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The same of values (n, columns of all views and covariates)."""
         if not len(values):
             raise DataError("there are no rows")
+        values = self.filled(values)
         check_finite(values, self._design.side_by_side())
         self._check_covariates(values[:, len(self._columns) :])
         rows: Array = (values if self._partial is None else self._partial.residuals(values)) - self._solution.mean
         return rows
+
+    def filled(self, values: Array) -> Array:
+        """Gaps predicted from what is there of their rows, unless missing="error"."""
+        if self.missing == "error" or np.isfinite(values).all():
+            return values
+        return self._prediction()(values)
+
+    def _prediction(self) -> Fill:
+        """Of the columns used, from the fit: Cov(views) = Cov(residuals) + B Cov(covariates) B'."""
+        if self._fill is None:
+            joint, mean = np.asarray(self._solution.joint()), self._solution.mean
+            if self._partial is not None:
+                B, known = self._partial.coefficients, self._partial.known
+                joint = np.block([[joint + B @ known @ B.T, B @ known], [known @ B.T, known]])
+                mean = np.concatenate([mean, self._partial.mean[self._partial.covariates]])
+            self._fill = Fill(mean, joint)
+        return self._fill
 
     def _check_covariates(self, known: Array) -> Array:
         """(n, q), none missing."""
@@ -601,7 +733,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def covariate_values(self, X: object) -> Array:
         """The known covariates of new rows, (n, q), in the order of ``covariates=``; texts as levels of zeros and ones."""
         check_is_fitted(self)
-        return self._check_covariates(self._table(X).array()[:, len(self._columns) :])
+        return self._check_covariates(self.filled(self._table(X).array())[:, len(self._columns) :])
 
     # ---- what learners ask
 
@@ -633,26 +765,67 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             state = self._design.found_in(X, y)
             assert isinstance(state, Moments)
             return self._of_state(state, log_odds)
-        return self._outcome_of(self._table(X, y), groups, sample_weight, log_odds)
+        table, groups, at = self.without_gaps(self._table(X, y), slice(None), groups)
+        if at is not None and sample_weight is not None:
+            sample_weight = np.asarray(sample_weight)[at]
+        return self._outcome_of(table, groups, sample_weight, log_odds)
 
     def _outcome_of(
-        self, table: Rows, groups: object = None, sample_weight: object = None, log_odds: LogisticFit | None = None
+        self,
+        table: Rows,
+        groups: object = None,
+        sample_weight: object = None,
+        log_odds: LogisticFit | None = None,
+        every_row: bool = False,
     ) -> Outcome:
-        """table : the columns used and, last, the outcome."""
+        """table : the columns used and, last, the outcome; every_row : not second moments in their place."""
         groups = table.group_labels(groups)
+        if self.missing == "available" and table.rereadable:
+            keep = complete_rows(table)
+            if not keep.all() and not every_row and isinstance(self._solution, PairSolution):
+                return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
+            if not keep.all():
+                return self._outcome_of_complete(table, keep, groups, sample_weight, log_odds)
         if not table.held and not self._few(table):
             if sample_weight is not None:
                 table = table.weighted_by(sample_weight)
             elif self._depends and groups is None:
                 raise DataError(_OTHER_ROWS)
             if not table.rereadable:
-                return self._of_state(Moments.of(table, 4, n_blocks=self.n_blocks, groups=groups), log_odds)
+                return self._of_state(self._read_once(table, groups=groups), log_odds)
             data = RowData(table, self.n_blocks, groups)
             return self._of_state(data.moments(2), log_odds, data if data.dependent else None)
         n = table.n_rows or 0
         weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)
         made = self._prepared(table.array(), weight, block_numbers(n, self.n_blocks, groups))
         return replace(made, units=self._row_units(n, groups, sample_weight), log_odds=log_odds)
+
+    def _outcome_with_gaps(
+        self, table: Rows, groups: object, sample_weight: object, log_odds: LogisticFit | None
+    ) -> Outcome:
+        """Of all rows, by the second moments of what is there; least squares asks for no more."""
+        units = self._row_units(table.n_rows or 0, groups, sample_weight)
+        counted = table if units.weight is None else table.weighted_by(units.weight)
+        parts = {**parts_of(self._design), "the outcome": np.array([table.width - 1])}
+        gaps = Gaps.of(counted, parts)
+        data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
+        return self._of_state(data.moments(2), log_odds, data)
+
+    def _outcome_of_complete(
+        self, table: Rows, keep: Any, groups: object, sample_weight: object, log_odds: LogisticFit | None
+    ) -> Outcome:
+        """Of the rows without gaps, in the blocks of the fit."""
+        n, at = len(keep), np.flatnonzero(keep)
+        units = self._row_units(n, groups, sample_weight)
+        weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)[at]
+        blocks = block_numbers(n, self.n_blocks, drawn_blocks(n, self.n_blocks) if groups is None else groups)
+        if len(np.unique(blocks[at])) < len(np.unique(blocks)):
+            raise DataError(
+                f"{len(at)} of {n} rows are complete, too few for an outcome in {self.n_blocks} blocks of rows: use fewer "
+                "blocks (n_blocks=), or leave out columns with many gaps"
+            )
+        made = self._prepared(table.kept(keep).array(), weight, blocks[at])
+        return replace(made, units=units.take(at), log_odds=log_odds, at=at)
 
     def _few(self, table: Rows) -> bool:
         """Whether there are fewer rows than what would stand for them."""
@@ -671,8 +844,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         column: Any = target - centre[-1]
         coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
         if self._partial is not None:
-            root = np.sqrt(weight)
-            coef = np.linalg.lstsq(beside * root[:, None], column * root, rcond=None)[0]
+            coef = least_squares(beside, column, weight)
             left = column - beside @ coef
             if weight @ left**2 <= 1e-13 * (weight @ column**2):
                 names = ", ".join(self.views_.feature_names[c] for c in self._covariate_columns[:5])
@@ -762,7 +934,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Held-out fit, in nats per sample: Gaussian log-likelihood of the views under the fitted second moments; for two
         views also the energy of the held-out cross-cumulants inside the fitted row space."""
         check_is_fitted(self)
-        return float(self._solution.score(self._centred(X), self.n_blocks))
+        table = self._table(X)
+        rows = table.array()
+        if self.missing != "error":  # the likelihood is that of rows without gaps
+            rows = rows[np.isfinite(rows).all(axis=1)]
+        return float(self._solution.score(self._about_fit(rows), self.n_blocks))
 
     # ---- how sure
 

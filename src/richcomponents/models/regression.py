@@ -106,6 +106,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """
         self._check_parameters()
         model = self.unfitted_rca()
+        X, y, groups = model.present(X, y, groups)
         _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
         self._keep_rca(model)
         return self._learn(outcome, grouped=groups is not None)
@@ -210,9 +211,9 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def _choose_alpha(self, features: Array, outcome: Outcome) -> float:
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
         fold, y, weight = outcome.block % 10, outcome.y, outcome.weight
-        rows, n = features * np.sqrt(weight)[:, None], outcome.n
-        few = rows if rows.shape[0] < rows.shape[1] else rows.T  # F F' has the eigenvalues of F'F
-        grid = penalty_grid(few @ few.T / n, features.T @ (weight * y) / n, self.l1_ratio)
+        n, (m, d) = outcome.n, features.shape
+        gram = (features * weight[:, None]).T @ features if d <= m else _gram_of_rows(features, weight)
+        grid = penalty_grid(gram / n, features.T @ (weight * y) / n, self.l1_ratio)
         loss = np.zeros(len(grid))
         for f in np.unique(fold):
             kept, left = fold != f, fold == f
@@ -304,6 +305,12 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # of any table only what V does not share is used
         return tags
+
+
+def _gram_of_rows(features: Array, weight: Array) -> Array:
+    """(n, n), with the eigenvalues of the (d, d) that is larger."""
+    rows = features * np.sqrt(weight)[:, None]
+    return np.asarray(rows @ rows.T)
 
 
 def _method(rca: Any) -> str:

@@ -30,10 +30,11 @@ Answer = Callable[[Any], Mapping[str, Any]]
 
 
 def rows_of_fit(model: Any, X: object) -> Rows:
-    """The rows of a table, of which only the columns that the fit used are read, found by their names where both have some."""
+    """The rows of a table, of which only the columns that the fit used are read, found by their names where both have some;
+    gaps are predicted unless missing="error"."""
     rca = getattr(model, "rca_", model)
     rows: Rows = rca._table(X)
-    return rows
+    return rows if rca.missing == "error" else rows.mapped(rca.filled)
 
 
 def write_answers(

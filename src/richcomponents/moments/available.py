@@ -25,8 +25,8 @@ in n of N rows, has variance (1 - r^2) / n from these n rows and (1 + r^2) / n -
 dropped; and covariances of correlated columns soon contradict each other (they are not positive definite).
 
 Where a gap depends on columns that are there (missing at random), moments with one missing column stay right as far as its
-regression on those is linear, all others only as far as complete rows are like the rest. Where it depends on what is missing
-nothing here is right.
+regression on those is linear, all others may be further off than those of complete rows: the bracket is no longer zero. A test
+of means says so (`_check_at_random`). Where a gap depends on what is missing nothing here is right.
 
 Blocks are kept: each block's moments are those of the formula for its rows, as if they were N_b rows without gaps. How many
 such rows they are worth is measured between blocks (the design effect of `moments.data`), and is never less than complete rows
@@ -43,10 +43,11 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import chi2
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.rows import Rows
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.moments.accumulator import Forest
 from richcomponents.moments.data import AffineMap, Dependence, RowData, dependence_of_blocks
 from richcomponents.moments.kernel import block_numbers
@@ -59,7 +60,9 @@ _STAND_IN = 0.1  # rows with the fewest gaps that stand in for complete ones, of
 _EACH = 4  # patterns of gaps that stand-ins get one after the other; of more patterns, each gets one
 _PASSES, _CLOSE = 20, 1e-3  # of the EM algorithm: predictions need not be exact
 _MOST = 100_000  # patterns of gaps
-_REMEMBERED = 4096  # patterns whose predictions are kept
+_NONE, _IDLE = -1, -2
+_ENOUGH, _SUSPICIOUS = 5, 1e-4  # rows per column for a test, and the p value at which it speaks
+_REMEMBERED = 2**20  # patterns times columns whose predictions are kept
 
 
 # ---- what is missing
@@ -196,8 +199,11 @@ class Fill:
         out = rows.copy()
         for pattern, at in patterns_of(np.isfinite(rows)):
             if not pattern.all():
-                centred = rows[np.ix_(at, pattern)] - self.mean[pattern]
-                out[np.ix_(at, ~pattern)] = self.mean[~pattern] + centred @ self.weights(pattern)
+                some = rows[at]
+                some[:, ~pattern] = self.mean[~pattern] + (some[:, pattern] - self.mean[pattern]) @ self.weights(
+                    pattern
+                )
+                out[at] = some
         return out
 
     @cached_property
@@ -217,12 +223,25 @@ class Fill:
         """(seen, missing): of the columns that are there, in the prediction of the others; collinear ones are harmless."""
         key = there.tobytes()
         if key not in self._known:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) * len(there) >= _REMEMBERED:
                 self._known.clear()
-            inner = np.linalg.pinv(self._unit[np.ix_(there, there)], rcond=1e-10, hermitian=True)
-            known = inner @ self._unit[np.ix_(there, ~there)]
+            known = self._unit_weights(there)
             self._known[key] = known / self._scale[there][:, None] * self._scale[~there]
         return self._known[key]
+
+    def _unit_weights(self, there: Truth) -> Array:
+        """The same of columns with unit variance; where few are missing -K[missing, missing]^-1 K[missing, there], K = C^-1."""
+        K = self._precision
+        if K is not None and 2 * there.sum() > len(there):
+            return np.asarray(-np.linalg.solve(K[np.ix_(~there, ~there)], K[np.ix_(~there, there)]).T)
+        inner = np.linalg.pinv(self._unit[np.ix_(there, there)], rcond=1e-10, hermitian=True)
+        return np.asarray(inner @ self._unit[np.ix_(there, ~there)])
+
+    @cached_property
+    def _precision(self) -> Array | None:
+        """C^-1 of columns with unit variance, None where they are nearly collinear."""
+        values, vectors = np.linalg.eigh(self._unit)
+        return np.asarray((vectors / values) @ vectors.T) if values[0] > 1e-8 * values[-1] else None
 
     def error(self, there: Truth) -> Array:
         """(p, p): expected squared error of the prediction of a row of this pattern, zero where it is there."""
@@ -260,17 +279,19 @@ def expected(rows: Rows, gaps: Gaps) -> Fill:
 
 
 class _Masked:
-    """Rows followed by the number of a pattern (-1: none), beside which they may have gaps of their own: predicted from what is
-    left of them."""
+    """Rows followed by the number of a pattern (_NONE: of none), beside which they may have gaps of their own: predicted from
+    what is left of them. _IDLE : rows that do not count."""
 
     def __init__(self, fill: Fill, patterns: Truth) -> None:
         self.fill, self.patterns = fill, patterns
         self.mark = f"{fill.mark} {hashlib.sha256(np.packbits(patterns).tobytes()).hexdigest()}"
 
     def __call__(self, rows: Array) -> Array:
-        code = rows[:, -1].astype(np.int64)
-        there = self.patterns[code] | (code < 0)[:, None]
-        return self.fill(np.where(there, rows[:, :-1], np.nan))
+        code, out = rows[:, -1].astype(np.int64), np.tile(self.fill.mean, (len(rows), 1))
+        counts = code != _IDLE
+        there = self.patterns[code[counts]] | (code[counts] == _NONE)[:, None]
+        out[counts] = self.fill(np.where(there, rows[counts, :-1], np.nan))
+        return out
 
 
 # ---- moments
@@ -281,7 +302,8 @@ class Available:
     """Rows with gaps, as what a solver asks (see `moments.data.Data`).
 
     whole : complete rows or their stand-ins; seen : the others, predicted; masked : stand-ins that lack what others lack,
-    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over these.
+    predicted, and how many of these there are in each block, (B,); complete : rows without gaps; share : all rows over
+    these; origin : before covariates were removed.
     """
 
     whole: RowData
@@ -290,6 +312,7 @@ class Available:
     complete: RowData
     share: float
     lost: float = 0.0
+    origin: Available | None = None
     _known: dict[tuple[int, str | None], Moments] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -312,14 +335,17 @@ class Available:
         masks = _Masked(fill, gaps.patterns)
 
         def part(codes: IntArray, chosen: Truth) -> RowData:
-            marked = plain.with_columns(codes[:, None].astype(np.float64), ["pattern"])
+            marks = np.where(chosen & (weight > 0), codes, _IDLE).astype(np.float64)
+            marked = plain.with_columns(marks[:, None], ["pattern"])
             return RowData(marked.weighted_by(weight * chosen).mapped(masks), n_blocks, groups=blocks)
 
-        none, kinds = np.full(n, -1), np.unique(code[others & (weight > 0)])
+        none, kinds = np.full(n, _NONE), np.unique(code[others & (weight > 0)])
         drawn = [(np.full(n, kind), others & (code == kind)) for kind in kinds]
         if len(kinds) > _EACH:
             drawn = [(np.resize(np.random.default_rng(0).permutation(code[others & (weight > 0)]), n), others)]
         masked = [(part(codes, own), _sums(blocks[like], weight[like], n_blocks)) for codes, like in drawn]
+        if groups is None:
+            _check_at_random(plain, gaps, kinds.tolist() if len(kinds) <= _EACH else ())
         full = weight * gaps.complete
         share = float(weight.sum() / full.sum()) if full.any() else float("inf")
         complete = RowData(plain.weighted_by(full if full.any() else weight), n_blocks, groups=groups)
@@ -355,7 +381,7 @@ class Available:
             total -= blocks(data, like) * like[:, None] / own
         total[:, 0] = np.rint(total[:, 0])
         out = Forest(((int(b), 0, 0), total[b]) for b in np.flatnonzero(total[:, 0]))
-        return Moments(whole.layout, whole.shift, out)
+        return Moments(whole.layout, whole.shift, out, dependent=True)
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         """What gaps cost, measured between blocks; never more than dropping the rows would."""
@@ -381,6 +407,31 @@ class Available:
 
     def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
         return None
+
+
+def _check_at_random(rows: Rows, gaps: Gaps, kinds: Sequence[int]) -> None:
+    """Warn where rows of a pattern differ in what is there of them from the rows that stand in for complete ones: a chi-square
+    test of the difference of means (Little 1988, pattern by pattern)."""
+    for kind in kinds:
+        columns, like = np.flatnonzero(gaps.patterns[kind]), (gaps.code == kind).astype(np.float64) * gaps.weight
+        some = rows.select(columns)
+        if (
+            like.sum() <= _ENOUGH * len(columns)
+            or not gaps.patterns[np.unique(gaps.code[gaps.stand_ins])][:, columns].all()
+        ):
+            continue
+        one, other = (Moments.of(some.weighted_by(w), 2, n_blocks=1) for w in (like, gaps.weight * gaps.stand_ins))
+        away, noise = one.mean - other.mean, one.covariance() / one.n + other.covariance() / other.n
+        inverse = np.linalg.pinv(noise, rcond=1e-10, hermitian=True)
+        p = float(chi2.sf(away @ inverse @ away, np.linalg.matrix_rank(noise, hermitian=True)))
+        if p < _SUSPICIOUS:
+            lacks = " and ".join(repr(part) for part, at in gaps.parts.items() if not gaps.patterns[kind][at].any())
+            warn_user(
+                f"rows that lack {lacks or 'single values'} differ from the others in what is there of them (p = {p:.1e}): "
+                "values are not missing completely at random, and what rests on cumulants, such as A, may be wrong, more so "
+                "than with missing='drop'. Compare the two; covariates that explain the difference help both",
+                SpecificationWarning,
+            )
 
 
 def drawn_blocks(n: int, n_blocks: int) -> IntArray:

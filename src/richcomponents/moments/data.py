@@ -108,21 +108,22 @@ class Partial:
         left[:, self.explained] = self.mean[self.kept][self.explained]
         return left
 
-    def covariance(self, second: Array) -> Array:
-        """Second moments (..., all, all) of all columns -> those of the residuals, R second R' with R = [I | -B]."""
-        R = np.zeros((len(self.kept), len(self.mean)))
-        R[np.arange(len(self.kept)), self.kept] = 1.0
-        R[:, self.covariates] = -self.coefficients
-        R[self.explained] = 0.0
-        return np.asarray(R @ second @ R.T)
-
-    def state(self, moments: Moments, factor: float = 1.0) -> Moments:
-        """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
+    @property
+    def matrix(self) -> Array:
+        """(all, kept): all columns, centred -> the residuals, centred."""
         R = np.zeros((len(self.mean), len(self.kept)))
         R[self.kept, np.arange(len(self.kept))] = 1.0
         R[self.covariates] = -self.coefficients.T
         R[:, self.explained] = 0.0
-        left = moments.transformed(R * factor)
+        return R
+
+    def covariance(self, second: Array) -> Array:
+        """Second moments (..., all, all) of all columns -> those of the residuals, R' second R."""
+        return np.asarray(self.matrix.T @ second @ self.matrix)
+
+    def state(self, moments: Moments, factor: float = 1.0) -> Moments:
+        """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
+        left = moments.transformed(self.matrix * factor)
         moved = self.mean[self.kept] - left.mean
         return Moments(left.layout, left.shift + moved, left.sums, left.dependent)
 
@@ -385,6 +386,11 @@ class RowUnits:
         known = self.weight if self.groups is None else self.groups
         return 0 if known is None else len(known)
 
+    def take(self, rows: IntArray) -> RowUnits:
+        """Of some of the rows."""
+        groups = None if self.groups is None else self.groups[rows]
+        return RowUnits(groups, None if self.weight is None else self.weight[rows])
+
     @property
     def depend(self) -> bool:
         return self.groups is not None or self.weight is not None
@@ -435,27 +441,34 @@ def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
     return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
 
 
+_NEGATIVE = 1e-9  # eigenvalues of correlations below minus this are no rounding
+
+
 def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
     """A few weighted rows (m, p) in place of all rows of a state: their weights (m,) and blocks (m,).
 
     In every block they have its number of rows, its means and its second moments, and so has any linear map of them: least
     squares of one column on others, with or without some blocks, is that of the rows. With mean a, standard deviations s and
     correlations L L' of n_b rows, they are a +- sqrt(p) s l_j, j = 1..p, each counted n_b / 2p times (sigma points; Julier and
-    Uhlmann 1997).
+    Uhlmann 1997). Moments of rows with gaps may have negative directions in a block: their points count so often less than
+    nothing, and the mean makes up for it.
     """
     p, used = state.layout.n_columns, np.flatnonzero(state.block_sizes)
     sizes = state.block_sizes[used].astype(np.float64)
     offset = state.central_blocks()[used][:, state.layout.orders[1]] / sizes[:, None]
-    rows = np.empty((len(used), 2 * p, p))
+    rows, weights = [], []
     for i, second in enumerate(state.block_covariances()[used]):
         covariance = second - np.outer(offset[i], offset[i])
         scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         unit = np.where(scale > 0, scale, 1.0)
         values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
-        points = np.sqrt(p * np.maximum(values, 0.0))[:, None] * vectors.T * scale
-        rows[i] = state.mean + offset[i] + np.vstack([points, -points])
-    weight = np.repeat(sizes / (2 * p), 2 * p)
-    return rows.reshape(-1, p), weight, np.repeat(used, 2 * p)
+        sign = np.where(values < -_NEGATIVE, -1.0, 1.0)
+        points = np.sqrt(p * np.maximum(sign * values, 0.0))[:, None] * vectors.T * scale
+        middle = np.zeros((int((sign < 0).any()), p))
+        rows.append(state.mean + offset[i] + np.vstack([points, -points, middle]))
+        counts = np.concatenate([sign / (2 * p), sign / (2 * p), np.full(len(middle), 1 - sign.sum() / p)])
+        weights.append(sizes[i] * counts)
+    return np.concatenate(rows), np.concatenate(weights), np.repeat(used, list(map(len, rows)))
 
 
 _FAR = 30  # standard deviations from the shift at which second moments begin to lose digits (2e-13)
