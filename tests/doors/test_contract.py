@@ -297,7 +297,7 @@ def test_the_page_speaks_of_every_method():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("method", "door"), CELLS, ids=lambda part: part)
 def test_every_method_takes_every_table(tables, method, door):
-    rtol = 1e-6 if door in ("stream", "state") else 1e-10
+    rtol = 1e-7 if "Mixture" in method and door in ("stream", "state") else 1e-10  # its search ends by its values
     for rest in tables["spins" if "Ising" in method else "rows", door]:
         table, cell = T(*rest), CELLS[method, door]
         if cell != "=":

@@ -365,3 +365,13 @@ def test_it_is_an_estimator_that_is_saved_and_drawn(data, model, tmp_path):
         model.plot("pie")
     with pytest.raises(ValueError, match="exposure must be one of 'y'"):
         model.plot(exposure="z")
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+def test_controls_without_a_coordinate_beyond_the_rank_leave_numbers():
+    """What they have in common beside the shared part cannot be told; where it moves nothing, that does not matter."""
+    data = rc.datasets.make_contrastive(8000, d=6, S2="skewed", random_state=7)
+    model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6)).fit(data.X, data.y)
+    assert model.rca_.rank_ == 6
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.effects_.standard_error).all()

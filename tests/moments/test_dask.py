@@ -6,10 +6,12 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import richcomponents as rc
 from richcomponents.moments import Moments
@@ -87,13 +89,14 @@ def slow(block, place):
     return block
 
 
-@pytest.mark.cluster
-def test_a_killed_worker_changes_no_bit(X, tmp_path):
+@contextmanager
+def cluster_that_loses_a_worker(place):
+    """Two processes, one of which is killed when some of the slow pieces are done and most are not; yields who was killed."""
     distributed = pytest.importorskip("distributed")
     killed = []
 
     def kill_one():
-        while len(traces := list(tmp_path.iterdir())) < 3:  # some pieces are done, most are not
+        while len(traces := list(place.iterdir())) < 3:
             time.sleep(0.02)
         killed.append(int(traces[0].name.partition("-")[0]))
         os.kill(killed[0], signal.SIGKILL)
@@ -102,16 +105,42 @@ def test_a_killed_worker_changes_no_bit(X, tmp_path):
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
-        array = da.from_array(X, chunks=(10_000, 3)).map_blocks(slow, tmp_path, dtype=float)
-        for trace in tmp_path.iterdir():
-            trace.unlink()
         killer = threading.Thread(target=kill_one, daemon=True)
-        killer.start()
-        found = Moments.from_source(array, order=2, shift=np.ones(3))
+
+        def begin():
+            for trace in place.iterdir():
+                trace.unlink()
+            killer.start()
+
+        yield begin
         killer.join(timeout=10)
     assert killed
+    assert len({trace.name.partition("-")[0] for trace in place.iterdir()}) >= 2
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_changes_no_bit(X, tmp_path):
+    with cluster_that_loses_a_worker(tmp_path) as begin:
+        array = da.from_array(X, chunks=(10_000, 3)).map_blocks(slow, tmp_path, dtype=float)
+        begin()
+        found = Moments.from_source(array, order=2, shift=np.ones(3))
     assert found == Moments.of(X, 2, np.ones(3))
-    assert len({trace.name.partition("-")[0] for trace in tmp_path.iterdir()}) >= 2
+
+
+@pytest.mark.cluster
+def test_learners_and_results_of_two_processes_one_of_which_is_killed(tmp_path):
+    data = rc.datasets.make_contrastive(8000, d=3, S2="skewed", random_state=4)
+    table = np.column_stack([data.X, data.y])
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views={"U": [0, 1, 2], "V": [3, 4, 5]}))
+    here = clone(model).fit(table, 6)
+    with cluster_that_loses_a_worker(tmp_path) as begin:
+        array = da.from_array(table, chunks=(1000, 7)).map_blocks(slow, tmp_path, dtype=float)
+        begin()
+        there = clone(model).fit(array, 6)
+        cleaned = there.rca_.transform(array).compute()
+    np.testing.assert_array_equal(there.rca_.A_, here.rca_.A_)
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-10)
+    np.testing.assert_allclose(cleaned, here.rca_.transform(table), rtol=1e-10, atol=1e-12)
 
 
 def test_a_piece_larger_than_memory_is_refused():

@@ -211,7 +211,10 @@ class HiddenControls:
             hidden[:, held] = correction.adjusted, correction.at(t), change, error, moved
             there = Correction.of(slopes.with_controls(rest), *setting)
             on_u.append(np.stack([there.adjusted, there.at(t), by_factors[: len(slopes.u)] - there.adjusted]))
-        beside = np.sqrt(used * (np.diag(slopes.cov_v) * _pooled(common, coordinates))[:, None])
+        scale = np.broadcast_to((np.diag(slopes.cov_v) * _pooled(common, coordinates))[:, None], used.shape)
+        beside = np.sqrt(
+            np.multiply(used, scale, out=np.zeros_like(used), where=used > 0)
+        )  # infinite only where it is used
         (adjusted, *_, error, moved), without = hidden, np.stack(on_u)
         return cls(adjusted, hidden[1:3], error, beside, moved, fold, without[:, 0], without[:, 1:])
 

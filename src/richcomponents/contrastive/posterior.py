@@ -36,7 +36,7 @@ from richcomponents.algebra.arrays import available_cores, run_all
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.evidence import pair_mean, pair_means
 from richcomponents.cumulants.estimate import delete_one, jackknife_variance
-from richcomponents.learning.solvers import minimise
+from richcomponents.learning.solvers import minimise, stationary
 from richcomponents.storage import storable
 
 MAX_LOGIT = 15.0
@@ -224,7 +224,8 @@ class SharedEnergy:
             value, gradient = self.value_and_gradient(theta, gram)
             return float(0.5 * precision @ theta**2 - value), scale * (precision * theta - gradient)
 
-        return np.asarray(origin + scale * minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6))
+        found = minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6)
+        return np.asarray(origin + scale * stationary(lambda step: objective(step)[1], found))
 
     def modes_nearby(self, grams: Array, tau: float, start: Array, inverse: Array, steps: int = 5) -> Array:
         """Modes (m, size) for several G (m, 2r, 2r) close to the one whose mode is ``start`` (size,).
