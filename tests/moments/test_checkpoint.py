@@ -30,6 +30,14 @@ class Stops(BlockSource):
             yield block
 
 
+@pytest.fixture(autouse=True)
+def heard_interrupts():
+    """Shells start what runs in the background deaf to interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def X(rng):
     return rng.exponential(size=(50_000, 3))
