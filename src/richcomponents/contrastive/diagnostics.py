@@ -47,17 +47,20 @@ class TestResult:
     p_value: float
 
 
-def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0) -> TestResult:
-    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero.
+def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> TestResult:
+    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero; to : (k, columns), on these
+    combinations of them.
 
     Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
     rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
     own noise takes degrees of freedom. lost : rows spent on covariates. Without columns there is nothing to test: p = 1.
     """
     y, w, n, v = outcome.y, outcome.weight, outcome.n, outcome.rows[:, outside]
-    if not len(outside):
+    if not (len(outside) if to is None else len(to)):
         return TestResult(float("nan"), (0, n - 1), 1.0)
-    turn = np.linalg.qr(v.T)[0] if v.shape[1] > len(v) else None  # the same variates in as many columns as rows
+    turn = None if to is None else to.T
+    if to is None and v.shape[1] > len(v):
+        turn = np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
     v = v if turn is None else v @ turn
     weighted = v * w[:, None]
     with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
