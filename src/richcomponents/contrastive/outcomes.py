@@ -39,6 +39,9 @@ GOES_WITH = 0.05
 WITNESSED = 0.01
 """p value of the test on the other variates below which corrections are believed less."""
 
+REMEDY = "Coefficients are those with V as covariates, not corrected. Check that V holds controls only"
+"""What is done, and what to do, where the model fails."""
+
 
 @storable
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class OutcomeOnV:
         on_rest = outcome_test(outcome, columns, lost, rest) if len(rest) else None
         critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
         share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
-        belief = 1 - share if on_rest is None else min(1.0, on_rest.p_value / WITNESSED)
+        belief = max(0.0, 1 - 2 * share) if on_rest is None else min(1.0, on_rest.p_value / WITNESSED)
         enough = whole and outcome.n > 2 * (found.rank_u + most)
         beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
         return cls(rank, beside, beside == most, on_shared, on_rest, share, belief)
@@ -103,14 +106,6 @@ class OutcomeOnV:
             )
         return f"y goes with what V does not share with U (p = {self.on_rest.p_value:.1e})"
 
-    @property
-    def remedy(self) -> str:
-        """What to do where the model fails."""
-        return (
-            "Coefficients are those with V as covariates, not corrected. Check that V holds controls only; if y goes with V "
-            "through the shared part only, say so (shared=True)"
-        )
-
     def notes(self) -> tuple[str, ...]:
         """What a reader of the coefficients must be told, as sentences."""
         if self.stated:
@@ -122,7 +117,7 @@ class OutcomeOnV:
             "U shares, which predict y better on left-out samples than all of V."
         )
         if self.fails:
-            return (f"The model fails: {self.fails}. {self.remedy}.", beside)
+            return (f"The model fails: {self.fails}. {REMEDY}.", beside)
         if self.goes_with:
             return (
                 f"y goes with V (p = {self.on_shared.p_value:.1e}) as the shared part does: it is taken to depend on the "

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.outcomes import OutcomeOnV
+from richcomponents.contrastive.outcomes import REMEDY, OutcomeOnV
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
@@ -203,12 +203,12 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
-    def _warn_of_others(self, outcome: Outcome, remedy: str = "choose another component") -> None:
-        """y depends on one component only, so it must not go with the views where that does not live."""
+    def _warn_of_others(self, outcome: Outcome, remedy: str = "") -> None:
+        """y depends on one component only, so it must not go with the views where that does not live; remedy : for two views."""
         model, on_v = self._need_rca(), outcome.on_v
         if on_v is not None:
             if on_v.fails:
-                warn_user(f"The model fails: {on_v.fails}. {on_v.remedy}", SpecificationWarning)
+                warn_user(f"The model fails: {on_v.fails}. {REMEDY}{remedy}", SpecificationWarning)
             return
         test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:
@@ -216,6 +216,6 @@ class OutcomeLearner(ComponentLearner):
             warn_user(
                 f"y is correlated with {others} (F-test, p = {test.p_value:.1e}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that {others} holds controls only, or {remedy}",
+                f"that {others} holds controls only, or choose another component",
                 SpecificationWarning,
             )

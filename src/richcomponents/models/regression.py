@@ -127,7 +127,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             return self._learn_both(model, outcome)
         outcome, _ = model.beside(outcome)
         self.on_v_ = outcome.on_v
-        self._warn_of_others(outcome)
+        both = "; if y goes with V through the shared part only, say so (shared=True)"
+        self._warn_of_others(outcome, both if self._may_share() else "")
         found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
         measured, outcome = outcome, replace(outcome, y=found.outcome)
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
@@ -258,12 +259,13 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def summary(self) -> str:
         """The coefficients beside those of residualising, and how sure the RCA was."""
         check_is_fitted(self)
-        lines = [self.title(), str(self.estimate())]
+        lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
             if self.rca_.verdict_ == "not identified":
                 lines.append(
                     "Not identified: the coefficients above are those with U and V as regressors. Where S1 and the shared part "
-                    "cannot be told apart they mix those on S1 and those on S2, the data do not say how: no standard errors."
+                    "cannot be told apart they mix those on S1 and those on S2, the data do not say how: intervals and p values "
+                    "are those of the identified set, widened for noise."
                 )
             else:
                 lines.append("residualised: with U and V as regressors")
