@@ -1,6 +1,7 @@
 """How sure coefficients are: the identified set, and errors of what is reported."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest

@@ -54,6 +54,7 @@ from richcomponents.contrastive.coefficients import OnResidual, corrected_estima
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
     SUSPICIOUS,
+    TestResult,
     check_known_mixing,
     contradicted,
     overidentification_test,
@@ -548,17 +549,35 @@ class PairSolution(TwoViews):
         weights[: self.rank, : self.rank] = untrusted + (1 - untrusted) * trust
         return self.canonical.x_from_u, weights
 
+    @cached_property
+    def overidentification(self) -> TestResult | None:
+        """Test that cross-cumulants have the structure of the model; None where they say nothing."""
+        if not self.rank or not self.posterior.order_weights.any():
+            return None
+        return overidentification_test(self.block_evidence(), plain_grams(self.posterior, self.grams))
+
+    def checked(self) -> PairSolution:
+        """The same, or one that trusts nothing that is told of T where the model fails.
+
+        A test that rejects is not enough: with many samples it rejects labs that differ in spread as well as in means, which
+        leave T, and coefficients, as they are. Where the shared part enters V otherwise than linearly, though, the cumulants
+        ask for more of S2 than there is of U: T goes to its upper end, and coefficients were up to fifty times as wrong as
+        those of residualising. Where both are seen, the model fails.
+        """
+        test = self.overidentification if self.posterior.at_the_end else None
+        if test is None or test.p_value >= SUSPICIOUS:
+            return self
+        return replace(self, posterior=self.posterior.failing())
+
     def told(self) -> dict[str, Any]:
-        known, test = self.posterior, None
-        if self.rank and known.order_weights.any():
-            test = overidentification_test(self.block_evidence(), plain_grams(known, self.grams))
+        known = self.posterior
         return {
             "strength": known.strength,
             "gain": known.gain,
             "gate": known.gate,
             "tau": known.tau,
             "order_weights": known.order_weights,
-            "overidentification": test,
+            "overidentification": self.overidentification,
             "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
             "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
         }
@@ -660,7 +679,9 @@ class PairSolution(TwoViews):
 
 def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
     """The estimator. keys : what S1, S2 and S3 are called."""
-    solution = _solve(space, keys, options)
+    solution = _solve(space, keys, options).checked()
+    if solution.verdict == "model fails":
+        warn_user(ADVICE["model fails"], SpecificationWarning)
     if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
         warn_user(ADVICE[solution.verdict], WeakIdentificationWarning)
     if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
@@ -703,6 +724,8 @@ def _solve(
             seen = _evidence(data, state, second.n, lead, inner, r, truncated, min(options.order, 4))
         with one_blas_thread():
             posterior = identify(D, inner.n, seen, options.random_state)
+        if decided is not None and decided.verdict == "model fails":
+            posterior = posterior.failing()
     found = inner.composed(u, v)
     whole = None
     if decided is not None:

@@ -204,7 +204,10 @@ class OutcomeLearner(ComponentLearner):
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
     def _warn_of_others(self, outcome: Outcome, remedy: str = "") -> None:
-        """y depends on one component only, so it must not go with the views where that does not live; remedy : for two views."""
+        """y depends on one component only, so it must not go with the views where that does not live.
+
+        remedy : what else to do, of two views.
+        """
         model, on_v = self._need_rca(), outcome.on_v
         if on_v is not None:
             if on_v.fails:

@@ -22,6 +22,8 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
 from richcomponents.text import page
 
+_OPEN = ("not identified", "model fails")  # verdicts that leave coefficients to the identified set
+
 
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     """y = intercept + coef' S1 + noise, from samples of (U, V, y): least squares, ridge, lasso or elastic net.
@@ -261,19 +263,19 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         check_is_fitted(self)
         lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
-            if self.rca_.verdict_ == "not identified":
+            if self.rca_.verdict_ in _OPEN:
                 lines.append(
-                    "Not identified: the coefficients above are those with U and V as regressors. Where S1 and the shared part "
-                    "cannot be told apart they mix those on S1 and those on S2, the data do not say how: intervals and p values "
-                    "are those of the identified set, widened for noise."
+                    f"{self.rca_.verdict_.capitalize()}: the coefficients above are those with U and V as regressors. Where S1 "
+                    "and the shared part cannot be told apart they mix those on S1 and those on S2, the data do not say how: "
+                    "intervals and p values are those of the identified set, widened for noise."
                 )
             else:
                 lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
-        elif self.rca_ is not None and self.rca_.verdict_ == "not identified":
+        elif self.rca_ is not None and self.rca_.verdict_ in _OPEN:
             lines.append(
-                "Not identified: these are the coefficients with V as covariates. Where S1 and the shared part cannot be told "
-                "apart, those on S1 may be anything in the identified set: all that second moments allow if a tenth of what V "
+                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with V as covariates. Where S1 and the shared "
+                "part cannot be told apart, those on S1 may be anything in the identified set: all that second moments allow if a tenth of what V "
                 "leaves of each shared direction is S1's and S1 explains no more of y than there is. Intervals and p values "
                 "are those of the set, widened for noise."
             )

@@ -180,7 +180,7 @@ def inline_svg(
 
 
 _TONE = dict.fromkeys(("strong", "supported", "known mixing"), "good") | dict.fromkeys(("weak", "paper"), "fair")
-_TONE |= dict.fromkeys(("not identified", "contradicted", "not separable"), "poor")
+_TONE |= dict.fromkeys(("not identified", "model fails", "contradicted", "not separable"), "poor")
 _MOST_HEAT_MAPS = 8
 
 
