@@ -328,9 +328,9 @@ ADVICE = {
     ),
     "model fails": (
         "The model fails: the cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3, and ask for more of "
-        "the shared part than there is of U (a shared part that enters V otherwise than linearly looks like this): coefficients "
-        "equal those of residualising (V as covariates). Take logarithms or ranks of skewed columns, or leave out those that "
-        "saturate."
+        "the shared part than there is of U (a shared part that enters V otherwise than linearly looks like this): "
+        "coefficients equal those of residualising (V as covariates). Take logarithms or ranks of skewed columns, or leave "
+        "out those that saturate."
     ),
     "nothing shared": "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
 }

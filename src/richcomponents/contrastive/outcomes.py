@@ -37,7 +37,8 @@ GOES_WITH = 0.05
 """p value of the test on the shared variates below which gamma is taken into account."""
 
 WITNESSED = 0.01
-"""p value of the test on the other variates below which corrections are believed less."""
+"""p value of the test on the other variates (on the shared ones, where there are no others) below which corrections are
+believed less."""
 
 REMEDY = "Coefficients are those with V as covariates, not corrected. Check that V holds controls only"
 """What is done, and what to do, where the model fails."""
@@ -72,7 +73,7 @@ class OutcomeOnV:
         on_rest = outcome_test(outcome, columns, lost, rest) if len(rest) else None
         critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
         share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
-        belief = max(0.0, 1 - 2 * share) if on_rest is None else min(1.0, on_rest.p_value / WITNESSED)
+        belief = min(1.0, (on_shared if on_rest is None else on_rest).p_value / WITNESSED)
         enough = whole and outcome.n > 2 * (found.rank_u + most)
         beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
         return cls(rank, beside, beside == most, on_shared, on_rest, share, belief)

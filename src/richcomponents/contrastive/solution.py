@@ -565,7 +565,7 @@ class PairSolution(TwoViews):
         those of residualising. Where both are seen, the model fails.
         """
         test = self.overidentification if self.posterior.at_the_end else None
-        if test is None or test.p_value >= SUSPICIOUS:
+        if test is None or test.p_value >= 0.01:
             return self
         return replace(self, posterior=self.posterior.failing())
 

@@ -275,9 +275,9 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         elif self.rca_ is not None and self.rca_.verdict_ in _OPEN:
             lines.append(
                 f"{self.rca_.verdict_.capitalize()}: these are the coefficients with V as covariates. Where S1 and the shared "
-                "part cannot be told apart, those on S1 may be anything in the identified set: all that second moments allow if a tenth of what V "
-                "leaves of each shared direction is S1's and S1 explains no more of y than there is. Intervals and p values "
-                "are those of the set, widened for noise."
+                "part cannot be told apart, those on S1 may be anything in the identified set: all that second moments allow "
+                "if a tenth of what V leaves of each shared direction is S1's and S1 explains no more of y than there is. "
+                "Intervals and p values are those of the set, widened for noise."
             )
         elif self.residualised_ is not None:
             lines.append("residualised: with V as covariates")
