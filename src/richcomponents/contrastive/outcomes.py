@@ -30,6 +30,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.pair import RIDGE
+from richcomponents.cumulants.estimate import p_text
 from richcomponents.learning.outcome import Outcome
 from richcomponents.storage import storable
 
@@ -98,14 +99,18 @@ class OutcomeOnV:
     @property
     def fails(self) -> str:
         """Which assumption about the outcome the data reject, in words; nothing where none is."""
+        return self.failure("y")
+
+    def failure(self, name: str) -> str:
+        """The same of an outcome of this name."""
         if self.stated or self.belief > 0.5:
             return ""
         if self.on_rest is None:
             return (
-                f"y goes with V (p = {self.on_shared.p_value:.1e}), and the shared part fills V: nothing tells whether y goes "
-                "with it through the shared part or by V's own"
+                f"{name} goes with V ({_told(self.on_shared)}), and the shared part fills V: nothing tells whether "
+                "through the shared part or by V's own"
             )
-        return f"y goes with what V does not share with U (p = {self.on_rest.p_value:.1e})"
+        return f"{name} goes with what V does not share with U ({_told(self.on_rest)})"
 
     def notes(self) -> tuple[str, ...]:
         """What a reader of the coefficients must be told, as sentences."""
@@ -121,11 +126,16 @@ class OutcomeOnV:
             return (f"The model fails: {self.fails}. {REMEDY}.", beside)
         if self.goes_with:
             return (
-                f"y goes with V (p = {self.on_shared.p_value:.1e}) as the shared part does: it is taken to depend on the "
+                f"y goes with V ({_told(self.on_shared)}) as the shared part does: it is taken to depend on the "
                 "shared part too, and coefficients are those on S1 beside it.",
                 beside,
             )
         return (beside,)
+
+
+def _told(test: TestResult) -> str:
+    text = p_text(test.p_value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def _beside(outcome: Outcome, found: Canonical, rank: int, most: int) -> int:

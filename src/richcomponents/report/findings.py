@@ -243,7 +243,7 @@ class Findings:
         """Tests of what is assumed that fail, as sentences."""
         out, d = [_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
         if self.outcome is not None and self.outcome.fails:
-            out.append(f"{self.outcome.fails[0].upper()}{self.outcome.fails[1:]}.")
+            out.append(f"{self.outcome.fails}.")
         if self.outcome is not None and self.outcome.fails is None and self.outcome.test.p_value < SUSPICIOUS:
             out.append(
                 f"{self.outcome.name} goes with {self.outcome.outside} ({p_value(self.outcome.test.p_value)}): it seems to "
@@ -513,7 +513,7 @@ def _outcome(
         outside=_listed(outside) if outside else "V",
         estimate=replace(found, others=others),
         test=model.outcome_test(X, y),
-        fails=None if model.on_v_ is None else model.on_v_.fails,
+        fails=None if model.on_v_ is None else model.on_v_.failure(name),
         contrast=model.contrast,
     )
 
