@@ -389,8 +389,8 @@ def demo(
     if draws > 1:
         ratios, median = result.ratios, {name: float(np.median(errors)) for name, errors in result.errors.items()}
         _print(
-            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}. Median squared "
-            f"errors:\nRCA {median['RCA']:.4f}, ANCOVA {median['ANCOVA']:.4f}, RUV-2 {median['RUV-2']:.4f}, naive "
+            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}. Median "
+            f"squared errors:\nRCA {median['RCA']:.4f}, ANCOVA {median['ANCOVA']:.4f}, RUV-2 {median['RUV-2']:.4f}, naive "
             f"{median['naive']:.4f}. Draw by draw RCA's is {np.median(ratios):.2f} of ANCOVA's at the median,\nand smaller in "
             f"{int(np.sum(ratios < 1))} of {draws}.\n"
         )
