@@ -80,7 +80,7 @@ from richcomponents.contrastive.pair import (
 )
 from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
-from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_error
+from richcomponents.cumulants.estimate import Estimate, delete_one, from_replicates, jackknife_error
 from richcomponents.errors import (
     SampleSizeWarning,
     SpecificationWarning,
@@ -524,7 +524,16 @@ class PairSolution(TwoViews):
             return limits
         if self.rank and not self.truncated and what in ("mixing", "cov_s1", "var_s1"):
             return self._one_step(what, point)
+        if not self.rank and not self.truncated and not self.reduced_views:
+            return self._nothing_shared(what, point)
         return None
+
+    def _nothing_shared(self, what: Target, point: Array) -> Estimate:
+        """At rank 0 a refit without a block is its second moments: Cov(S1) = Cov(U), Cov(S2) = 0, Cov(S3) = Cov(V)."""
+        bases = self._bases(len(self.blocks))
+        if what == "cov_s2":
+            return from_replicates(point, np.zeros((len(self.blocks), *point.shape)))
+        return from_replicates(point, bases.cov_v() if what == "cov_s3" else evaluate(bases, what, bases.cross))
 
     def _point(self, what: Target) -> Array:
         if what == "mixing":
