@@ -46,6 +46,22 @@ PRIOR_SD_LEVEL = 1.5
 PRIOR_SD_SLOPE = 1.0
 
 
+def _transpose(a: Array) -> Array:
+    return a.swapaxes(-1, -2)
+
+
+def _times(stack: Array, matrix: Array) -> Array:
+    """stack (..., p, q) @ matrix (q, s), in one product; or (..., q, s), stack by stack."""
+    if matrix.ndim > 2:
+        return np.asarray(stack @ matrix)
+    return np.asarray((stack.reshape(-1, len(matrix)) @ matrix).reshape(*stack.shape[:-1], -1))
+
+
+def _between(stack: Array, v: Array) -> Array:
+    """v' S v of symmetric S (..., r, r)."""
+    return _times(_transpose(_times(stack, v)), v)
+
+
 @dataclass(frozen=True)
 class Logistic:
     """T = logistic(X) at a symmetric X, and its derivatives (Daleckii and Krein: divided differences of eigenvalues).
@@ -76,16 +92,14 @@ class Logistic:
 
     def derivative(self, direction: Array) -> Array:
         """dT for dX = `direction`; it is self-adjoint, so this also pulls a gradient in T back to one in X."""
-        back = np.swapaxes(self.vectors, -1, -2)
-        out: Array = self.vectors @ (self.quotient * (back @ direction @ self.vectors)) @ back
-        return out
+        return _between(self.quotient * _between(direction, self.vectors), _transpose(self.vectors))
 
     def bent(self, other: Array) -> Callable[[Array], Array]:
-        """directions (m, r, r) -> how they change `derivative(other)`, for one X and one symmetric `other` (r, r).
+        """Directions A (m, r, r) -> how they change `derivative(other)`, for one X; all in its eigenbasis.
 
-        In the eigenbasis it is sum_k f[a_i, a_k, a_j] (A_ik B_kj + B_ik A_kj), second divided differences of the logistic.
+        For other = B it is sum_k f[a_i, a_k, a_j] (A_ik B_kj + B_ik A_kj), second divided differences of the logistic.
         """
-        v, q, a = self.vectors, self.quotient, self.logits
+        q, a = self.quotient, self.logits
         gap = a[:, None] - a[None, :]
         i, j = np.nonzero(np.abs(gap) < 1e-4)
         gap[i, j] = 1.0
@@ -98,12 +112,11 @@ class Logistic:
         slope = np.where(flat, away / 3, 1 / np.tanh(safe) - 1 / safe) - np.tanh(middle / 2)
         there = np.where(flat, 1 + away**2 / 6, np.sinh(safe) / safe) / (4 * np.cosh(middle / 2) * np.cosh(a / 2))
         second[i, :, j] = slope * there / 2
-        weights = second * (v.T @ other @ v)[None]  # (i, k, j)
+        weights = second * other  # (i, k, j)
 
         def change(directions: Array) -> Array:
-            turned = v.T @ directions @ v
-            half = np.matmul(np.swapaxes(turned, 0, 1), weights).swapaxes(0, 1)
-            return np.asarray(v @ (half + _transpose(half)) @ v.T)
+            half = np.matmul(np.swapaxes(directions, 0, 1), weights).swapaxes(0, 1)
+            return np.asarray(half + _transpose(half))
 
         return change
 
@@ -119,10 +132,6 @@ def logit(t: Array, edge: float = 1e-6) -> Array:
     values = np.clip(values, edge, 1 - edge)
     out: Array = (vectors * np.log(values / (1 - values))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return out
-
-
-def _transpose(a: Array) -> Array:
-    return a.swapaxes(-1, -2)
 
 
 def row_space(t: Array, delta: Array) -> Array:
@@ -156,29 +165,34 @@ def energy_bend(t: Logistic, delta: Array, gram: Array) -> Callable[[Array], Arr
     With R = [T | Delta], N = (R R')^-1 R and dR = [dT | 0],  dN = (R R')^-1 (dR - (dR R' + R dR') N), and the slope in T is
     s + s', s = (N G (I - R'N))_1, the first r columns.
     """
-    r = t.value.shape[-1]
+    r, v = t.value.shape[-1], t.vectors
     rows = row_space(t.value, delta)
     kernel = np.linalg.inv(rows @ rows.T)
     dual = kernel @ rows
-    dual_gram, gram_rows, gram_first = dual @ gram, gram @ rows.T, np.ascontiguousarray(gram[:, :r])
-    inner, first = dual_gram @ rows.T, np.ascontiguousarray(dual[:, :r])
+    dual_gram, grams = dual @ gram, np.hstack([gram[:, :r], gram @ rows.T])
+    inner, first = dual_gram @ rows.T, dual[:, :r]
     slope = dual_gram[:, :r] - inner @ first
-    of_link = t.bent(slope + slope.T)
+    of_link = t.bent(_between(slope + slope.T, v))
 
     def bend(directions: Array) -> Array:
-        dt = t.derivative(directions)
-        both = dt @ t.value
-        moved = -(both + _transpose(both)) @ dual
-        moved[..., :r] += dt
-        moved = kernel @ moved
-        change = moved @ gram_first - (moved @ gram_rows + dual_gram[:, :r] @ dt) @ first - inner @ moved[..., :r]
-        return np.asarray(-(t.derivative(change + _transpose(change)) + of_link(directions)))
+        turned = _between(directions, v)
+        dt = _between(t.quotient * turned, v.T)
+        both = _times(dt, t.value)
+        both = _times(both + _transpose(both), kernel)
+        moved = -_times(_transpose(both), dual)  # dN
+        moved[..., :r] += _transpose(_times(dt, kernel))
+        seen = _times(moved, grams)
+        change = _transpose(_times(dt, dual_gram[:, :r].T))
+        change = seen[..., :r] - _times(seen[..., r:] + change, first)
+        change -= _transpose(_times(_transpose(moved[..., :r]), inner.T))
+        of_energy = t.quotient * _between(change + _transpose(change), v)
+        return -_between(of_energy + of_link(turned), v.T)
 
     return bend
 
 
-MOST_AXES = 2000
-"""Unknowns up to which the curvature of the energy is known in every direction (60 shared directions)."""
+MOST_AXES = 1000
+"""Unknowns up to which the curvature of the energy is known in every direction (43 shared directions)."""
 
 PULLS = 100
 """Random changes that stand for all, of many unknowns."""
@@ -279,8 +293,9 @@ class Laplace:
         """Whether the axes are all directions."""
         return self.axes.shape[0] == self.axes.shape[1]
 
-    def solve(self, rows: Array) -> Array:
-        """rows (m, size) times the posterior covariance: by conjugate gradients, where not all principal axes are known."""
+    def solve(self, rows: Array, share: float = 1e-4) -> Array:
+        """rows (m, size) times the posterior covariance: by conjugate gradients, where not all principal axes are known, until
+        no more than that share of a row is left."""
         rows = self.prior.units(rows)
         if self.complete:
             return self.prior.root(self._scaled(rows, 1 / self.precision, 1.0))
@@ -291,7 +306,7 @@ class Laplace:
         def nearly(left: Array) -> Array:
             return self._scaled(left, 1 / self.precision, 1 / self.rest)
 
-        return self.prior.root(conjugate_gradients(times, rows, nearly))
+        return self.prior.root(conjugate_gradients(times, rows, nearly, share=share))
 
     def deviations(self, normal: Array, inflation: float) -> Array:
         """Draws (m, size) about the mode from standard normal numbers (m, size); inflated, never beyond the prior.
@@ -314,7 +329,7 @@ class Laplace:
         return np.asarray(rows * across + rows @ self.axes * (along - across) @ self.axes.T)
 
 
-def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int = 32) -> Array:
+def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int = 8) -> Array:
     """The rows of `directions` through a function of rows, a few at a time, on all cores."""
     out = np.empty_like(directions)
 
@@ -407,7 +422,7 @@ class SharedEnergy:
         theta = origin + prior.scale * minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6)
         nearby, left = self.posterior(theta, gram, tau), slope(theta)[1]
         for _ in range(NEWTON):
-            trial = theta + nearby.solve((left / prior.scale)[None])[0]
+            trial = theta + nearby.solve((left / prior.scale)[None], 1e-2)[0]
             after = slope(trial)[1]
             if not np.linalg.norm(after) < np.linalg.norm(left):
                 break
@@ -430,7 +445,7 @@ class SharedEnergy:
         height, slope = objective(theta)
         length = np.ones(len(grams))
         for _ in range(steps):
-            trial = theta + length[:, None] * posterior.solve(slope)
+            trial = theta + length[:, None] * posterior.solve(slope, 0.05)
             trial_height, trial_slope = objective(trial)
             better = trial_height > height
             theta = np.where(better[:, None], trial, theta)

@@ -37,7 +37,7 @@ def minimise(
 
 
 def conjugate_gradients(
-    times: Callable[[Array], Array], rows: Array, nearly: Callable[[Array], Array], *, most: int = 40, share: float = 1e-6
+    times: Callable[[Array], Array], rows: Array, nearly: Callable[[Array], Array], *, share: float, most: int = 40
 ) -> Array:
     """rows (m, p) times the inverse of a symmetric matrix that is known by its products with directions, all rows at once.
 
@@ -46,7 +46,7 @@ def conjugate_gradients(
     direction, that row is left at what was found before, or at what `nearly` says.
 
     >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
-    >>> conjugate_gradients(lambda d: d @ A, np.array([[1.0, 0.0]]), lambda d: d).round(6).tolist()
+    >>> conjugate_gradients(lambda d: d @ A, np.array([[1.0, 0.0]]), lambda d: d, share=1e-6).round(6).tolist()
     [[0.6, -0.2]]
     """
     found, left = np.zeros_like(rows), rows.copy()

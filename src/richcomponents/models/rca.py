@@ -361,7 +361,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = both.select(columns)
         if every_row and not table.held:
             table = Rows(ArraySource(table.array(), table.names))
-        found = self._fit_rows(both, design, {"groups": groups})
+        found = self._fit_rows(rows if at is None else both, design, {"groups": groups})
         made = self._outcome_of(table, groups, every_row=every_row)
         return found, made if at is None else replace(made, at=at if made.at is None else at[made.at])
 
@@ -786,7 +786,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
             if not keep.all():
                 return self._outcome_of_complete(table, keep, groups, sample_weight, log_odds)
-        if not table.held and not self._few(table):
+        depends = self._depends or groups is not None or sample_weight is not None
+        if not self._few(table) and not every_row and not (table.held and depends):
             if sample_weight is not None:
                 table = table.weighted_by(sample_weight)
             elif self._depends and groups is None:
