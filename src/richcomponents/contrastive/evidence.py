@@ -14,12 +14,12 @@ blocks, M_a'M_b with a != b, have independent noise and therefore no bias; only 
 
 FORMS. Three ways to the same matrices (`form_of` chooses):
 
-* "state": block cumulants of order four of z are formed, packed, and multiplied: O(n r^4) and B r^4 numbers. Any number of rows,
-  and states without rows.
-* "pairs": M_a'M_b = E_a E_b [(x.x') (y.y') (w.w') w w'] over rows of both blocks, less the pairings: O(n^2 r), no tensor. Exact.
-* "sketch": some of the rows of M only. With slots turned by random rotations, a random part of all (i, j, b), in units in which
-  its expectation is the whole Gram; all of them are the whole Gram. One pass of O(n r) per row of M, any number of samples. Rows
-  of M that are left out cost precision, not truth: those that are read lie in the same row space, and blocks tell their noise.
+* "state": block cumulants of order four of z are formed, packed, and multiplied: O(n r^4), B r^4 numbers. Any number of
+  rows, and states without rows.
+* "pairs": M_a'M_b = E_a E_b [(x.x') (y.y') (w.w') w w'] over rows of both blocks, less the pairings: O(n^2 r), no tensor.
+* "sketch": some of the rows of M only. With slots turned by random rotations, a random part of all (i, j, b), in units in
+  which its expectation is the whole Gram; all of them are the whole Gram. One pass of O(n r) per row of M, any number of
+  samples. What is left out costs precision, not truth: every row of M lies in the same row space, and blocks tell the noise.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _pair_products(packed: Array, correlations: Array, order: int) -> Array:
     # orders of magnitude below the sampling noise of the rows, and the product takes half the time.
     kind = np.float32 if r >= _MANY else np.float64
     packed = packed.astype(kind, copy=False)
-    of_x = (1 / np.sqrt(1 - correlations**2)).astype(kind)  # the joint whitening is two diagonals
-    of_y = (-correlations).astype(kind) * of_x
+    scale = 1 / np.sqrt(1 - correlations**2)
+    of_x, of_y = scale.astype(kind), (-correlations * scale).astype(kind)  # the joint whitening is two diagonals
     pieces = np.array_split(where, np.clip(where.size // m // _PIECE, 1, min(len(where), _PIECES)))
     products: list[Array] = [np.empty(0)] * len(pieces)
 
@@ -159,7 +159,12 @@ class Sketch:
     """
 
     def __init__(
-        self, state: Moments, correlations: Array, rows: tuple[int, int], random_state: int | None, weighted: bool = False
+        self,
+        state: Moments,
+        correlations: Array,
+        rows: tuple[int, int],
+        random_state: int | None,
+        weighted: bool = False,
     ) -> None:
         self.r = r = len(correlations)
         self.used, sizes = np.flatnonzero(state.block_sizes), state.block_sizes.astype(np.float64)

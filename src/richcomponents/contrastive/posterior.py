@@ -167,8 +167,8 @@ def energy_bend(t: Logistic, delta: Array, gram: Array) -> Callable[[Array], Arr
     """
     r, v = t.value.shape[-1], t.vectors
     rows = row_space(t.value, delta)
-    kernel = np.linalg.inv(rows @ rows.T)
-    dual = kernel @ rows
+    kernel = np.asarray(np.linalg.inv(rows @ rows.T), dtype=np.float64)
+    dual: Array = kernel @ rows
     dual_gram, grams = dual @ gram, np.hstack([gram[:, :r], gram @ rows.T])
     inner, first = dual_gram @ rows.T, dual[:, :r]
     slope = dual_gram[:, :r] - inner @ first
@@ -291,7 +291,8 @@ class Laplace:
     @property
     def complete(self) -> bool:
         """Whether the axes are all directions."""
-        return self.axes.shape[0] == self.axes.shape[1]
+        size, axes = self.axes.shape
+        return bool(size == axes)
 
     def solve(self, rows: Array, share: float = 1e-4) -> Array:
         """rows (m, size) times the posterior covariance: by conjugate gradients, where not all principal axes are known, until

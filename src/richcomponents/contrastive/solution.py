@@ -539,8 +539,8 @@ class PairSolution(TwoViews):
         """At rank 0 a refit without a block is its second moments: Cov(S1) = Cov(U), Cov(S2) = 0, Cov(S3) = Cov(V)."""
         bases = self._bases(len(self.blocks))
         if what == "cov_s2":
-            return from_replicates(point, np.zeros((len(self.blocks), *point.shape)))
-        return from_replicates(point, bases.cov_v() if what == "cov_s3" else evaluate(bases, what, bases.cross))
+            return from_replicates(point, [point for _ in self.blocks])
+        return from_replicates(point, list(bases.cov_v() if what == "cov_s3" else evaluate(bases, what, bases.cross)))
 
     def _point(self, what: Target) -> Array:
         if what == "mixing":
@@ -600,8 +600,10 @@ class PairSolution(TwoViews):
 
         inner : of the replicate, in terms of the shared coordinates of this solution.
         """
+        r = self.rank
         used = np.searchsorted(self.blocks, np.flatnonzero(state.block_sizes))
-        lift = joint_whitening(inner.correlations[: self.rank]) @ inner.leading(self.rank)
+        shared = np.concatenate([np.arange(r), self.canonical.rank_u + np.arange(r)])
+        lift = joint_whitening(inner.correlations[:r]) @ inner.leading(r)[:, shared]
         plain = plain_grams(self.posterior, self.grams[:, used][:, :, used])
         return np.asarray(lift @ plain @ lift.T)
 
@@ -651,11 +653,8 @@ def _solve(
     D, n_blocks = inner.correlations[:r], int(np.sum(second.block_sizes > 0))
     lead = AffineMap(second.mean, inner.leading(r).T)
     fourth = _fits(len(u.to) + len(v.to), data.n_blocks)  # of all coordinates; else of the shared ones, or of none
-    truncated = not fourth and r > 0
-    held = fourth or (truncated and _fits(2 * r, data.n_blocks))
-    if decided is not None and decided.state.layout.order < 4:
-        held = False
-    state = data.moments(4 if held else 2, lead if truncated else everything)
+    truncated = not fourth and r > 0 and _fits(2 * r, data.n_blocks)
+    state = data.moments(4 if fourth or truncated else 2, lead if truncated else everything)
     seen = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     second_order_only = False
     if A is None:
@@ -666,10 +665,10 @@ def _solve(
         posterior = lower_end(D, n_blocks, "not identified")
     else:
         if r:
-            if decided is not None and not held:
+            if decided is not None and state.layout.order < 4:
                 seen = decided.grams_in(inner, state)
             else:
-                seen = _evidence(data, state, second.n, lead, inner, r, truncated, held, options)
+                seen = _evidence(data, state, second.n, lead, inner, r, truncated, options)
         with one_blas_thread():
             posterior = identify(D, inner.n, seen, options.random_state)
     found = inner.composed(u, v)
@@ -693,7 +692,7 @@ def _solve(
         state=state,
         cov_u=every_u.spread,
         cov_v=every_v.spread,
-        source=CumulantSource(state, high=high) if fourth and held else None,
+        source=CumulantSource(state, high=high) if fourth and state.layout.order == 4 else None,
         options=options,
         posterior=posterior,
         truncated=truncated,
@@ -718,29 +717,31 @@ def _evidence(
     inner: Canonical,
     r: int,
     truncated: bool,
-    held: bool,
     options: PairOptions,
 ) -> Array:
-    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, in the form that `form_of` chooses."""
-    D, order = inner.correlations[:r], min(options.order, 4)
+    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, in the form that `form_of` chooses.
+
+    state : of the shared coordinates where it is truncated, else of all of them.
+    """
+    D, order, held = inner.correlations[:r], min(options.order, 4), state.layout.order == 4
     form, rows = form_of(n, r, data.n_blocks, held=held, independent=True), None
     if form == "pairs":
         rows = data.sample(lead)
         form = form_of(n, r, data.n_blocks, held=held, independent=rows is not None)
-    if form == "state":
-        columns = np.arange(2 * r) if truncated else np.concatenate([np.arange(r), inner.rank_u + np.arange(r)])
-        return grams(state.select(columns), D, order=order)
     if rows is not None:
         seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
         seen[1] *= order >= 4
         return seen
+    shared = state if truncated else state.select(np.concatenate([np.arange(r), inner.rank_u + np.arange(r)]))
+    if form == "state":
+        return grams(shared, D, order=order)
     third, fourth = sketched_rows(n, r, data.n_blocks)
     chosen = (third, fourth if order >= 4 else 0)
-    sketched = data.reduced(lead, lambda weighted: Sketch(state, D, chosen, options.random_state, weighted))
+    sketched = data.reduced(lead, lambda weighted: Sketch(shared, D, chosen, options.random_state, weighted))
     if sketched is None:
         raise CapacityError(
-            f"{r} shared directions are too many for a state of order four, and without rows (a stream, a saved state, gaps with "
-            f"missing='available') there is nothing else to read: give a smaller rank=, or fit to rows without gaps"
+            f"{r} shared directions are too many for a state of order four, and a table with gaps has nothing else to read: "
+            "give a smaller rank=, or use missing='drop'"
         )
     return sketched
 

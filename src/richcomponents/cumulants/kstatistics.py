@@ -49,8 +49,7 @@ from richcomponents.algebra import (
     partitions_without_singletons,
     plugin_coefficient,
 )
-from richcomponents.algebra.arrays import available_cores, run_all
-from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.arrays import MEMORY_LIMIT, available_cores, run_all
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments, Rows, open_source

@@ -352,7 +352,10 @@ class WithColumns(Source):
                 part = rows[at : at + size]
                 out = np.empty((len(part), len(wanted)))
                 if columns is None:  # slices are copied in a fraction of the time
-                    out[:, : self.source.width], out[:, self.source.width :] = part, self.values[start : start + len(part)]
+                    out[:, : self.source.width], out[:, self.source.width :] = (
+                        part,
+                        self.values[start : start + len(part)],
+                    )
                 else:
                     out[:, ~ours] = part[:, : np.sum(~ours)]
                     out[:, ours] = self.values[start : start + len(part), wanted[ours] - self.source.width]
