@@ -196,7 +196,7 @@ def test_forty_eight_shared_directions():
     """More than a state of order four can hold: A is far better than regressing V on U."""
     data = make_contrastive(1500, d=48, S2="skewed", random_state=1)
     model = rc.ContrastiveRCA(views=48, rank="full").fit(data.X)
-    assert model.diagnostics_.verdict == "strong"
+    assert model.verdict_ == "strong"
     U, V = data.U - data.U.mean(axis=0), data.V - data.V.mean(axis=0)
     regression = np.linalg.lstsq(U, V, rcond=None)[0].T
     assert np.mean((model.A_ - data.A) ** 2) < 0.3 * np.mean((regression - data.A) ** 2)

@@ -256,7 +256,7 @@ class Laplace:
 
     axes : (size, m), orthonormal columns, principal axes; precision : (m,) along them and `rest` across all others, relative to
     the prior, at least one half (the energy may be flat, or bent the wrong way). With few unknowns the axes are all there are;
-    of many they are those along which the curvature is largest, and `rest` is the mean over the others.
+    of many they are a part, those of the largest curvature among them, and 1 / rest is the mean variance across them.
     bend : directions (m, size) -> minus the Hessian of the energy times each of them.
     """
 
@@ -268,8 +268,11 @@ class Laplace:
 
     @classmethod
     def of(cls, bend: Callable[[Array], Array], prior: Prior) -> Laplace:
-        """Many unknowns: Rayleigh-Ritz in the block Krylov space of a few random directions (the same ones always). Their own
-        curvature is, on average, that of all directions, which gives `rest`."""
+        """Many unknowns: Rayleigh-Ritz in the block Krylov space of a few random directions (the same ones always).
+
+        The principal axes' shares of these directions are the weights of a quadrature over all eigenvalues (Golub and Meurant):
+        it gives the mean variance of all directions, and so of those that are left.
+        """
         size = len(prior.scale)
         if size <= MOST_AXES:
             relative = prior.units(prior.units(bend(np.eye(size))).T)
@@ -284,9 +287,11 @@ class Laplace:
             block = prior.units(bend(prior.root(block.T))).T
             images = np.hstack([images, block])
         values, vectors = np.linalg.eigh(symmetric(basis.T @ images))
-        trace = size / _KRYLOV * float(np.sum(basis[:, :_KRYLOV] * images[:, :_KRYLOV]))
-        rest = max(1 + (trace - float(values.sum())) / (size - len(values)), 0.5)
-        return cls(prior, basis @ vectors, np.maximum(1 + values, 0.5), rest, bend)
+        precision = np.maximum(1 + values, 0.5)
+        weights = np.mean(vectors[:_KRYLOV] ** 2, axis=0)
+        across = (size * weights @ (1 / precision) - np.sum(1 / precision)) / (size - len(precision))
+        rest = float(1 / np.clip(across, 1 / precision.max(), 2.0))
+        return cls(prior, basis @ vectors, precision, rest, bend)
 
     @property
     def complete(self) -> bool:
@@ -295,11 +300,14 @@ class Laplace:
         return bool(size == axes)
 
     def solve(self, rows: Array, share: float = 1e-4) -> Array:
-        """rows (m, size) times the posterior covariance: by conjugate gradients, where not all principal axes are known, until
-        no more than that share of a row is left."""
-        rows = self.prior.units(rows)
+        """rows (m, size) times the posterior covariance."""
+        return self.prior.root(self._divided(self.prior.units(rows), share))
+
+    def _divided(self, rows: Array, share: float) -> Array:
+        """rows (m, size) over the precision, in units of the prior: by conjugate gradients, where not all principal axes are
+        known, until no more than that share of a row is left."""
         if self.complete:
-            return self.prior.root(self._scaled(rows, 1 / self.precision, 1.0))
+            return self._scaled(rows, 1 / self.precision, 1.0)
 
         def times(directions: Array) -> Array:
             return directions + self.prior.units(self.bend(self.prior.root(directions)))
@@ -307,7 +315,7 @@ class Laplace:
         def nearly(left: Array) -> Array:
             return self._scaled(left, 1 / self.precision, 1 / self.rest)
 
-        return self.prior.root(conjugate_gradients(times, rows, nearly, share=share))
+        return conjugate_gradients(times, rows, nearly, share=share)
 
     def deviations(self, normal: Array, inflation: float) -> Array:
         """Draws (m, size) about the mode from standard normal numbers (m, size); inflated, never beyond the prior.
@@ -324,7 +332,7 @@ class Laplace:
             some = np.eye(len(self.axes))
         else:
             some = np.random.default_rng(0).normal(size=(PULLS, len(self.axes))) / np.sqrt(PULLS)
-        return self.prior.root(self._scaled(some, 1 / self.precision, 1 / self.rest))
+        return self.prior.root(self._divided(some, 0.05))
 
     def _scaled(self, rows: Array, along: Array, across: float) -> Array:
         return np.asarray(rows * across + rows @ self.axes * (along - across) @ self.axes.T)
