@@ -102,8 +102,8 @@ class OutcomeOnV:
         return self.failure("y")
 
     def failure(self, name: str) -> str:
-        """The same of an outcome of this name."""
-        if self.stated or self.belief > 0.5:
+        """The same of an outcome of this name. Where nothing is shared nothing is corrected, and nothing can be wrong."""
+        if self.stated or self.belief > 0.5 or not self.rank:
             return ""
         if self.on_rest is None:
             return (
@@ -116,11 +116,14 @@ class OutcomeOnV:
         """What a reader of the coefficients must be told, as sentences."""
         if self.stated:
             return ()
+        if not self.rank:
+            told = "Nothing shared was found, but all of V stands beside U: it predicts y better on left-out samples."
+            return (told,) if self.beside else ()
         beside = (
             "V as covariates means all of V."
             if self.every
-            else f"V as covariates means the {self.rank} directions of V that "
-            "U shares, which predict y better on left-out samples than all of V."
+            else f"V as covariates means the {self.rank} directions of V that U shares: all of V predicts y no better on "
+            "left-out samples, or was not tried (views with too many columns)."
         )
         if self.fails:
             return (f"The model fails: {self.fails}. {REMEDY}.", beside)

@@ -445,8 +445,11 @@ class PairSolution(TwoViews):
             shared = on_v.shared(self.posterior.correlations, on_y, self.canonical.n)[0]
             return Estimate(coef, self._error_of_log_odds(solved, reading, b, shared), degrees)
         if self.known_A is not None or self.reduced or not self.rank:  # its own sampling error
-            error = error_at_fixed_features(calibrated.features, calibrated.outcome, outcome.kept, outcome.weight)
-            return Estimate(coef, error, degrees)
+            variates = self.variates(outcome.rows, on_v.beside)  # what they explain of the outcome is no noise
+            left = calibrated.outcome - variates @ (variates.T @ (outcome.weight * calibrated.outcome) / outcome.free)
+            return Estimate(
+                coef, error_at_fixed_features(calibrated.features, left, outcome.kept, outcome.weight), degrees
+            )
         if replicates is None:
             here, replicas = self.on_residual(outcome), self.on_residual_without_blocks(outcome)
         else:
