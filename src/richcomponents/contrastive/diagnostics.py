@@ -27,8 +27,8 @@ from richcomponents.contrastive.canonical import (
 )
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
-from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair, units
-from richcomponents.contrastive.posterior import Logistic, free_precision, logit, project, projector
+from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair
+from richcomponents.contrastive.posterior import Logistic, Prior, logit, project, projector, symmetric_matrices
 from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import minimise
@@ -94,25 +94,23 @@ def relaxed(ev: BlockEvidence, tau: float = 3.0) -> BlockEvidence:
     """The same evidence with T at the maximum of the energy under a loose pull (sd ``tau``) towards the fit.
 
     Shrinkage leaves signal outside the fitted row space, which a test must not take for misspecification.  The prior
-    precision is kept: it bounds the influence of a block on T where the data say little.
+    is kept: it bounds the influence of a block on T where the data say little.
     """
     r = len(ev.t)
     ones = np.ones(len(ev.gram))
     basis = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(ones))
     gram = pair_mean(ev.gram, ones)
-    precision = free_precision(np.zeros((r, 0)), tau)
-    i, j = np.tril_indices(r)
-    x0 = logit(ev.t)[i, j]
-    e = units(r)
+    loose = Prior.of_free(np.zeros((r, 0)), tau)
+    x0 = logit(ev.t)[np.tril_indices(r)]
 
     def loss(x: Array) -> tuple[float, Array]:
-        link = Logistic.at(np.tensordot(x, e, 1))
-        pull = precision @ (x - x0)
+        link = Logistic.at(symmetric_matrices(x))
+        pull = loose.precision(x - x0)
         value, slope = energy_and_score(basis, gram, link)
         return 0.5 * float((x - x0) @ pull) - float(value), pull - slope
 
     x = minimise(loss, x0, maxiter=200)
-    return replace(ev, t=Logistic.at(np.tensordot(x, e, 1)).value)
+    return replace(ev, t=Logistic.at(symmetric_matrices(x)).value)
 
 
 def residual_maker(basis: Pair, t: Array) -> Array:

@@ -61,7 +61,15 @@ from richcomponents.contrastive.diagnostics import (
     misfit,
     overidentification_test,
 )
-from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
+from richcomponents.contrastive.evidence import (
+    Sketch,
+    form_of,
+    grams,
+    implicit_grams,
+    joint_whitening,
+    pair_mean,
+    sketched_rows,
+)
 from richcomponents.contrastive.intervals import (
     BlockEvidence,
     Target,
@@ -85,8 +93,9 @@ from richcomponents.contrastive.pair import (
 )
 from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
-from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_error
+from richcomponents.cumulants.estimate import Estimate, delete_one, from_replicates, jackknife_error
 from richcomponents.errors import (
+    CapacityError,
     SampleSizeWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
@@ -103,7 +112,6 @@ INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correl
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
-MOST_PAIRED = 50_000  # rows above which the form of the evidence that compares rows in pairs is never the cheaper one
 LARGEST_STATE = MEMORY_LIMIT // 2
 
 
@@ -488,12 +496,11 @@ class PairSolution(TwoViews):
 
     def on_residual_without_blocks(self, outcome: Outcome) -> OnResidual:
         """The same without each block. Where the state holds the leading coordinates only, these are kept as they are."""
-        crosses, variances = zip(*(outcome.with_rows(kept) for kept in outcome.kept), strict=True)
-        variance, pair, beside = np.array(variances), self.pair, self.on_v(outcome).beside
+        (crosses, variance), beside, pair = outcome.with_rows_without_blocks(), self.on_v(outcome).beside, self.pair
         if not self.truncated:
             covariance = BlockCovariances.of(self.state).covariance(delete_one(len(crosses)))
             bases = near_pair(self.canonical, self.rank, covariance)
-            return OnResidual.at(bases, *self.split(np.stack(crosses)), variance, self._rest(beside, covariance))
+            return OnResidual.at(bases, *self.split(crosses), variance, self._rest(beside, covariance))
         x = self.split(outcome.rows)[0] @ self.canonical.x_from_u.T
         features = np.hstack([x, self.variates(outcome.rows, beside)])
         coefs = least_squares_without_blocks(features, outcome.y, outcome.kept, outcome.weight)
@@ -618,7 +625,16 @@ class PairSolution(TwoViews):
             return limits
         if self.rank and not self.truncated and what in ("mixing", "cov_s1", "var_s1"):
             return self._one_step(what, point)
+        if not self.rank and not self.reduced_views:
+            return self._nothing_shared(what, point)
         return None
+
+    def _nothing_shared(self, what: Target, point: Array) -> Estimate:
+        """At rank 0 a refit without a block is its second moments: Cov(S1) = Cov(U), Cov(S2) = 0, Cov(S3) = Cov(V)."""
+        bases = self._bases(len(self.blocks))
+        if what == "cov_s2":
+            return from_replicates(point, [point for _ in self.blocks])
+        return from_replicates(point, list(bases.cov_v() if what == "cov_s3" else evaluate(bases, what, bases.cross)))
 
     def _point(self, what: Target) -> Array:
         if what == "mixing":
@@ -672,6 +688,19 @@ class PairSolution(TwoViews):
             centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
         return replace(confidence(replicates, what, centre), value=point, centre=centre)
 
+    def grams_in(self, inner: Canonical, state: Moments) -> Array:
+        """The evidence of the blocks of a replicate's state, in its canonical coordinates; slots other than the last
+        stay as they are (exact to first order, as in `replicate`).
+
+        inner : of the replicate, in terms of the shared coordinates of this solution.
+        """
+        r = self.rank
+        used = np.searchsorted(self.blocks, np.flatnonzero(state.block_sizes))
+        shared = np.concatenate([np.arange(r), self.canonical.rank_u + np.arange(r)])
+        lift = joint_whitening(inner.correlations[:r]) @ inner.leading(r)[:, shared]
+        plain = plain_grams(self.posterior, self.grams[:, used][:, :, used])
+        return np.asarray(lift @ plain @ lift.T)
+
     def without(self, block: int) -> PairSolution:
         """Refitted without one block, from the state alone; what was decided (rank, orders, dependence) stays."""
         state, found, k = self.state.without([block]), self.canonical, self.rank
@@ -719,11 +748,10 @@ def _solve(
     )
     r = resolve_rank(options.rank, inner)
     D, n_blocks = inner.correlations[:r], int(np.sum(second.block_sizes > 0))
-    truncated = not _fits(len(u.to) + len(v.to), data.n_blocks)
     lead = AffineMap(second.mean, inner.leading(r).T)
-    if truncated and r == 0:
-        lead = AffineMap(second.mean, everything.matrix[:, :1])  # a state needs a column; nothing is read from it
-    state = data.moments(4, lead if truncated else everything)
+    fourth = _fits(len(u.to) + len(v.to), data.n_blocks)  # of all coordinates; else of the shared ones, or of none
+    truncated = not fourth and r > 0 and _fits(2 * r, data.n_blocks)
+    state = data.moments(4 if fourth or truncated else 2, lead if truncated else everything)
     seen = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     second_order_only = False
     if A is None:
@@ -734,7 +762,10 @@ def _solve(
         posterior = lower_end(D, n_blocks, "not identified")
     else:
         if r:
-            seen = _evidence(data, state, second.n, lead, inner, r, truncated, min(options.order, 4))
+            if decided is not None and state.layout.order < 4:
+                seen = decided.grams_in(inner, state)
+            else:
+                seen = _evidence(data, state, second.n, lead, inner, r, truncated, options)
         with one_blas_thread():
             posterior = identify(D, inner.n, seen, options.random_state)
         if decided is not None and decided.verdict == "model fails":
@@ -749,7 +780,7 @@ def _solve(
     if inner_A is not None and decided is None and space.rows is None:
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)
     high = None
-    if options.order > 4 and not truncated and decided is None:
+    if options.order > 4 and fourth and decided is None:
         high = data.moments(options.order, everything)
     return PairSolution(
         keys=keys,
@@ -760,7 +791,7 @@ def _solve(
         state=state,
         cov_u=every_u.spread,
         cov_v=every_v.spread,
-        source=None if truncated else CumulantSource(state, high=high),
+        source=CumulantSource(state, high=high) if fourth and state.layout.order == 4 else None,
         options=options,
         posterior=posterior,
         truncated=truncated,
@@ -778,18 +809,40 @@ def _solve(
 
 
 def _evidence(
-    data: Data, state: Moments, n: int, lead: AffineMap, inner: Canonical, r: int, truncated: bool, order: int
+    data: Data,
+    state: Moments,
+    n: int,
+    lead: AffineMap,
+    inner: Canonical,
+    r: int,
+    truncated: bool,
+    options: PairOptions,
 ) -> Array:
-    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, from rows compared in pairs where that is cheaper."""
-    D, rows = inner.correlations[:r], None
-    if n < r**3 / 10 and 4 * data.n_blocks <= n <= MOST_PAIRED:
+    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, in the form that `form_of` chooses.
+
+    state : of the shared coordinates where it is truncated, else of all of them.
+    """
+    D, order, held = inner.correlations[:r], min(options.order, 4), state.layout.order == 4
+    form, rows = form_of(n, r, data.n_blocks, held=held, independent=True), None
+    if form == "pairs":
         rows = data.sample(lead)
-    if rows is None:
-        columns = np.arange(2 * r) if truncated else np.concatenate([np.arange(r), inner.rank_u + np.arange(r)])
-        return grams(state.select(columns), D, order=order)
-    seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
-    seen[1] *= order >= 4
-    return seen
+        form = form_of(n, r, data.n_blocks, held=held, independent=rows is not None)
+    if rows is not None:
+        seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
+        seen[1] *= order >= 4
+        return seen
+    shared = state if truncated else state.select(np.concatenate([np.arange(r), inner.rank_u + np.arange(r)]))
+    if form == "state":
+        return grams(shared, D, order=order)
+    third, fourth = sketched_rows(n, r, data.n_blocks)
+    chosen = (third, fourth if order >= 4 else 0)
+    sketched = data.reduced(lead, lambda weighted: Sketch(shared, D, chosen, options.random_state, weighted))
+    if sketched is None:
+        raise CapacityError(
+            f"{r} shared directions are too many for a state of order four, and a table with gaps has nothing else to read: "
+            "give a smaller rank=, or use missing='drop'"
+        )
+    return sketched
 
 
 def _fits(columns: int, n_blocks: int) -> bool:
