@@ -54,10 +54,12 @@ from richcomponents.contrastive.canonical import (
 from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, identified_estimate
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
+    DOUBTFUL,
     SUSPICIOUS,
     TestResult,
     check_known_mixing,
     contradicted,
+    misfit,
     overidentification_test,
 )
 from richcomponents.contrastive.directions import blend_for_directions
@@ -161,7 +163,14 @@ class PairSolution(TwoViews):
 
     @property
     def verdict(self) -> str:
-        return self.posterior.verdict
+        """That of the evidence; strong only where the cross-cumulants do not contradict the model."""
+        evidence = self.posterior.verdict
+        return "weak" if evidence == "strong" and self._misfit < SUSPICIOUS else evidence
+
+    @property
+    def _misfit(self) -> float:
+        """p value of the test of over-identification; 1 without one."""
+        return 1.0 if self.overidentification is None else self.overidentification.p_value
 
     @property
     def reduced(self) -> bool:
@@ -316,7 +325,8 @@ class PairSolution(TwoViews):
         if isinstance(outcome.on_v, OutcomeOnV):
             return outcome.on_v
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
-        return OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        return found.doubted(self._misfit) if found.goes_with else found
 
     @property
     def coefficients_wanted(self) -> int:
@@ -576,10 +586,9 @@ class PairSolution(TwoViews):
         ask for more of S2 than there is of U: T goes to its upper end, and coefficients were up to fifty times as wrong as
         those of residualising. Where both are seen, the model fails.
         """
-        test = self.overidentification if self.posterior.at_the_end else None
-        if test is None or test.p_value >= 0.01:
-            return self
-        return replace(self, posterior=self.posterior.failing())
+        if self.posterior.at_the_end and self._misfit < DOUBTFUL:
+            return replace(self, posterior=self.posterior.failing())
+        return self
 
     def told(self) -> dict[str, Any]:
         known = self.posterior
@@ -717,7 +726,8 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
     if solution.verdict == "model fails":
         warn_user(ADVICE["model fails"], SpecificationWarning)
     if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
-        warn_user(ADVICE[solution.verdict], WeakIdentificationWarning)
+        test = solution.overidentification if solution.posterior.verdict == "strong" else None
+        warn_user(ADVICE[solution.verdict] if test is None else misfit(test), WeakIdentificationWarning)
     if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
         warn_user(contradicted(solution.mixing_test), SpecificationWarning)
     return solution
