@@ -113,6 +113,7 @@ INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correl
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+MOST_TESTED = 100  # shared directions: the test of over-identification takes the square of their number squared
 LARGEST_STATE = MEMORY_LIMIT // 2
 
 
@@ -573,8 +574,8 @@ class PairSolution(TwoViews):
 
     @cached_property
     def overidentification(self) -> TestResult | None:
-        """Test that cross-cumulants have the structure of the model; None where they say nothing."""
-        if not self.rank or not self.posterior.order_weights.any():
+        """Test that cross-cumulants have the structure of the model; None where they say nothing, or there are too many."""
+        if not 0 < self.rank <= MOST_TESTED or not self.posterior.order_weights.any():
             return None
         return overidentification_test(self.block_evidence(), plain_grams(self.posterior, self.grams))
 
