@@ -143,6 +143,8 @@ def _fit_samples(learner: Any, S: Array, y: object, known: Array | None = None) 
     known : covariates (n, k), centred, that the samples are free of already; the outcome is not.
     """
     fitted = clone(learner)
+    if getattr(fitted, "shared", False):
+        fitted.set_params(shared=False)  # a simple method knows one part only
     known = np.empty((len(S), 0)) if known is None else known
     if y is None:
         return fitted.fit_component(Component.of_samples(S))

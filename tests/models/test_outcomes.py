@@ -60,13 +60,15 @@ def test_an_outcome_that_goes_with_the_labs_is_corrected_for_them():
 
 def test_an_outcome_that_goes_with_what_v_has_of_its_own_is_not_corrected():
     X, y, _ = table(gamma=1.0, delta=1.0)
-    with pytest.warns(rc.SpecificationWarning, match="The model fails: y goes with what V does not share with U"):
+    with pytest.warns(
+        rc.SpecificationWarning, match="The outcome contradicts the model: y goes with what V does not share with U"
+    ):
         model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
-    assert model.on_v_.belief < 1e-6
+    assert model.on_v_.belief == 0
     assert model.verdict_ == "model fails"
     assert model.rca_.verdict_ == "strong"
     np.testing.assert_array_equal(model.coef_, model.residualised_)
-    assert "The model fails" in model.summary()
+    assert "The outcome contradicts the model" in model.summary()
 
 
 def test_where_the_shared_part_fills_v_nothing_witnesses_for_it():
@@ -194,3 +196,47 @@ def test_where_nothing_is_shared_nothing_fails():
     assert model.on_v_.beside == D
     assert "all of V stands beside U" in model.summary()
     assert np.median(model.coefficients_.standard_error) < 0.05  # .041 in theory; with what V explains as noise, .058
+
+
+@pytest.mark.parametrize("S2", ["skewed", "paper"])
+def test_errors_cover_where_a_is_known(S2):
+    hits = []
+    for seed in range(12):
+        data = make_contrastive(2000, d=5, S2=S2, random_state=900 + seed)
+        found = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=5, A=data.A)).fit(data.X, data.y).coefficients_
+        hits.append((found.low <= data.beta) & (data.beta <= found.high))
+    assert np.mean(hits) > 0.88
+
+
+def test_a_word_that_the_data_contradict_is_doubted():
+    X, _, _ = table()
+    with pytest.warns(rc.SpecificationWarning, match="shared=True says that"):
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), shared=True).fit(X, X[:, D])
+    assert "shared=True says that" in model.summary()
+
+
+def test_predictions_do_not_leave_out_what_goes_with_the_shared_part():
+    X, y, _ = table(seed=1, gamma=3.0)
+    plain, stated = fitted(X, y), fitted(X, y, shared=True)
+    assert plain.score(X, y) == pytest.approx(stated.score(X, y), abs=0.01)
+    assert plain.predict(X).mean() == pytest.approx(y.mean(), abs=1e-8)
+
+
+def test_a_report_of_both_parts_is_made(tmp_path):
+    X, y, _ = table(500, gamma=3.0)
+    rc.write_report(tmp_path / "page.html", fitted(X, y, shared=True), X, y)
+    assert (tmp_path / "page.html").stat().st_size > 1000
+
+
+def test_an_outcome_with_labels_lines_up_with_the_rows():
+    pd = pytest.importorskip("pandas")
+    X, y, _ = table(400, gamma=2.0)
+    frame = pd.DataFrame(X, index=[f"s{i}" for i in range(400)]).rename(columns=str)
+    series = pd.Series(y, index=frame.index)
+    expected = fitted(frame, series).coef_
+    np.testing.assert_array_equal(fitted(frame, series.sample(frac=1, random_state=0)).coef_, expected)
+    np.testing.assert_array_equal(fitted(frame, pd.Series(y)).coef_, expected)  # a default index is no label
+    with pytest.raises(
+        rc.DataError, match=r"labels of y are not those of the table's rows \(400 are not in it, such as 'zs0'"
+    ):
+        fitted(frame, pd.Series(y, index="z" + frame.index))

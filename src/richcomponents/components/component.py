@@ -510,8 +510,8 @@ class Calibrated:
     should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
     component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with
     those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
-    factor : what log-odds lacked; on_v : what the outcome has to do with the other view of two; by : what the solver remembers,
-    None where nothing was weighed.
+    factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far as the outcome goes with it; on_v :
+    what the outcome has to do with the other view of two; by : what the solver remembers, None where nothing was weighed.
     """
 
     coef: Array
@@ -525,6 +525,7 @@ class Calibrated:
     reduced: bool = False
     wanted: int = 0
     factor: float = 1.0
+    shared: Array | None = None
     on_v: Any = None
     by: Any = None
 

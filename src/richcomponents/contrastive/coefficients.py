@@ -48,7 +48,7 @@ from richcomponents.components.component import LEAST_KEPT
 from richcomponents.contrastive.calibration import MAX_T
 from richcomponents.contrastive.intervals import Replicates, inverse_on_range
 from richcomponents.contrastive.pair import Pair, lift, quadratic
-from richcomponents.contrastive.posterior import Logistic
+from richcomponents.contrastive.posterior import Logistic, Posterior
 from richcomponents.cumulants.estimate import Estimate, jackknife_error, jackknife_variance
 
 MOST_ADDED = 1 / LEAST_KEPT - 1
@@ -117,7 +117,12 @@ class OnResidual:
         on_v = np.sum(with_y**2, axis=-1) - np.sum(self.with_y**2, axis=-1)
         turned = (self.basis.h @ gamma[..., None])[..., 0]
         on_r = np.sum(turned * (turned - 2 * self.hb), axis=-1)
-        return replace(self, gamma=gamma, variance=self.variance + on_v + on_r, left=self.left + on_v)
+        return replace(
+            self,
+            gamma=gamma,
+            variance=np.maximum(self.variance + on_v + on_r, 0.0),
+            left=np.maximum(self.left + on_v, 0.0),
+        )
 
     @cached_property
     def hb(self) -> Array:
@@ -170,6 +175,20 @@ def identified_estimate(coef: Array, here: OnResidual, replicas: OnResidual) -> 
     nothing = np.full_like(coef, np.nan)
     degrees = max(len(replicas.b) - 1, 1)
     return Estimate(coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
+
+
+def drawn_estimate(coef: Array, here: OnResidual, replicas: OnResidual, known: Posterior, noise: float) -> Estimate:
+    """Reported coefficients (d_u,) where A is known, and T as well as A tells: the same error with the posterior's draws of T
+    in place of its replicates. noise : of an entry of h b."""
+    ridge = noise * max(known.rank - float(np.trace(known.t)), LEAST_KEPT) / max(float(here.variance), 1e-300)
+    at_fit = here.corrected(known.t, ridge)
+    drawn = np.stack([here.corrected(t, ridge) for t in known.t_draws])
+    variance = (
+        jackknife_variance(replicas.corrected(known.t, ridge))
+        + np.tensordot(known.draw_weights, (drawn - at_fit) ** 2, 1)
+        + (at_fit - coef) ** 2
+    )
+    return Estimate(coef, np.sqrt(variance), max(len(replicas.b) - 1, 1))
 
 
 def corrected_estimate(

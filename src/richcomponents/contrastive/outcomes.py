@@ -80,17 +80,17 @@ class OutcomeOnV:
         on_rest = outcome_test(outcome, columns, lost, rest) if len(rest) else None
         critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
         share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
-        belief = min(1.0, (on_shared if on_rest is None else on_rest).p_value / WITNESSED)
+        belief = _not_rejected((on_shared if on_rest is None else on_rest).p_value)
         witnesses = min(1.0, ENOUGH * len(rest) / max(rank, 1))
         belief = belief * (1 - share * (1 - witnesses)) if on_rest is not None else belief
         enough = whole and outcome.n > 2 * (found.rank_u + most)
         beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
-        return cls(rank, beside, beside == most, on_shared, on_rest, share, belief)
+        return cls(rank, beside, whole and beside == most, on_shared, on_rest, share, belief)
 
     def doubted(self, misfit: float) -> OutcomeOnV:
         """The same where the cross-cumulants may contradict the model, with this p value: an outcome that goes with V is
         corrected only where nothing else speaks against the model."""
-        return replace(self, belief=self.belief * min(1.0, misfit / WITNESSED), misfit=misfit)
+        return replace(self, belief=self.belief * _not_rejected(misfit), misfit=misfit)
 
     def stating(self) -> OutcomeOnV:
         """The same where the user says that the outcome goes with S2, and with nothing else of V."""
@@ -116,37 +116,44 @@ class OutcomeOnV:
 
     def failure(self, name: str) -> str:
         """The same of an outcome of this name. Where nothing is shared nothing is corrected, and nothing can be wrong."""
-        if self.stated or self.belief > 0.5 or not self.rank:
+        if self.stated or self.belief > 0 or not self.rank:
             return ""
         if self.on_rest is None:
             return (
                 f"{name} goes with V ({_told(self.on_shared)}), and the shared part fills V: nothing tells whether "
                 "through the shared part or by V's own"
             )
-        if self.on_rest.p_value > WITNESSED / 2:
-            other = (
-                "the cross-cumulants contradict the model"
-                if self.misfit < WITNESSED
-                else "hardly anything is left of V"
+        if _not_rejected(self.on_rest.p_value) > 0:
+            return (
+                f"{name} goes with V ({_told(self.on_shared)}), and the cross-cumulants contradict the model: nothing tells "
+                "whether through the shared part"
             )
-            return f"{name} goes with V ({_told(self.on_shared)}), and {other}: nothing tells whether through the shared part"
         return f"{name} goes with what V does not share with U ({_told(self.on_rest)})"
+
+    def contradicts_stated(self) -> str:
+        """What speaks against the user's word that y goes with V through the shared part only; nothing where nothing does."""
+        if not self.stated or self.on_rest is None or self.on_rest.p_value > WITNESSED / 10:
+            return ""
+        return (
+            f"shared=True says that y goes with V through the shared part only, but it goes with what V does not share with U "
+            f"({_told(self.on_rest)}): coefficients may be wrong"
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What a reader of the coefficients must be told, as sentences."""
         if self.stated:
-            return ()
+            return () if (doubt := self.contradicts_stated()) == "" else (f"{doubt}.",)
         if not self.rank:
             told = "Nothing shared was found, but all of V stands beside U: it predicts y better on left-out samples."
             return (told,) if self.beside else ()
         beside = (
             "V as covariates means all of V."
             if self.every
-            else f"V as covariates means the {self.rank} directions of V that U shares: all of V predicts y no better on "
-            "left-out samples, or was not tried (views with too many columns)."
+            else f"V as covariates means the {self.rank} directions of V that U shares: more of what correlates with U made "
+            "predictions of y on left-out samples no better, or was not tried (views with too many columns)."
         )
         if self.fails:
-            return (f"The model fails: {self.fails}. {REMEDY}.", beside)
+            return (f"The outcome contradicts the model: {self.fails}. {REMEDY}.", beside)
         if self.goes_with:
             return (
                 f"y goes with V ({_told(self.on_shared)}) as the shared part does: it is taken to depend on the "
@@ -154,6 +161,11 @@ class OutcomeOnV:
                 beside,
             )
         return (beside,)
+
+
+def _not_rejected(p: float) -> float:
+    """Belief that is left where a test has this p value: 1 from WITNESSED on, 0 at half of it."""
+    return float(np.clip(2 * p / WITNESSED - 1, 0.0, 1.0))
 
 
 def _told(test: TestResult) -> str:

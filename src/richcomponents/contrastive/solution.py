@@ -51,7 +51,7 @@ from richcomponents.contrastive.canonical import (
     largest_rank,
     resolve_rank,
 )
-from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, identified_estimate
+from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, drawn_estimate, identified_estimate
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
     DOUBTFUL,
@@ -415,6 +415,7 @@ class PairSolution(TwoViews):
             wanted=self.coefficients_wanted + on_v.beside - self.rank + outcome.covariates,
             free=outcome.free,
             factor=solved.factor,
+            shared=through if on_v.goes_with else None,
             on_v=on_v,
             by=(solved, fit, reading, inverse),
         )
@@ -452,11 +453,11 @@ class PairSolution(TwoViews):
         if inverse is not None and replicates is None:
             error = error_of_all_columns(self.canonical, self.posterior, fit, reading, inverse, solved)
             return Estimate(coef, np.full_like(error, np.nan) if grouped else error, max(round(self.degrees), 1))
-        if replicates is not None and (self.known_A is not None or self.reduced or not self.rank):
+        if replicates is not None and (self.reduced or not self.rank):
             b, on_y = self._of_log_odds(replicates)
             shared = on_v.shared(self.posterior.correlations, on_y, self.canonical.n)[0]
             return Estimate(coef, self._error_of_log_odds(solved, reading, b, shared), degrees)
-        if self.known_A is not None or self.reduced or not self.rank:  # its own sampling error
+        if self.reduced or not self.rank:  # its own sampling error
             variates = self.variates(outcome.rows, on_v.beside)  # what they explain of the outcome is no noise
             left = calibrated.outcome - variates @ (variates.T @ (outcome.weight * calibrated.outcome) / outcome.free)
             return Estimate(
@@ -477,9 +478,11 @@ class PairSolution(TwoViews):
             replicas = of_log_odds(bases, *self._of_log_odds(replicates))
         ridge = RIDGE / self.canonical.n
         here, replicas = here.goes_with(on_v.share, ridge), replicas.goes_with(on_v.share, ridge)
+        noise = fit.noise * float(np.mean(fit.excess))
+        if self.known_A is not None:
+            return drawn_estimate(coef, here, replicas, self.posterior, noise)
         if not self.evident:
             return identified_estimate(coef, here, replicas)
-        noise = fit.noise * float(np.mean(fit.excess))
         return corrected_estimate(coef, here, replicas, replicate(self.block_evidence()), noise)
 
     def _bases(self, n_blocks: int) -> Pair:

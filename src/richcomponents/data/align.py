@@ -91,3 +91,33 @@ def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
         {name: np.array([own.get(label, -1) for label in kept], dtype=np.int64) for name, own in where.items()},
         {name: tuple(label for label in own if label not in inside) for name, own in where.items()},
     )
+
+
+def in_order_of(table: object, values: Any, what: str) -> Any:
+    """Values of a labelled series in the order of a labelled table's rows; others as they are.
+
+    Labels count where both have them: a default index (0, 1, ...) that is not the other's is no label.
+    """
+    if not (
+        hasattr(table, "columns") and hasattr(values, "reindex") and hasattr(getattr(table, "index", None), "equals")
+    ):
+        return values
+    here: Any = table.index  # type: ignore[attr-defined]
+    given = values.index
+    if len(here) != len(given) or here.equals(given):  # of another length: refused in words elsewhere
+        return values
+    if here.is_unique and given.is_unique and not len(given.difference(here, sort=False)):
+        return values.reindex(here)
+    if _by_default(here) or _by_default(given):
+        return values
+    unknown = given.difference(here, sort=False)
+    raise DataError(
+        f"the labels of {what} are not those of the table's rows ({len(unknown)} are not in it"
+        + (f", such as {unknown[0]!r}" if len(unknown) else "; some stand twice")
+        + f"): give {what} the table's index, or as an array (.to_numpy()) in the order of the rows"
+    )
+
+
+def _by_default(index: Any) -> bool:
+    """Whether an index only counts rows."""
+    return bool(len(index)) and index.dtype.kind in "iu" and bool((index == range(len(index))).all())

@@ -210,8 +210,11 @@ class OutcomeLearner(ComponentLearner):
         """
         model, on_v = self._need_rca(), outcome.on_v
         if on_v is not None:
+            if on_v.contradicts_stated():
+                warn_user(on_v.contradicts_stated(), SpecificationWarning)
             if on_v.fails:
-                warn_user(f"The model fails: {on_v.fails}. {REMEDY}{remedy}", SpecificationWarning)
+                more = remedy if on_v.on_rest is None else ""
+                warn_user(f"The outcome contradicts the model: {on_v.fails}. {REMEDY}{more}", SpecificationWarning)
             return
         test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:

@@ -170,7 +170,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         _, outcome = model.fit_outcome(X, target, groups, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
-        outcome, beside = model.beside(outcome)
+        outcome, beside = model.beside(outcome) if self.approximation == "auto" else (outcome, None)
         self.on_v_ = outcome.on_v
         self._warn_of_others(outcome)
         nuisance = outcome.known if outcome.covariates else None

@@ -28,6 +28,7 @@ from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
+from richcomponents.data.align import in_order_of
 from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
@@ -206,7 +207,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return state
 
     def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
-        """X, y and groups without the rows that have no outcome, unless missing="error"."""
+        """X, y and groups in one order, where they have labels, and without the rows that have no outcome, unless
+        missing="error"."""
+        y, groups = in_order_of(X, y, "y"), in_order_of(X, groups, "groups")
         if self.missing == "error" or isinstance(X, (Moments, Iterator)) or y is None:
             return X, y, groups
         rows = self._open(X, reset=not hasattr(self, "_design"))

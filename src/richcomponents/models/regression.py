@@ -135,6 +135,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         measured, outcome = outcome, replace(outcome, y=found.outcome)
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
+        self._through_shared: Array | None = found.shared
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
@@ -153,10 +154,12 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         found = model.calibrate_both(outcome)
         names = self.component_.feature_names
         self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, found.on_v
+        self._through_shared = None
         self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
         self.coefficients_ = replace(found.coef, names=names)
         self.shared_coefficients_ = replace(found.shared, names=names)
         self.variance_split_ = found.split
+        self._warn_of_others(replace(outcome, on_v=found.on_v))
         shared = float(self.shared_coef_ @ model.components_["S2"].mean)
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
         return self
@@ -176,7 +179,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             raise DataError("cross and mean must be finite: the covariance with y, or its mean, is missing or infinite")
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
-        self.residualised_, self.coefficients_, self.on_v_ = None, None, None
+        self.residualised_, self.coefficients_, self.on_v_, self._through_shared = None, None, None, None
         self.shared_coef_, self.shared_coefficients_, self.variance_split_ = None, None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
@@ -219,11 +222,16 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         return float(grid[int(np.argmin(loss))])
 
     def predict(self, X: object) -> Array:
-        """Predictions for new (u, v), through the best linear prediction of the component (of S1 and S2, with shared=True)."""
+        """Predictions for new (u, v), through the best linear prediction of the component, and of S2 where y goes with it."""
         check_is_fitted(self)
         model = self._need_rca()
-        shared = None if self.shared_coef_ is None else model.predict_component(X, "S2")
-        return self.predict_clean(model.predict_component(X, self.component), shared)
+        own = model.predict_component(X, self.component)
+        if (
+            self._through_shared is not None
+        ):  # not asked for, but y goes with S2, and a prediction must not leave that out
+            left = model.predict_component(X, "S2") - model.components_["S2"].mean
+            return np.asarray(self.predict_clean(own) + left @ self._through_shared)
+        return self.predict_clean(own, None if self.shared_coef_ is None else model.predict_component(X, "S2"))
 
     def predict_clean(self, S: object, shared: object = None) -> Array:
         """Predictions for samples of the component itself, (n, d); shared : samples of S2 (n, d), with shared=True."""
@@ -272,7 +280,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             else:
                 lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
-        elif self.rca_ is not None and self.rca_.verdict_ in _OPEN:
+        elif self.coefficients_ is not None and self.coefficients_.identified is not None:
             lines.append(
                 f"{self.rca_.verdict_.capitalize()}: these are the coefficients with V as covariates. Where S1 and the shared "
                 "part cannot be told apart, those on S1 may be anything in the identified set: all that second moments allow "
