@@ -37,6 +37,7 @@ from richcomponents.components.wide import Spread, top_directions
 from richcomponents.contrastive.calibration import block_variance, posterior_variance, trust
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.evidence import joint_whitening, pair_mean
+from richcomponents.contrastive.own_errors import IndependentErrors
 from richcomponents.contrastive.pair import (
     BlockCovariances,
     Pair,
@@ -47,7 +48,16 @@ from richcomponents.contrastive.pair import (
     score,
     units,
 )
-from richcomponents.contrastive.posterior import TAUS, Laplace, Logistic, Posterior, SharedEnergy, free_precision, logit
+from richcomponents.contrastive.posterior import (
+    TAUS,
+    Beside,
+    Laplace,
+    Logistic,
+    Posterior,
+    SharedEnergy,
+    free_precision,
+    logit,
+)
 from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_variance
 from richcomponents.moments import Moments
 
@@ -65,7 +75,7 @@ class BlockEvidence:
 
     ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
     objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``precision``: the prior precision
-    of X in the coordinates of ``units`` (see ``free_precision``).
+    of X in the coordinates of ``units`` (see ``free_precision``); ``errors``: what independent errors add to the objective.
     """
 
     canonical: Canonical
@@ -73,6 +83,11 @@ class BlockEvidence:
     gram: Array
     t: Array
     precision: Array
+    errors: IndependentErrors | None = None
+
+    def beside(self, pair: Pair) -> Beside | None:
+        """Evidence about T beside the cumulants, of the sample or of its replicates."""
+        return None if self.errors is None or self.errors.silent else self.errors.of(pair)
 
 
 def plain_grams(posterior: Posterior, grams: Array) -> Array:
@@ -85,7 +100,13 @@ def plain_grams(posterior: Posterior, grams: Array) -> Array:
 
 
 def block_evidence(
-    canonical: Canonical, posterior: Posterior, state: Moments, grams: Array, *, truncated: bool
+    canonical: Canonical,
+    posterior: Posterior,
+    state: Moments,
+    grams: Array,
+    errors: IndependentErrors | None = None,
+    *,
+    truncated: bool,
 ) -> BlockEvidence:
     """The evidence of a fit; truncated : whether `state` holds the leading canonical coordinates only."""
     if truncated:
@@ -97,6 +118,7 @@ def block_evidence(
         gram=np.tensordot(posterior.order_weights, plain_grams(posterior, grams), 1),
         t=posterior.t,
         precision=free_precision(SharedEnergy(posterior.correlations).trend, tau),
+        errors=errors,
     )
 
 
@@ -173,10 +195,11 @@ def replicate(ev: BlockEvidence) -> Replicates:
     x = logit(ev.t)
     link = Logistic.at(x)
     root = np.linalg.cholesky(np.linalg.inv(ev.precision))
-    inverse = Laplace.of(curvature(basis, pair_mean(ev.gram, ones), x), root).inverse
-    s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link)
+    here = ev.beside(basis)
+    inverse = Laplace.of(curvature(basis, pair_mean(ev.gram, ones), x, here), root).inverse
+    s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link, ev.beside(bases))
     step = (s - s.mean(0)) @ inverse
-    pull = inverse @ score(basis, pair_mean(ev.gram, ones), link)
+    pull = inverse @ score(basis, pair_mean(ev.gram, ones), link, here)
     e = units(len(x))
     return Replicates(
         basis, bases, x, x + np.tensordot(step, e, 1), x + np.tensordot(pull, e, 1), inverse, ev.precision
@@ -238,9 +261,8 @@ def trust_in_directions(posterior: Posterior, evidence: BlockEvidence, residuali
     r, k = posterior.rank, min(k, MEASURED)
     lift = evidence.canonical.u_from_x[:, :r]
     inside = np.linalg.qr(np.hstack([top_directions(residualised, k + MEASURED)[1].T, lift]))[0]
-    rep = replicate(
-        replace(evidence, canonical=replace(evidence.canonical, u_from_x=inside.T @ evidence.canonical.u_from_x))
-    )
+    rep = replicate(evidence)
+    rep = replace(rep, basis=rep.basis.seen_in(inside), bases=rep.bases.seen_in(inside))
     safe = inside.T @ (residualised @ inside)
     none = np.zeros((r, r))
     rest = safe - rep.basis.cov_s1(none)  # of a wide view: what its canonical coordinates leave out

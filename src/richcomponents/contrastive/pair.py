@@ -30,7 +30,7 @@ A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.posterior import Logistic, energy_and_slope
+from richcomponents.contrastive.posterior import Beside, Logistic, energy_and_slope
 from richcomponents.cumulants.estimate import as_frame, delete_one, jackknife_error
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
@@ -121,6 +121,10 @@ class Pair:
             from_full=np.eye(2 * rank),
             h=np.diag(np.sqrt(1 - d**2)),
         )
+
+    def seen_in(self, columns: Array) -> Pair:
+        """The same with U in other columns, of which `columns` (d_U, k) are the weights."""
+        return replace(self, outer=columns.T @ self.outer, from_x=columns.T @ self.from_x)
 
     @property
     def delta(self) -> Array:
@@ -221,26 +225,31 @@ def units(r: int) -> Array:
     return out
 
 
-def energy_and_score(pair: Pair, gram: Array, t: Logistic) -> tuple[Array, Array]:
+def energy_and_score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> tuple[Array, Array]:
     """Energy of ``gram`` inside the row space of ``[S | cross]``, and its gradient in the coordinates of ``units``.
 
-    ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); stacks broadcast.
+    ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); ``beside`` further evidence of the pair, added; stacks
+    broadcast.
     """
     lift = pair.whiten @ pair.from_full
     value, slope = energy_and_slope(t, pair.delta, lift @ gram @ np.swapaxes(lift, -1, -2))
+    if beside is not None:
+        more, steeper = beside.value_and_slope(t)
+        value, slope = value + more, slope + steeper
     i, j = np.tril_indices(slope.shape[-1])
     return value, slope[..., i, j] * np.where(i == j, 1.0, 2.0)
 
 
-def score(pair: Pair, gram: Array, t: Logistic) -> Array:
+def score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> Array:
     """The gradient alone."""
-    return energy_and_score(pair, gram, t)[1]
+    return energy_and_score(pair, gram, t, beside)[1]
 
 
-def curvature(pair: Pair, gram: Array, x: Array, step: float = 1e-3) -> Array:
+def curvature(pair: Pair, gram: Array, x: Array, beside: Beside | None = None, step: float = 1e-3) -> Array:
     """Minus the second derivative of the energy in the coordinates of ``units`` (central differences of the score)."""
     e: Array = units(x.shape[-1]) * step
-    return symmetric((score(pair, gram, Logistic.at(x + e)) - score(pair, gram, Logistic.at(x - e))) / (-2 * step))
+    up, down = (score(pair, gram, Logistic.at(x + sign * e), beside) for sign in (1, -1))
+    return symmetric((up - down) / (-2 * step))
 
 
 @dataclass(frozen=True)

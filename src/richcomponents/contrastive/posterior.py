@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -166,13 +167,41 @@ def free_precision(trend: Array, tau: float) -> Array:
     return np.asarray(np.linalg.inv(covariance))
 
 
+class Beside(Protocol):
+    """Further evidence about T, of a sample or of a stack of replicates."""
+
+    def value_and_slope(self, t: Logistic) -> tuple[Array, Array]:
+        """In nats (...), and its derivative (..., r, r) in logit T."""
+
+    def value_on_the_rest(self, t: Array, near: Array) -> Array:
+        """In nats of the whole sample (...), at T (..., r, r), of the rows that these are not; near : (r, r), an estimate."""
+
+
+class FurtherEvidence(Protocol):
+    """Evidence about T beside the cumulants' energy, block by block."""
+
+    @property
+    def trust(self) -> float:
+        """How far its assumptions stand their test: 0 to 1."""
+
+    def strength(self, t: Array) -> float:
+        """How far T = t is from T = 0, in standard errors."""
+
+    def information(self, t: Array) -> Array:
+        """Of the diagonal entries of T (r,), at T = t: inverse variances."""
+
+    def of(self, weights: Array, share: Array | float = 1.0) -> Beside:
+        """Of the blocks with weights (..., B), in nats of this share of the rows."""
+
+
 class SharedEnergy:
     """Energy, gradient, modes and curvature for r shared directions.
 
     Parameters theta are vectors of length ``size`` = r (r + 1)/2 + 2: the lower triangle of E, then (b0, b1).
     """
 
-    def __init__(self, correlations: Array) -> None:
+    def __init__(self, correlations: Array, beside: Beside | None = None) -> None:
+        self.correlations, self.beside = correlations, beside
         self.r = r = len(correlations)
         self.delta = np.diag(correlations / np.sqrt(1 - correlations**2))
         squares = 4 * correlations**2
@@ -203,7 +232,11 @@ class SharedEnergy:
 
     def value_and_gradient(self, theta: Array, gram: Array) -> tuple[Array, Array]:
         """tr(P G) (...) and its gradient (..., size), for theta (..., size) and G (..., 2r, 2r)."""
-        value, slope = energy_and_slope(self._logistic(theta), self.delta, gram)
+        t = self._logistic(theta)
+        value, slope = energy_and_slope(t, self.delta, gram)
+        if self.beside is not None:
+            more, steeper = self.beside.value_and_slope(t)
+            value, slope = value + more, slope + steeper
         matrix_part = slope[..., self.rows, self.cols] * self.multiplicity
         trend_part = np.diagonal(slope, axis1=-2, axis2=-1) @ self.trend
         return value, np.concatenate([matrix_part, trend_part], axis=-1)
@@ -313,6 +346,7 @@ class Posterior:
     gain : held-out energy above T = 0, in nats.
     strength : energy above T = 0 over its standard error under random signs of the blocks.
     gate : 0 (not identified: use T = 0 for coefficients) to 1.
+    informed : (r,), inverse variances of the T_ii from evidence beside the cumulants.
     """
 
     correlations: Array
@@ -328,6 +362,7 @@ class Posterior:
     strength: float
     gate: float
     verdict: str
+    informed: Array
 
     @property
     def rank(self) -> int:
@@ -410,6 +445,11 @@ def sign_flip_z(gram: Array, contrast: Array) -> float:
     return float(q.sum() / np.sqrt(2 * np.sum(q**2) + 1e-300))
 
 
+def _opened(strength: float) -> float:
+    """The gate."""
+    return float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
+
+
 @dataclass(frozen=True)
 class _Fit:
     """Mode (size,) of theta and the posterior about it, for one tau."""
@@ -426,21 +466,28 @@ def _fit(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> 
     return _Fit(energy.modes_nearby(gram[None], tau, mode, posterior.inverse)[0], posterior)
 
 
-def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
+def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit], further: FurtherEvidence | None) -> Array:
     """Held-out energy above T = 0, in nats: (folds, len(TAUS)).
 
     Train on pairs within the training blocks, score on the pairs that involve a held-out block.
     """
     n_blocks = len(gram)
-    lower = energy.projector(np.zeros((energy.r, energy.r)))
+    none = np.zeros((energy.r, energy.r))
+    lower = energy.projector(none)
     folds = min(FOLDS, n_blocks)
     held = (np.arange(n_blocks) % folds == np.arange(folds)[:, None]).astype(float)
-    train = pair_means(gram, 1 - held) * (1 - held.mean(axis=1))[:, None, None]
+    share = 1 - held.mean(axis=1)
+    train = pair_means(gram, 1 - held) * share[:, None, None]
     test = pair_means(gram, held, np.ones_like(held))
+    beside = None if further is None else further.of(1 - held, share)
+    energy = SharedEnergy(energy.correlations, beside)
     scores = []
     for tau, fit in zip(TAUS, fits, strict=True):
-        theta = energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse)
-        scores.append(np.sum((energy.projector(energy.matrix(theta)) - lower) * test, axis=(-2, -1)))
+        t = energy.matrix(energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse))
+        scores.append(np.sum((energy.projector(t) - lower) * test, axis=(-2, -1)))
+        if beside is not None:
+            near = energy.matrix(fits[1].mode)
+            scores[-1] = scores[-1] + beside.value_on_the_rest(t, near) - beside.value_on_the_rest(none, near)
     return np.stack(scores, axis=1)
 
 
@@ -462,32 +509,40 @@ def lower_end(correlations: Array, n_blocks: int, verdict: str) -> Posterior:
         strength=0.0,
         gate=0.0,
         verdict=verdict,
+        informed=np.zeros(rank),
     )
 
 
-def identify(correlations: Array, n: float, gram: Array, random_state: int | None = 0) -> Posterior:
+def identify(
+    correlations: Array,
+    n: float,
+    gram: Array,
+    random_state: int | None = 0,
+    further: FurtherEvidence | None = None,
+) -> Posterior:
     """Estimate T from the Gram matrices ``gram`` (2, B, B, 2r, 2r) of the block cumulants (see ``grams``).
 
-    correlations : D (r,); n : independent rows.
+    correlations : D (r,); n : independent rows; further : evidence beside the cumulants, whose nats are added to theirs.
 
     1. order weights;  2. mode and curvature for each tau;  3. tau by held-out energy over 10 folds;
     4. inflated Laplace draws, mixed over tau;  5. one Newton step per left-out block;  6. the sign-flip
-    test of the energy above T = 0 opens the gate.
+    test of the energy above T = 0 opens the gate, or the likelihood ratio of the further evidence does.
     """
     n_blocks, rank = gram.shape[1], len(correlations)
     if rank == 0:
         return lower_end(correlations, n_blocks, "nothing shared")
     rng = np.random.default_rng(random_state)
-    energy = SharedEnergy(correlations)
-    weights, order_z = order_weights(energy, gram, n)
+    weights, order_z = order_weights(SharedEnergy(correlations), gram, n)
+    energy = SharedEnergy(correlations, None if further is None else further.of(np.ones(n_blocks)))
     nats = np.tensordot(weights, gram, 1)  # (B, B, 2r, 2r)
     mean = pair_mean(nats, np.ones(n_blocks))
 
     fits: list[_Fit] = []
     for tau in TAUS:
         fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else None))
-    informative = bool(weights.any())
-    scores = _held_out(energy, nats, fits) if informative else np.zeros((1, len(TAUS)))
+    cumulants_tell = bool(weights.any())
+    informative = cumulants_tell or further is not None
+    scores = _held_out(energy, nats, fits, further) if informative else np.zeros((1, len(TAUS)))
     gains = scores.mean(0)
     best = int(np.argmax(gains))
     tau_weights = np.exp(gains - gains[best])
@@ -503,18 +558,23 @@ def identify(correlations: Array, n: float, gram: Array, random_state: int | Non
 
     # one Newton step from the mode for every left-out block
     chosen = fits[best]
-    scores_out = energy.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
+    without = SharedEnergy(correlations, None if further is None else further.of(delete_one(n_blocks)))
+    scores_out = without.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
     step = (scores_out - energy.value_and_gradient(chosen.mode, mean)[1]) @ chosen.posterior.inverse
     shifts = energy.matrix(chosen.mode + step) - energy.matrix(chosen.mode)
 
     reference = energy.projector(energy.matrix(fits[1].mode)) - energy.projector(np.zeros((rank, rank)))
-    strength = sign_flip_z(nats, reference) if informative else 0.0
-    gate = float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
+    strength = sign_flip_z(nats, reference) if cumulants_tell else 0.0
+    gate = _opened(strength)
+    if further is not None:
+        beside = further.strength(energy.matrix(fits[1].mode))
+        strength, gate = max(strength, beside), max(gate, further.trust * _opened(beside))
     sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
     verdict = sure if gate > 0 else "not identified"
     return Posterior(
         correlations, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
+        np.zeros(rank) if further is None else further.information(t),
     )  # fmt: skip
 
 
@@ -572,5 +632,5 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     return Posterior(
         d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
         0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
-        "known mixing",
+        "known mixing", np.zeros(r),
     )  # fmt: skip
