@@ -9,7 +9,8 @@ ties, heavy tails and nonlinearity that real columns have. Tables: scikit-learn'
 CSV files whose paths are in the environment variable TABLES (separated as in PATH; numbers only, the last column is y).
 
 Sections: holds (labs, drifts, a Gaussian factor, nothing shared), goes_with (y differs between labs, too), fails (S3 of the
-same rows as S1: shared biology; labs that differ in spread only, or in spread as well).
+same rows as S1: shared biology, alone or beside labs; labs that differ in spread only, or in spread as well; y that goes with
+S3, the own part of V; a skewed shared part of which V sees the hyperbolic tangent).
 
 Errors are (b - beta)' Cov(S1) (b - beta), so that collinear columns do not decide. `ratio` is the median over that of the
 best simple method, of naive (U alone) and covariates (U and V); `worst` the largest ratio of one draw to covariates.
@@ -32,7 +33,14 @@ SECTIONS = ("holds", "goes_with", "fails")
 SHARED = {
     "holds": ("labs(2)", "labs(3)", "labs(8)", "skewed", "drift", "gaussian", "nothing"),
     "goes_with": ("labs(3)", "labs(8)", "skewed", "gaussian"),
-    "fails": ("biology", "spread", "labs(3) and spread"),
+    "fails": (
+        "biology",
+        "spread",
+        "labs(3) and biology",
+        "labs(3) and spread",
+        "labs(3) and y in V",
+        "skewed, saturates",
+    ),
 }
 MOST = 10  # columns of a view
 
@@ -74,7 +82,7 @@ def shared_part(kind: str, n: int, d: int, rng: np.random.Generator) -> tuple[np
         labs = rng.choice(k, n, p=rng.dirichlet(np.full(k, 5.0)))
         offsets = rng.normal(size=(k, d)) * (kind != "spread")
         return offsets[labs] - offsets[labs].mean(0), labs
-    if kind == "skewed":
+    if kind.startswith("skewed"):
         factors = rng.exponential(size=(n, rank)) - 1
     elif kind == "drift":
         steps = rng.normal(size=(n, rank))
@@ -97,16 +105,21 @@ def problem(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, n
     beta = np.linalg.lstsq(rows[:, of_u], target, rcond=1e-8)[0]
     first, second = rng.integers(len(rows), size=(2, n))
     s1, y = rows[first][:, of_u], target[first]
-    s3 = rows[first if job["shared"] == "biology" else second][:, of_v]
-    s2, labs = shared_part(job["shared"], n, d, rng)
-    if "spread" in job["shared"]:
+    kind = job["shared"]
+    s3 = rows[first if kind == "biology" else second][:, of_v]
+    if kind.endswith("and biology"):
+        s3 = (s3 + rows[first][:, of_v]) / np.sqrt(2)
+    s2, labs = shared_part(kind, n, d, rng)
+    if kind.endswith("y in V"):
+        y = y + 0.5 * target[second]
+    if "spread" in kind:
         spread = np.array([0.5, 1.0, 1.5])[labs][:, None]
         s1, s3, y = s1 * spread, s3 * spread, y * spread[:, 0]
         whole = whole * float(np.mean(spread**2))
     if job["section"] == "goes_with":
         y = y + s2 @ rng.normal(size=d) / np.sqrt(d)
-    mixing = rng.normal(size=(d, d)) / np.sqrt(d)
-    return s1 + s2, s3 + s2 @ mixing.T, y, beta, whole
+    seen = s2 @ (rng.normal(size=(d, d)) / np.sqrt(d)).T
+    return s1 + s2, s3 + (2 * np.tanh(seen) if kind.endswith("saturates") else seen), y, beta, whole
 
 
 # ---- measurements
@@ -141,7 +154,7 @@ def measure(job: Job) -> Row:
         "width": float(np.median((found.high - found.low) / textbook)) / 3.92,
         "largest": float(np.max(found.high - found.low)) / 3.92 / float(np.max(textbook)),
         "var_covered": float(np.mean((variances.low <= own) & (own <= variances.high))),
-        "verdict": getattr(model, "verdict_", model.rca_.verdict_),
+        "verdict": model.verdict_,
         "rank": model.rca_.rank_,
         "overidentification": 1.0 if told.overidentification is None else told.overidentification.p_value,
         "outcome_test": model.outcome_test(X, y).p_value,

@@ -142,20 +142,23 @@ def test_dependent_errors_change_nothing() -> None:
     np.testing.assert_array_equal(auto.coef_, free.coef_)
     np.testing.assert_array_equal(auto.coefficients_.standard_error, free.coefficients_.standard_error)
     np.testing.assert_array_equal(auto.rca_.A_, free.rca_.A_)
-    assert auto.rca_.diagnostics_.errors is not None and auto.rca_.diagnostics_.errors.silent
+    assert auto.rca_.diagnostics_.errors is not None
+    assert auto.rca_.diagnostics_.errors.silent
     assert "not independent" in auto.rca_.summary()
 
 
 def test_independent_errors_identify_a_gaussian_shared_part() -> None:
     data = make_contrastive(4000, d=8, S2="gaussian", random_state=2)
-    assert data.y is not None and data.beta is not None
+    assert data.y is not None
+    assert data.beta is not None
     found = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=8)).fit(data.X, data.y)
     off, residualised = (float(np.sum((b - data.beta) ** 2)) for b in (found.coef_, found.residualised_))
     assert found.rca_.diagnostics_.verdict == "strong"
     assert off < 0.4 * residualised
     assert "independent in both views" in found.rca_.summary()
     free = rc.ContrastiveRCA(views=8, errors="free").fit(data.X)
-    assert free.diagnostics_.verdict != "strong" and free.diagnostics_.errors is None
+    assert free.diagnostics_.verdict != "strong"
+    assert free.diagnostics_.errors is None
 
 
 def test_units_of_columns_do_not_count() -> None:
@@ -176,16 +179,19 @@ def test_one_view_alone() -> None:
     X = np.hstack([S1 + factors @ rng.normal(size=(2, d)), V])
     found = rc.ContrastiveRCA(views=d, rank=2).fit(X).diagnostics_
     assert found.errors is not None
-    assert found.errors.used == (0.0, 0.0, 1.0) and found.verdict == "strong"
+    assert found.errors.used == (0.0, 0.0, 1.0)
+    assert found.verdict == "strong"
     kept = rc.ContrastiveRCA(views=d, rank=2, errors=("auto", "free")).fit(X).diagnostics_.errors
-    assert kept is not None and kept.silent
+    assert kept is not None
+    assert kept.silent
 
 
 def test_what_cannot_be_tested_is_used_only_if_asked_for() -> None:
     data = make_contrastive(2000, d=3, S2="gaussian", random_state=0)
     auto = rc.ContrastiveRCA(views=3, rank=3).fit(data.X)
     told = rc.ContrastiveRCA(views=3, rank=3, errors="independent").fit(data.X)
-    assert auto.diagnostics_.errors.silent and "too few columns" in auto.summary()
+    assert auto.diagnostics_.errors.silent
+    assert "too few columns" in auto.summary()
     assert told.diagnostics_.errors.used == (1.0, 0.0, 0.0)
 
 

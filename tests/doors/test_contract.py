@@ -234,7 +234,7 @@ def page(t):
 
 
 def spread(found):
-    return np.concatenate([found.coef, found.coef_error, found.shared, found.split])
+    return np.concatenate([found.coef.value, found.coef.standard_error, found.shared.value, found.split.value])
 
 
 def learned(fit):

@@ -1,6 +1,7 @@
 """How sure coefficients are: the identified set, and errors of what is reported."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ def on_residual(d=4, r=3, seed=0, variance=4.0, log_odds=False):
         from_y=v[:, :r], to_y=np.linalg.inv(v)[:r], cross=np.diag(D), from_full=np.eye(2 * r), h=np.diag(np.sqrt(1 - D**2)),
     )  # fmt: skip
     b = np.linalg.inv(u).T @ rng.normal(size=d)
-    return OnResidual(pair, b, np.zeros(r), np.asarray(variance), attenuation if log_odds else None)
+    fit = OnResidual.of(pair, b, np.zeros(r), np.asarray(variance))
+    return replace(fit, left=np.asarray(np.inf), attenuation=attenuation) if log_odds else fit
 
 
 def admissible(fit, rng, m):

@@ -424,7 +424,7 @@ def test_bad_input_is_named(data):
         logistic().fit_component(data.S1, np.zeros(5))
     with pytest.raises(ValueError, match="exchange the views"):
         ComponentLogisticRegression(component="S3").fit(data.X, data.y)
-    with pytest.warns(rc.SpecificationWarning, match="correlated with V"):
+    with pytest.warns(rc.SpecificationWarning, match="The model fails: y goes with V"):
         logistic().fit(data.X, data.S1[:, 0] + data.S3[:, 0] > 0)
     clean = logistic().fit_clean(data.S1, data.y)
     with pytest.raises(rc.DataError, match="5 columns"):

@@ -228,7 +228,7 @@ def test_bad_input_is_named(data):
         regression(l1_ratio=2).fit(data.X, data.y)
     with pytest.raises(ValueError, match="exchange the views"):
         regression(component="S3").fit(data.X, data.y)
-    with pytest.warns(rc.SpecificationWarning, match="correlated with V"):
+    with pytest.warns(rc.SpecificationWarning, match="The model fails: y goes with V"):
         regression().fit(data.X, data.y + data.S3[:, 0])
     with pytest.raises(ValueError, match="from 1 to 5"):
         rc.ComponentPCA(n_components=9, rca=rc.ContrastiveRCA(views=5)).fit(data.X)

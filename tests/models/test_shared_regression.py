@@ -13,8 +13,8 @@ from sklearn.base import clone
 import richcomponents as rc
 from richcomponents.contrastive.calibration import Reading, residualise
 from richcomponents.contrastive.canonical import canonical
-from richcomponents.contrastive.effects import RIDGE
-from richcomponents.contrastive.pair import Pair
+from richcomponents.contrastive.coefficients import OnResidual
+from richcomponents.contrastive.pair import RIDGE, Pair
 from richcomponents.contrastive.shared_outcomes import BothParts, Parts
 from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.datasets import make_contrastive
@@ -67,7 +67,8 @@ def exact_parts(own, shared, noise, A, beta, gamma):
     pair = Pair.at(found, r)
     T = np.linalg.inv(pair.h) @ (pair.to_x @ shared @ pair.to_x.T - pair.cross**2) @ np.linalg.inv(pair.h)
     variance = beta @ own @ beta + gamma @ shared @ gamma + 1.0
-    return Parts.at(pair, own @ beta + shared @ gamma, A @ shared @ gamma, np.array(variance)), T, found
+    fit = OnResidual.at(pair, own @ beta + shared @ gamma, A @ shared @ gamma, np.array(variance))
+    return Parts.of_fit(fit, 0.0), T, found
 
 
 @pytest.mark.parametrize(("d_u", "d_v", "r"), [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)])
@@ -75,9 +76,9 @@ def test_on_the_population_both_coefficients_are_exact(d_u, d_v, r):
     own, shared, noise, A, (beta, gamma) = population(d_u, d_v, r, seed=d_u + r)
     parts, T, _ = exact_parts(own, shared, noise, A, beta, gamma)
     np.testing.assert_allclose(parts.beta(T), beta, atol=1e-7)
-    np.testing.assert_allclose(shared @ parts.gamma, shared @ gamma, atol=1e-7)  # all that an outcome sees of it
+    np.testing.assert_allclose(shared @ parts.coef_shared, shared @ gamma, atol=1e-7)  # all that an outcome sees of it
     if r == d_u:
-        np.testing.assert_allclose(parts.gamma, gamma, atol=1e-7)
+        np.testing.assert_allclose(parts.coef_shared, gamma, atol=1e-7)
     split = np.array([beta @ own @ beta, gamma @ shared @ gamma, 1.0]) / parts.variance
     np.testing.assert_allclose(parts.split(parts.beta(T), T), split, atol=1e-7)
     low, high = parts.ends_of_split()
@@ -96,7 +97,7 @@ def test_without_t_it_is_least_squares_on_both_views():
 def test_without_a_shared_effect_it_is_the_regression_on_s1():
     own, shared, noise, A, (beta, _) = population(4, 6, 2, seed=3)
     parts, T, found = exact_parts(own, shared, noise, A, beta, np.zeros(4))
-    np.testing.assert_allclose(parts.gamma, 0, atol=1e-9)
+    np.testing.assert_allclose(parts.coef_shared, 0, atol=1e-9)
     fit = residualise(found, 2, own @ beta, np.zeros(6), 1e3)
     present = Reading.canonical(found, 2).stretched(fit.coef, np.linalg.inv(np.eye(2) - T))
     np.testing.assert_allclose(parts.b, fit.coef, atol=1e-9)
@@ -167,11 +168,11 @@ def test_errors_are_those_of_refits(table):
         refitted, X, t = solution.without(block), data.X[rows], y[rows]
         ones, none = np.ones(len(t)), np.zeros((len(t), 0))
         outcome = Outcome(X - X.mean(axis=0), t - t.mean(), ones, ones.astype(int), float(len(t)), none)
-        parts = Parts.of(refitted.on_residual(outcome), RIDGE / refitted.canonical.n)
+        parts = Parts.of_fit(refitted.on_residual(outcome), RIDGE / refitted.canonical.n)
         betas.append(parts.beta(refitted.posterior.t))
-        gammas.append(parts.gamma)
-    np.testing.assert_allclose(found.shared_error, jackknife_error(np.stack(gammas)), rtol=0.01)
-    np.testing.assert_allclose(found.coef_error, jackknife_error(np.stack(betas)), rtol=0.4)
+        gammas.append(parts.coef_shared)
+    np.testing.assert_allclose(found.shared.standard_error, jackknife_error(np.stack(gammas)), rtol=0.01)
+    np.testing.assert_allclose(found.coef.standard_error, jackknife_error(np.stack(betas)), rtol=0.4)
 
 
 def test_leading_coordinates_alone_give_the_same_coefficients_and_nearly_the_same_errors(table):
@@ -179,9 +180,9 @@ def test_leading_coordinates_alone_give_the_same_coefficients_and_nearly_the_sam
     rca = rc.ContrastiveRCA(views=4).fit(data.X)
     solution, outcome = rca._solution, rca.outcome(data.X, y)
     one, two = (BothParts.of(replace(solution, truncated=cut), outcome) for cut in (False, True))
-    np.testing.assert_array_equal(one.coef, two.coef)
-    np.testing.assert_allclose(one.coef_error, two.coef_error, rtol=0.5)
-    np.testing.assert_allclose(one.shared_error, two.shared_error, rtol=0.5)
+    np.testing.assert_array_equal(one.coef.value, two.coef.value)
+    np.testing.assert_allclose(one.coef.standard_error, two.coef.standard_error, rtol=0.5)
+    np.testing.assert_allclose(one.shared.standard_error, two.shared.standard_error, rtol=0.5)
 
 
 def test_groups_are_the_units_of_the_errors(table):
@@ -290,7 +291,7 @@ def test_parameters_are_those_of_scikit_learn(fitted):
 
 def test_the_warning_names_the_remedy(table):
     data, y = table
-    with pytest.warns(rc.SpecificationWarning, match=r"correlated with V .*shared=True"):
+    with pytest.warns(rc.SpecificationWarning, match=r"The model fails: y goes with V .*shared=True"):
         plain = regression(shared=False).fit(data.X, y)
     assert plain.shared_coef_ is plain.shared_coefficients_ is plain.variance_split_ is None
     with warnings.catch_warnings():

@@ -269,10 +269,10 @@ def test_a_failed_test_takes_the_green_away(data):
     with pytest.warns(rc.SpecificationWarning):
         model = rc.ComponentRegression(rca=rca).fit(data.X, data.y + data.V[:, 0])
     found = Findings.of(model, data.X, data.y + data.V[:, 0], outcome="health")
-    assert found.verdict == "strong"
+    assert found.verdict == "model fails"
     assert "But look: health goes with V (p < 1e-16)" in found.headline()
     text = render(found)
-    assert 'class="verdict fair"' in text
-    assert "strong, but a test fails" in text
+    assert 'class="verdict poor"' in text
+    assert ">model fails<" in text
     fine = render(Findings.of(rc.ContrastiveRCA(views=4).fit(data.X)))
     assert 'class="verdict good"' in fine

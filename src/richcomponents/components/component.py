@@ -505,12 +505,13 @@ class Calibrated:
     """Coefficients of an outcome on a component, with as much correction as the data support for THIS outcome.
 
     coef : (d,); residualised : (d,), those of the simple method, None where there is none; trust : in [0, 1], how much of the
-    correction was believed; features : (n, d), centred predictions of the component, on which least squares gives coef and
-    penalised fits should be made (rescaling penalised coefficients afterwards blows up their error); outcome : (n,), centred,
-    known covariates removed; covariance : (d, d), of the component, at the same correction; free : rows less those that
-    covariates took; wanted : coefficients of least squares, with those of the covariates, and determined : whether
-    there are more independent rows; reduced : whether the view was wide; by : what the solver remembers, None where nothing was
-    weighed.
+    correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
+    covariates and what goes with the shared part removed: least squares of the one on the other gives coef, and penalised fits
+    should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
+    component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with
+    those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
+    factor : what log-odds lacked; on_v : what the outcome has to do with the other view of two; by : what the solver remembers,
+    None where nothing was weighed.
     """
 
     coef: Array
@@ -523,6 +524,8 @@ class Calibrated:
     determined: bool = True
     reduced: bool = False
     wanted: int = 0
+    factor: float = 1.0
+    on_v: Any = None
     by: Any = None
 
 

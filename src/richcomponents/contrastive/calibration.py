@@ -85,8 +85,12 @@ class Reading:
 
     def stretched(self, coef: Array, stretch: Array) -> Array:
         """Coefficients (..., d_u) with their shared part multiplied by ``stretch`` (r, r) in the metric of ``half``."""
-        change = (coef @ self.lift) @ self.half @ (stretch - np.eye(len(stretch))).T @ np.linalg.inv(self.half)
-        return np.asarray(coef + change @ self.weights.T)
+        return np.asarray(coef + self.change(coef @ self.lift, stretch))
+
+    def change(self, shared: Array, stretch: Array) -> Array:
+        """What ``stretch`` adds to coefficients (..., d_u) that are ``shared`` (..., r) on the shared coordinates."""
+        change = shared @ self.half @ (stretch - np.eye(len(stretch))).T @ np.linalg.inv(self.half)
+        return np.asarray(change @ self.weights.T)
 
     def without_shared(self, rows: Array, t: Array) -> Array:
         """R (n, d_u) -> BLUP(S1) at T = t: least squares on it gives the coefficients stretched by (I - t)^-1."""
@@ -99,24 +103,30 @@ class Residualised:
     """Least squares of an outcome on (U, y_1..y_r).
 
     ``coef`` (d_u,): coefficients of U.  ``noise``: sampling variance of every entry of h b, and of the coefficients over the
-    diagonal of Cov(R)^-1.
+    diagonal of Cov(R)^-1.  ``shared`` (r,): of the coefficients on the shared coordinates, what is there because the outcome
+    goes with S2 (gamma, as far as it is believed; see `outcomes`), with ``excess`` (r,) times the noise.  ``on_y`` (r,): of
+    log-odds, those of the shared variates of V beside the residual.
     """
 
     coef: Array
     noise: float
+    shared: Array | float = 0.0
+    excess: Array | float = 1.0
+    on_y: Array | None = None
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Coefficients on S1: ``coef`` (d_u,) with the correction, ``residualised`` (d_u,) without; ``trust`` in [0, 1].
 
-    ``stretch`` (r, r) is the matrix applied to the shared part of h b, trust included.
+    ``stretch`` (r, r) is the matrix applied to the shared part of h b, trust included; ``factor``: c, of log-odds.
     """
 
     coef: Array
     residualised: Array
     trust: float
     stretch: Array
+    factor: float = 1.0
 
     @property
     def t_effective(self) -> Array:
@@ -124,19 +134,20 @@ class Calibration:
         return np.eye(len(self.stretch)) - np.linalg.inv(self.stretch)
 
 
-def residualise(canonical: Canonical, rank: int, cov_u: Array, cov_v: Array, variance: float) -> Residualised:
+def residualise(canonical: Canonical, beside: int, cov_u: Array, cov_v: Array, variance: float) -> Residualised:
     """Residualised coefficients from Cov(U, outcome) (d_u,), Cov(V, outcome) (d_v,) and Var(outcome).
 
-    The normal equations are 2 x 2 per shared direction: b = (Cov(x, .) - D Cov(y, .)) / (1 - D^2).
+    beside : canonical variates of V that stand beside U, the first ones. The normal equations are 2 x 2 for each of them:
+    b = (Cov(x, .) - D Cov(y, .)) / (1 - D^2).
     """
-    d = canonical.correlations[:rank]
+    d = canonical.correlations[:beside]
     from_x = canonical.x_from_u @ cov_u
-    from_y = canonical.y_from_v[:rank] @ cov_v
+    from_y = canonical.y_from_v[:beside] @ cov_v
     b = from_x.copy()
-    b[:rank] = (from_x[:rank] - d * from_y) / (1 - d**2)
-    b_y = (from_y - d * from_x[:rank]) / (1 - d**2)
+    b[:beside] = (from_x[:beside] - d * from_y) / (1 - d**2)
+    b_y = (from_y - d * from_x[:beside]) / (1 - d**2)
     left = max(variance - float(from_x @ b + from_y @ b_y), 1e-12 * variance)
-    return Residualised(canonical.x_from_u.T @ b, left / max(canonical.n - len(b) - rank - 1, 1))
+    return Residualised(canonical.x_from_u.T @ b, left / max(canonical.n - len(b) - beside - 1, 1))
 
 
 def residualise_all_columns(
@@ -173,8 +184,9 @@ def guard_weights(canonical: Canonical, posterior: Posterior) -> Array:
     return np.asarray(np.sqrt(weights))
 
 
-def stretch_matrix(mean_g: Array, mean_g2: Array, ridge: float, guard: Array) -> Array:
-    """M = sym(E[G] (E[G^2] + ridge I)^-1) (..., r, r); T = I - M^-1 is clipped to [0, MAX_T] and guarded."""
+def stretch_matrix(mean_g: Array, mean_g2: Array, ridge: Array, guard: Array) -> Array:
+    """M = sym(E[G] (E[G^2] + ridge)^-1) (..., r, r), ridge (r,) on the diagonal; T = I - M^-1 is clipped to [0, MAX_T] and
+    guarded."""
     identity = np.eye(len(guard))
     raw = mean_g @ np.linalg.inv(mean_g2 + ridge * identity)
     values, vectors = np.linalg.eigh((raw + raw.swapaxes(-1, -2)) / 2)
@@ -202,6 +214,7 @@ def calibrate(
         return Calibration(fit.coef, fit.coef, 0.0, np.eye(r))
     hb, guard, ridge = shared_part(canonical, posterior, fit, reading)
     metric = metric_root(posterior, reading)
+    through = reading.half @ np.broadcast_to(fit.shared, hb.shape)
 
     def factor(stretch: Array) -> Array:
         """c(M), (...)."""
@@ -212,25 +225,26 @@ def calibrate(
 
     def coefficients(stretch: Array) -> Array:
         """In the metric of Cov(U), for M (..., r, r): those of the shared part, and the size of the others, (..., r + 1)."""
-        shared = (stretch @ hb) @ metric.T
+        shared = (stretch @ hb + through) @ metric.T
         beyond = np.full((*shared.shape[:-1], 1), beside)
         return np.asarray(np.concatenate([shared, beyond], axis=-1) * factor(stretch)[..., None])
 
     stretch = stretch_matrix(posterior.mean_g, posterior.mean_g2, ridge, guard)
-    change = coefficients(stretch) - np.append(metric @ hb, beside)
+    change = coefficients(stretch) - np.append(metric @ (hb + through), beside)
     trust = trust_in_change(posterior, change, lambda g: coefficients(_stretch_at(posterior, g, ridge, guard)))
     stretch = (1 - trust) * np.eye(r) + trust * stretch
-    return Calibration(reading.stretched(fit.coef, stretch) * float(factor(stretch)), fit.coef, trust, stretch)
+    coef = fit.coef + reading.change(reading.lift.T @ fit.coef - fit.shared, stretch)
+    lacked = float(factor(stretch))
+    return Calibration(coef * lacked, fit.coef, trust, stretch, lacked)
 
 
 def shared_part(
     canonical: Canonical, posterior: Posterior, fit: Residualised, reading: Reading
-) -> tuple[Array, Array, float]:
-    """h b (r,), the guard weights (r,), and lambda."""
-    r = posterior.rank
-    hb = reading.half @ (reading.lift.T @ fit.coef)
-    noise = fit.noise if np.isfinite(fit.noise) else 0.0
-    size = max(float(hb @ hb) - r * noise, 1e-3 * r * noise, 1e-300) / float(np.trace(posterior.mean_g2))
+) -> tuple[Array, Array, Array]:
+    """h (b - gamma) (r,), the guard weights (r,), and lambda (r,)."""
+    hb = reading.half @ (reading.lift.T @ fit.coef - fit.shared)
+    noise = (fit.noise if np.isfinite(fit.noise) else 0.0) * np.broadcast_to(fit.excess, hb.shape)
+    size = max(float(hb @ hb - noise.sum()), 1e-3 * float(noise.sum()), 1e-300) / float(np.trace(posterior.mean_g2))
     return hb, guard_weights(canonical, posterior), noise / size
 
 
@@ -241,7 +255,7 @@ def metric_root(posterior: Posterior, reading: Reading) -> Array:
     return np.asarray(np.linalg.cholesky(symmetric(np.eye(posterior.rank) + inverse @ squares @ inverse)).T)
 
 
-def _stretch_at(posterior: Posterior, g: Array, ridge: float, guard: Array) -> Array:
+def _stretch_at(posterior: Posterior, g: Array, ridge: Array, guard: Array) -> Array:
     """M (m, r, r) had E[G] been g (m, r, r)."""
     spread = posterior.mean_g2 - posterior.mean_g @ posterior.mean_g
     return stretch_matrix(g, g @ g + spread, ridge, guard)

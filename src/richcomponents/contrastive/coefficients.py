@@ -5,6 +5,9 @@ W h^-1 the way from there to coefficients of U (`calibration`),
 
     beta(T) = b + W h^-1 P m,     P = (I - T)^-1 - I.
 
+Where the outcome goes with S2 as gamma'S2 (`outcomes`), o - gamma'U depends on S1 only, with the coefficients beta - gamma: all
+that follows is said of them, with m = h (b - gamma) and the variance of o - gamma'U, and gamma is added at the end.
+
 SET. Second moments say 0 <= T <= I, where P has no bound: no S1 may be left in a shared direction, and its coefficient may be
 anything. Two bounds make the set finite: a share MIN_SHARE = 1 - MAX_T of the residual's variance belongs to S1 in every shared
 direction, P <= k I with k = 1 / MIN_SHARE - 1, as in what is reported; and S1 explains no more of the outcome than there is,
@@ -34,7 +37,7 @@ reach G^-1, that of a random h beta of that size given m, noise s (G^2 + s)^-2. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,7 +47,7 @@ from richcomponents.algebra import Array
 from richcomponents.components.component import LEAST_KEPT
 from richcomponents.contrastive.calibration import MAX_T
 from richcomponents.contrastive.intervals import Replicates, inverse_on_range
-from richcomponents.contrastive.pair import Pair, quadratic
+from richcomponents.contrastive.pair import Pair, lift, quadratic
 from richcomponents.contrastive.posterior import Logistic
 from richcomponents.cumulants.estimate import Estimate, jackknife_error, jackknife_variance
 
@@ -63,41 +66,69 @@ def transposed(matrix: Array) -> Array:
 class OnResidual:
     """Coefficients of an outcome on the residual of U on the shared part of V: of a sample, or of a stack of its replicates.
 
-    b (..., d_u); with_y (..., r) : Cov(y_1..y_r, outcome); variance (...) : of the outcome. attenuation : of log-odds, m'P m ->
-    the factor that coefficients lack.
+    b (..., d_u); with_y (..., r) : Cov(y_1..y_r, outcome); variance (...) : of the outcome; left (...) : c, what the residual
+    leaves of it (of log-odds there is no end of it); gamma (..., r) : on the shared coordinates. attenuation : of log-odds,
+    m'P m -> the factor that coefficients lack.
     """
 
     basis: Pair
     b: Array
     with_y: Array
     variance: Array
+    left: Array
+    gamma: Array
     attenuation: Callable[[Array], Array] | None = None
 
     @classmethod
-    def at(cls, basis: Pair, with_u: Array, with_v: Array, variance: Array) -> OnResidual:
-        """From covariances with the outcome, (..., d_u) and (..., d_v)."""
+    def at(
+        cls, basis: Pair, with_u: Array, with_v: Array, variance: Array, rest: tuple[Array, Array] | None = None
+    ) -> OnResidual:
+        """From covariances with the outcome, (..., d_u) and (..., d_v).
+
+        rest : to_rest (k, d_v), further variates of V beside U, and Cov((U, rest)) (..., d_u + k, d_u + k).
+        """
         with_y = basis.to_y @ with_v[..., None]
         own = with_u[..., None] - basis.from_x @ basis.cross @ with_y
-        b = inverse_on_range(basis.cov_s1(np.zeros_like(basis.cross))) @ own
-        return cls(basis, b[..., 0], with_y[..., 0], variance)
+        covariance = basis.cov_s1(np.zeros_like(basis.cross))
+        if rest is not None:
+            to_rest, joint = rest
+            d = with_u.shape[-1]
+            on_rest = joint[..., :d, d:] @ inverse_on_range(joint[..., d:, d:])
+            own = own - on_rest @ (to_rest @ with_v[..., None])
+            covariance = covariance - on_rest @ joint[..., d:, :d]
+        return cls.of(basis, (inverse_on_range(covariance) @ own)[..., 0], with_y[..., 0], variance)
+
+    @classmethod
+    def of(cls, basis: Pair, b: Array, with_y: Array, variance: Array) -> OnResidual:
+        """Of an outcome that does not go with S2."""
+        explained = quadratic(b[..., None, :], basis.cov_s1(np.zeros_like(basis.cross)))[..., 0]
+        return cls(basis, b, with_y, variance, np.maximum(variance - explained, 0.0), np.zeros_like(with_y))
+
+    def goes_with(self, share: float, ridge: float) -> OnResidual:
+        """The same of an outcome that goes with S2, by this share of gamma = D^-1 Cov(y, outcome); ridge : in D^-1."""
+        if not share:
+            return self
+        hg = transposed(lift(self.basis.cross, self.basis.h, ridge)) @ self.with_y[..., None]
+        gamma = np.asarray(share * np.linalg.solve(self.basis.h, hg)[..., 0], dtype=np.float64)
+        if self.attenuation is not None:
+            return replace(self, gamma=gamma)
+        # Var(o) = |Cov(y, o)|^2 + b'Cov(R) b + the rest, and o - gamma'x has Cov(y, o) - D gamma, b - gamma and the same rest
+        with_y = self.with_y - (transposed(self.basis.cross) @ gamma[..., None])[..., 0]
+        on_v = np.sum(with_y**2, axis=-1) - np.sum(self.with_y**2, axis=-1)
+        turned = (self.basis.h @ gamma[..., None])[..., 0]
+        on_r = np.sum(turned * (turned - 2 * self.hb), axis=-1)
+        return replace(self, gamma=gamma, variance=self.variance + on_v + on_r, left=self.left + on_v)
 
     @cached_property
     def hb(self) -> Array:
         """m, (..., r)."""
-        return np.asarray((self.basis.h @ (transposed(self.basis.from_x) @ self.b[..., None]))[..., 0])
+        own = transposed(self.basis.from_x) @ self.b[..., None] - self.gamma[..., None]
+        return np.asarray((self.basis.h @ own)[..., 0])
 
     @cached_property
     def into(self) -> Array:
         """h v -> the coefficients of U that are v on the shared coordinates, (..., d_u, r)."""
         return np.asarray(transposed(self.basis.to_x) @ np.linalg.inv(self.basis.h))
-
-    @property
-    def left(self) -> Array:
-        """c (...): what the residual leaves of the outcome's variance. Of log-odds there is no end of it."""
-        if self.attenuation is not None:
-            return np.full(self.b.shape[:-1], np.inf)
-        covariance = self.basis.cov_s1(np.zeros_like(self.basis.cross))
-        return np.maximum(self.variance - quadratic(self.b[..., None, :], covariance)[..., 0], 0.0)
 
     def corrected(self, t: Array, ridge: float) -> Array:
         """beta_s (..., d_u) at T = t (..., r, r)."""

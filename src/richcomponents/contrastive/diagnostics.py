@@ -48,17 +48,20 @@ class TestResult:
     p_value: float
 
 
-def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0) -> TestResult:
-    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero.
+def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> TestResult:
+    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero; to : (k, columns), on these
+    combinations of them.
 
     Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
     rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
     own noise takes degrees of freedom. lost : rows spent on covariates. Without columns there is nothing to test: p = 1.
     """
     y, w, n, v = outcome.y, outcome.weight, outcome.n, outcome.rows[:, outside]
-    if not len(outside):
+    if not (len(outside) if to is None else len(to)):
         return TestResult(float("nan"), (0, n - 1), 1.0)
-    turn = np.linalg.qr(v.T)[0] if v.shape[1] > len(v) else None  # the same variates in as many columns as rows
+    turn = None if to is None else to.T
+    if to is None and v.shape[1] > len(v):
+        turn = np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
     v = v if turn is None else v @ turn
     weighted = v * w[:, None]
     with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
@@ -317,6 +320,12 @@ ADVICE = {
         "The higher orders say nothing reliable about A (a Gaussian shared part looks like this): coefficients equal "
         "those of residualising (V as covariates). The identified interval of Cov(S1) still holds."
     ),
+    "model fails": (
+        "The model fails: the cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3, and ask for more of "
+        "the shared part than there is of U (a shared part that enters V otherwise than linearly looks like this): "
+        "coefficients equal those of residualising (V as covariates). Take logarithms or ranks of skewed columns, or leave "
+        "out those that saturate."
+    ),
     "nothing shared": "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
 }
 """What each verdict means, in words."""
@@ -337,8 +346,8 @@ class Diagnostics:
 
     n, d_u, d_v : sizes. canonical_correlations : all of them, decreasing.
     rank : shared directions used; rank_p_values : p-value of "no more than k shared directions", k = 0, 1, ...
-    verdict : "strong", "weak" (shrunk towards residualising), "not identified" (residualising), "nothing shared",
-        "known mixing" or "paper".
+    verdict : "strong", "weak" (shrunk towards residualising), "not identified" or "model fails" (both residualising), "nothing
+        shared", "known mixing" or "paper".
     strength : evidence above residualising, in standard errors; gain : the same in nats on held-out blocks;
     gate : 0 (coefficients of residualising) to 1.
     tau : the shrinkage chosen; order_weights : of orders three and four.
@@ -424,10 +433,12 @@ class Diagnostics:
             out.append(
                 f"Correlation is left beyond rank {self.rank} (p = {self.leftover.p_value:.2g}): the views may share more."
             )
-        if self.overidentification is not None and self.overidentification.p_value < 0.01:
+        test = self.overidentification
+        if test is not None and test.p_value < 0.01 and self.verdict != "model fails":
             out.append(
                 "The cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts "
-                f"(p = {self.overidentification.p_value:.2g}): something else is shared, or the parts depend on each other."
+                f"(p = {test.p_value:.2g}): something else is shared, or the parts depend on each other. Labs that differ in "
+                "spread as well as in means look like this; coefficients did not suffer from it where it was tried."
             )
         if self.known_mixing is not None and self.known_mixing.p_value < 0.01:
             out.append(contradicted(self.known_mixing))

@@ -52,16 +52,13 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.contrastive.intervals import replicate
 from richcomponents.contrastive.joint_factors import JointFactors
-from richcomponents.contrastive.pair import Pair, products_with_t
+from richcomponents.contrastive.pair import RIDGE, Pair, lift, products_with_t
 from richcomponents.contrastive.slopes import Products, Slopes
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import jackknife_variance
 from richcomponents.storage import storable
 
 __all__ = ["HiddenControls", "PairEffects", "outside_test"]
-
-RIDGE = 4.0
-"""On squared canonical correlations, in units of 1/n: D^-1 becomes D / (D^2 + RIDGE / n)."""
 
 STANDS_OUT = 3.0
 """Squared standard errors from which on a slope of the controls is corrected for."""
@@ -97,9 +94,8 @@ class Basis:
         return [cls(*parts) for parts in zip(pairs.to_y, pairs.cross, pairs.h, strict=True)]
 
     def lift(self, ridge: float) -> Array:
-        """cross^-1 h, as cross' (cross cross' + ridge)^-1 h."""
-        square = self.cross @ self.cross.T + ridge * np.eye(len(self.cross))
-        return np.asarray(self.cross.T @ np.linalg.solve(square, self.h))
+        """cross^-1 h."""
+        return lift(self.cross, self.h, ridge)
 
 
 @dataclass(frozen=True)

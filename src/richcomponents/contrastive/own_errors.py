@@ -154,8 +154,8 @@ class OwnTerm:
 class IndependentErrors:
     """What was found of the errors' independence, and the weights of g.
 
-    Draws of the posterior are INFLATION times wider than its curvature, for the sake of the cumulants. These nats are as many as
-    they say, and count INFLATION times.
+    Draws of the posterior are INFLATION times wider than its curvature, for the sake of the cumulants. These nats are as many
+    as they say, and count INFLATION times.
 
     root (m, k) : the log-likelihood is -|root g|^2 / 2; m = 0 where nothing is said. scale_u, scale_v : standard deviations
     of the columns. p_u, p_v, p_both : of the three tests, nan where there is nothing to test. used : weights in [0, 1] of

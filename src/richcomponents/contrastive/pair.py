@@ -44,7 +44,16 @@ from richcomponents.cumulants.estimate import as_frame, delete_one, jackknife_er
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
+RIDGE = 4.0
+"""On squared canonical correlations, in units of 1/n: D^-1 becomes D / (D^2 + RIDGE / n)."""
+
 EDGE = 1e-4  # 1 - D^2 is kept above this: a canonical correlation of one leaves no room for S1
+
+
+def lift(cross: Array, h: Array, ridge: float) -> Array:
+    """cross^-1 h (..., r, r), as cross' (cross cross' + ridge)^-1 h."""
+    turned = np.swapaxes(cross, -1, -2)
+    return np.asarray(turned @ np.linalg.solve(cross @ turned + ridge * np.eye(cross.shape[-1]), h))
 
 
 def quadratic(rows: Array, core: Array) -> Array:

@@ -89,7 +89,10 @@ class PaperSolution(TwoViews):
         """The rows themselves, and how a component's cumulants are read off them."""
         return rows, self.terms(key)
 
-    def residual(self, key: Key, rows: Array) -> Array:
+    def on_v(self, outcome: Outcome) -> None:
+        """The formulas take every outcome to depend on S1 only."""
+
+    def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
         """R (n, d_u): what is left of U after regression on V; the formulas know no shared directions."""
         self.require_own(key)
         u, v = self.split(rows)

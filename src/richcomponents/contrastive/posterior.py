@@ -27,7 +27,7 @@ All functions accept leading batch dimensions ("...").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -333,6 +333,9 @@ STRONG_EVIDENCE = 4.5
 
 STRONG_GAIN = 10.0
 
+AT_THE_END = 0.99
+"""T from which on a shared direction leaves nothing to S1."""
+
 
 @storable
 @dataclass(frozen=True)
@@ -368,6 +371,15 @@ class Posterior:
     def rank(self) -> int:
         """r, the number of shared directions."""
         return len(self.correlations)
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether T is at the upper end of what second moments allow: the data ask for more of S2 than there is of U."""
+        return bool(self.gate > 0 and np.linalg.eigvalsh(self.t)[-1] > AT_THE_END)
+
+    def failing(self) -> Posterior:
+        """The same where the model fails: nothing that is told of T is believed."""
+        return replace(self, gate=0.0, verdict="model fails")
 
     @property
     def h(self) -> Array:

@@ -10,14 +10,10 @@ squares of o on (x, y_1..y_r) (T = 0, "U and V as regressors") and M = (I - T)^-
     h beta = h b + (M - I) w,      w = h (b - gamma).
 
 o - gamma'U depends on S1 only, with coefficients beta - gamma: h (beta - gamma) = M w is the correction of `calibration` for
-that outcome. What w lacks in precision it owes to D^-1. With v the noise of an entry of h b, that of w is v D^-2 and their
-covariance v; the stretch with the least expected squared error, M as in `calibration`, then acts on f w,
-
-    f_i = (g_i + lambda) / (g_i + lambda / D_i^2),     g = diag E[(I - T)^2],    lambda = v / (mean square of h (beta - gamma)),
-
-so that nothing is corrected where V hardly shows a shared direction. The change (M - I) f w is made as far as it stands
-above its uncertainty over left-out blocks and over the posterior of T (trust). Without evidence the estimate is b, of which
-h b = (I - T) h beta + T h gamma: its sampling error would say nothing about beta.
+that outcome. What w lacks in precision it owes to D^-1: with v the noise of an entry of h b, that of w is v D^-2, and so is
+the ridge in M, direction by direction: nothing is corrected where V hardly shows a shared direction. The change is made as far
+as it stands above its uncertainty over left-out blocks and over the posterior of T (trust). Without evidence the estimate is b,
+of which h b = (I - T) h beta + T h gamma: its sampling error would say nothing about beta, its identified set does.
 
 The variance of o is beta' Cov(S1) beta + gamma' Cov(S2) gamma + the noise's. Cov(S1) is taken at the T that beta was corrected
 with, Cov(S2) as the solution has it.
@@ -25,27 +21,20 @@ with, Cov(S2) as the solution has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.calibration import (
-    MAX_T,
-    Calibration,
-    Reading,
-    Residualised,
-    calibrate,
-    residualise,
-)
+from richcomponents.contrastive.calibration import MAX_T
 from richcomponents.contrastive.coefficients import OnResidual, transposed
-from richcomponents.contrastive.effects import RIDGE, Basis
 from richcomponents.contrastive.intervals import replicate
-from richcomponents.contrastive.pair import Pair
+from richcomponents.contrastive.outcomes import OutcomeOnV
+from richcomponents.contrastive.pair import RIDGE, lift
 from richcomponents.contrastive.posterior import Logistic
 from richcomponents.contrastive.solution import PairSolution
-from richcomponents.cumulants.estimate import jackknife_variance
+from richcomponents.cumulants.estimate import Estimate, jackknife_variance
 from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 
@@ -55,57 +44,59 @@ PARTS = ("own part (S1)", "shared part (S2)", "unexplained")
 
 @dataclass(frozen=True)
 class BothParts:
-    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d_u,) each, and their standard errors: nan where the data
-    do not tell S1 from S2, and for an S2 that is not there.
+    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d_u,) each, with their errors: nan for an S2 that is not
+    there; where the data do not tell S1 from S2, those on S1 have an identified set instead.
 
     residualised (d_u,) : those of U with U and V as regressors; trust : in [0, 1], how much of the correction was believed;
-    split (3,) : shares of the outcome's variance, see PARTS; split_ends : where only second moments tell, ends (2, 3) of the
-    identified set of the shares, and their errors; degrees : of freedom of all errors.
+    split (3,) : shares of the outcome's variance, see PARTS; where only second moments tell, with their identified set. on_v :
+    what the outcome has to do with V.
     """
 
-    coef: Array
-    coef_error: Array
-    shared: Array
-    shared_error: Array
+    coef: Estimate
+    shared: Estimate
     residualised: Array
     trust: float
-    split: Array
-    split_error: Array
-    split_ends: tuple[Array, Array] | None
-    degrees: int
+    split: Estimate
+    on_v: OutcomeOnV
 
     @classmethod
-    def of(cls, solution: PairSolution, outcome: Outcome) -> BothParts:
+    def of(cls, solution: PairSolution, outcome: Outcome, *, grouped: bool = False) -> BothParts:
         if solution.reduced:
             raise DataError(
                 f"the first view ({solution.d_u} columns for {solution.n} samples) was searched in its principal components "
                 "only, where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
             )
-        ridge, known = RIDGE / solution.canonical.n, solution.posterior
-        here = Parts.of(solution.on_residual(outcome), ridge)
-        solved = _calibrated(solution, here, outcome)
-        coef = here.b + solved.coef - solved.residualised
-        replicas = Parts.of(solution.on_residual_without_blocks(outcome), ridge)
-        coef_variance, split_variance = _variances(here, replicas, *_noise_of_t(solution, len(outcome.kept)))
-        shared_variance = jackknife_variance(replicas.gamma)
-        open_ends = None
-        if known.rank and not known.gate:  # beta has no bounds: b mixes beta and gamma, by how much is not known
-            coef_variance = np.full_like(coef_variance, np.nan)
-            noise = np.moveaxis(replicas.ends_of_split(), 1, 0)
-            open_ends = here.ends_of_split(), np.sqrt(jackknife_variance(noise))
-        if not known.rank:
-            shared_variance = np.full_like(shared_variance, np.nan)
+        ridge, known, degrees = RIDGE / solution.canonical.n, solution.posterior, max(len(outcome.kept) - 1, 1)
+        on_v = solution.on_v(outcome).stating()
+        outcome = replace(outcome, on_v=on_v)
+        solved = solution.calibrate(solution.keys[0], outcome)
+        here = Parts.of_fit(solution.on_residual(outcome), ridge)
+        replicas = Parts.of_fit(solution.on_residual_without_blocks(outcome), ridge)
+        shared_error = np.sqrt(jackknife_variance(replicas.coef_shared))
+        t = solved.by[0].t_effective
+        split = here.split(solved.coef, t, known.t_trusted)
+        split_error = np.sqrt(_variance_of_split(here, replicas, *_noise_of_t(solution, len(outcome.kept))))
+        shares = Estimate(split, split_error, degrees, PARTS)
+        if known.rank and not known.gate:
+            noise = np.sqrt(jackknife_variance(np.moveaxis(replicas.ends_of_split(), 1, 0)))
+            low, high = here.ends_of_split()
+            shares = Estimate(
+                split,
+                np.full_like(split, np.nan),
+                degrees,
+                PARTS,
+                identified=(np.maximum(low, 0.0), high),
+                identified_error=(noise[0], noise[1]),
+            )
         return cls(
-            coef=coef,
-            coef_error=np.sqrt(coef_variance),
-            shared=here.gamma,
-            shared_error=np.sqrt(shared_variance),
+            coef=solution.estimate(solved, outcome, grouped=grouped),
+            shared=Estimate(
+                here.coef_shared, shared_error if known.rank else np.full_like(shared_error, np.nan), degrees
+            ),
             residualised=here.b,
             trust=solved.trust,
-            split=here.split(coef, solved.t_effective, known.t_trusted),
-            split_error=np.sqrt(split_variance),
-            split_ends=open_ends,
-            degrees=max(len(outcome.kept) - 1, 1),
+            split=shares,
+            on_v=on_v,
         )
 
 
@@ -116,13 +107,14 @@ class Parts(OnResidual):
     ridge: float = 0.0
 
     @classmethod
-    def of(cls, fit: OnResidual, ridge: float) -> Parts:
-        return cls(fit.basis, fit.b, fit.with_y, fit.variance, ridge=ridge)
+    def of_fit(cls, fit: OnResidual, ridge: float) -> Parts:
+        return cls(fit.basis, fit.b, fit.with_y, fit.variance, fit.left, fit.gamma, ridge=ridge)
 
     @cached_property
     def hg(self) -> Array:
         """h gamma, (..., r)."""
-        return np.asarray((transposed(_lift(self.basis, self.ridge)) @ self.with_y[..., None])[..., 0])
+        back = transposed(lift(self.basis.cross, self.basis.h, self.ridge))
+        return np.asarray((back @ self.with_y[..., None])[..., 0])
 
     @property
     def w(self) -> Array:
@@ -130,8 +122,8 @@ class Parts(OnResidual):
         return np.asarray(self.hb - self.hg)
 
     @property
-    def gamma(self) -> Array:
-        """(..., d_u), zero where S2 has no part."""
+    def coef_shared(self) -> Array:
+        """On S2 (..., d_u), zero where S2 has no part."""
         return np.asarray((self.into @ self.hg[..., None])[..., 0])
 
     def beta(self, t: Array) -> Array:
@@ -169,27 +161,6 @@ class Parts(OnResidual):
         return np.stack([np.stack(end, axis=-1) for end in ends])
 
 
-def _lift(basis: Pair, ridge: float) -> Array:
-    """cross^-1 h (..., r, r), see Basis.lift."""
-    if basis.cross.ndim == 2:
-        return Basis.of(basis).lift(ridge)
-    return np.stack([one.lift(ridge) for one in Basis.each(basis)])
-
-
-def _calibrated(solution: PairSolution, here: Parts, outcome: Outcome) -> Calibration:
-    """Of the coefficients beta - gamma on S1, read off f w."""
-    found, known = solution.canonical, solution.posterior
-    noise = residualise(found, known.rank, *solution.split(outcome.with_rows()[0]), float(here.variance)).noise
-    f = np.ones(known.rank)
-    if known.gate > 0 and known.rank:
-        excess = np.maximum((known.correlations / (known.correlations**2 + RIDGE / found.n)) ** 2, 1.0)  # D^-2
-        size = max(float(here.w @ here.w) - noise * excess.sum(), 1e-3 * known.rank * noise, 1e-300)
-        squares, ridge = np.diag(known.mean_g2), noise / size * float(np.trace(known.mean_g2))
-        f = (squares + ridge) / (squares + ridge * excess)
-    fit = Residualised(here.into @ (f * here.w), noise)
-    return calibrate(found, known, fit, Reading.canonical(found, known.rank))
-
-
 def _noise_of_t(solution: PairSolution, n_blocks: int) -> tuple[Array, Array, Array]:
     """T without protection, its changes without each block (B, r, r), and changes (k, r, r) whose squares add up to the rest
     of what is uncertain about it. Without evidence T = 0 and nothing is."""
@@ -205,17 +176,13 @@ def _noise_of_t(solution: PairSolution, n_blocks: int) -> tuple[Array, Array, Ar
     return draws[0], none, np.sqrt(known.draw_weights)[:, None, None] * (draws - draws[0])
 
 
-def _variances(here: Parts, replicas: Parts, t: Array, moved: Array, spread: Array) -> tuple[Array, Array]:
-    """Of beta (d_u,) and of the split (3,), both without protection, as the errors of other coefficients: what trust and f
-    hold back is of that size. moved, spread : see `_noise_of_t`."""
-    coefs = replicas.beta(t + moved)
+def _variance_of_split(here: Parts, replicas: Parts, t: Array, moved: Array, spread: Array) -> Array:
+    """(3,), at coefficients without protection: what trust holds back is of that size. moved, spread : see `_noise_of_t`."""
     inverse = np.linalg.inv(np.eye(len(t)) - t)
     turned = spread @ (inverse @ here.w)  # dT M w
-    along = turned @ inverse @ here.into.T  # d beta = h^-1 M dT M w
     shared = (spread @ here.hg) @ here.hg / here.variance
     own = turned @ (inverse @ here.w) / here.variance - shared
     shares = np.stack([own, shared, -own - shared], axis=-1)
-    return (
-        jackknife_variance(coefs) + np.sum(along**2, axis=0),
-        jackknife_variance(replicas.split(coefs, t + moved)) + np.sum(shares**2, axis=0),
+    return np.asarray(
+        jackknife_variance(replicas.split(replicas.beta(t + moved), t + moved)) + np.sum(shares**2, axis=0)
     )

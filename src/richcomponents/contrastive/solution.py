@@ -54,6 +54,7 @@ from richcomponents.contrastive.coefficients import OnResidual, corrected_estima
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
     SUSPICIOUS,
+    TestResult,
     check_known_mixing,
     contradicted,
     overidentification_test,
@@ -70,8 +71,10 @@ from richcomponents.contrastive.intervals import (
     replicate,
     trust_in_directions,
 )
+from richcomponents.contrastive.outcomes import OutcomeOnV
 from richcomponents.contrastive.own_errors import ErrorsByBlock, IndependentErrors, independent_errors
 from richcomponents.contrastive.pair import (
+    RIDGE,
     BlockCovariances,
     IdentifiedSet,
     Pair,
@@ -291,11 +294,24 @@ class PairSolution(TwoViews):
 
     # ---- outcomes that depend on S1
 
-    def residual(self, key: Key, rows: Array) -> Array:
-        """R (n, d_u): what is left of every column of U after regression on the shared part of V."""
+    def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """R (n, d_u): what is left of every column of U after regression on the shared variates of V, or on the first `beside`
+        of all."""
         self.require_own(key)
-        u, v = self.split(rows)
-        return np.asarray(u - (v @ self.pair.to_y.T * self.posterior.correlations) @ self.lift_u.T)
+        k = self.rank if beside is None else beside
+        lift = self.lift_u if k == self.rank else self.canonical.u_from_x[:, :k]
+        return np.asarray(self.split(rows)[0] - (self.variates(rows, k) * self.canonical.correlations[:k]) @ lift.T)
+
+    def variates(self, rows: Array, k: int) -> Array:
+        """y_1..y_k (n, k) of V."""
+        return np.asarray(self.split(rows)[1] @ self.canonical.y_from_v[:k].T)
+
+    def on_v(self, outcome: Outcome) -> OutcomeOnV:
+        """What an outcome has to do with V."""
+        if isinstance(outcome.on_v, OutcomeOnV):
+            return outcome.on_v
+        columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
+        return OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
 
     @property
     def coefficients_wanted(self) -> int:
@@ -343,46 +359,65 @@ class PairSolution(TwoViews):
         return Reading.of_all_columns(inverse, self.lift_u)
 
     def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
-        """Coefficients of an outcome on S1, all columns of U included.
+        """Coefficients of an outcome on S1, all columns of U included. Log-odds : of R, and of variates of V beside it.
 
         Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
         that were searched: a guide for penalised fits, no result.
         """
         inverse, log_odds = self._inverse_of_residual(outcome.covariates), outcome.log_odds
-        reading = self._reading(inverse)
+        reading, on_v = self._reading(inverse), self.on_v(outcome)
+        known = replace(self.posterior, gate=self.posterior.gate * on_v.belief)
         if log_odds is None:
-            fit = self._least_squares(outcome, inverse)
-            solved = calibrate(self.canonical, self.posterior, fit, reading)
+            fit = self._least_squares(outcome, inverse, on_v)
+            solved = calibrate(self.canonical, known, fit, reading)
         else:
             columns = self.canonical.rank_u if inverse is None else inverse.shape[1]
             noise = 1 / (max(log_odds.information, 1e-12) * max(self.canonical.n - columns - 1, 1))
-            fit = Residualised(log_odds.coef, noise)
+            coef, on_y = self._of_log_odds(log_odds.coef)
+            fit = Residualised(coef, noise, *on_v.shared(self.posterior.correlations, on_y, self.canonical.n), on_y)
             rest = fit.coef - reading.weights @ (reading.lift.T @ fit.coef)
             beside = float(np.sqrt(max(float(rest @ (self.cov_u @ rest)), 0.0)))
-            solved = calibrate(self.canonical, self.posterior, fit, reading, beside=beside, attenuation=attenuation)
+            solved = calibrate(self.canonical, known, fit, reading, beside=beside, attenuation=attenuation)
         t = solved.t_effective
+        features = reading.without_shared(self.residual(key, outcome.rows, on_v.beside), t)
+        through = reading.weights @ np.broadcast_to(fit.shared, (self.rank,))
+        covariance = added(self.cov_u, self.pair.from_x, -self.pair.shared(t))
+        if on_v.beside > self.rank:
+            more = slice(self.rank, on_v.beside)
+            covariance = added(
+                covariance, self.canonical.u_from_x[:, more], -np.diag(self.canonical.correlations[more] ** 2)
+            )
         return Calibrated(
             coef=solved.coef,
             residualised=fit.coef,
             trust=solved.trust,
-            features=reading.without_shared(self.residual(key, outcome.rows), t),
-            outcome=outcome.y,
-            covariance=added(self.cov_u, self.pair.from_x, -self.pair.shared(t)),
+            features=features,
+            outcome=outcome.y - (outcome.rows[:, : self.d_u] - features) @ through,
+            covariance=covariance,
             determined=self.determined(outcome.covariates),
             reduced=self.reduced,
-            wanted=self.coefficients_wanted + outcome.covariates,
+            wanted=self.coefficients_wanted + on_v.beside - self.rank + outcome.covariates,
             free=outcome.free,
+            factor=solved.factor,
+            on_v=on_v,
             by=(solved, fit, reading, inverse),
         )
 
-    def _least_squares(self, outcome: Outcome, inverse: Array | None) -> Residualised:
+    def _of_log_odds(self, coef: Array) -> tuple[Array, Array]:
+        """Log-odds (..., d_u + k) of R and of variates of V -> of R (..., d_u), and of the shared variates (..., r), zero where
+        there are none."""
+        on_y = coef[..., self.d_u :][..., : self.rank]
+        return coef[..., : self.d_u], on_y if on_y.shape[-1] else np.zeros((*coef.shape[:-1], self.rank))
+
+    def _least_squares(self, outcome: Outcome, inverse: Array | None, on_v: OutcomeOnV) -> Residualised:
         cross, variance = outcome.with_rows()
         with_u, with_v = self.split(cross)
+        with_y, D = self.pair.to_y @ with_v, self.posterior.correlations
         if inverse is None:
-            return residualise(self.canonical, self.rank, with_u, with_v, variance)
-        with_y = self.pair.to_y @ with_v
-        D = self.posterior.correlations
-        return residualise_all_columns(inverse, self.lift_u, D, with_u, with_y, variance, self.degrees)
+            fit = residualise(self.canonical, on_v.beside, with_u, with_v, variance)
+        else:
+            fit = residualise_all_columns(inverse, self.lift_u, D, with_u, with_y, variance, self.degrees)
+        return Residualised(fit.coef, fit.noise, *on_v.shared(D, with_y, self.canonical.n))
 
     def estimate(
         self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
@@ -395,26 +430,38 @@ class PairSolution(TwoViews):
         On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.
         """
-        solved, fit, reading, inverse = calibrated.by
+        (solved, fit, reading, inverse), on_v = calibrated.by, calibrated.on_v
+        outcome = replace(outcome, on_v=on_v)
         coef, degrees = calibrated.coef, max(len(outcome.kept) - 1, 1)
         if inverse is not None and replicates is None:
             error = error_of_all_columns(self.canonical, self.posterior, fit, reading, inverse, solved)
             return Estimate(coef, np.full_like(error, np.nan) if grouped else error, max(round(self.degrees), 1))
         if replicates is not None and (self.known_A is not None or self.reduced or not self.rank):
-            return Estimate(coef, self._error_of_log_odds(solved, reading, replicates), degrees)
+            b, on_y = self._of_log_odds(replicates)
+            shared = on_v.shared(self.posterior.correlations, on_y, self.canonical.n)[0]
+            return Estimate(coef, self._error_of_log_odds(solved, reading, b, shared), degrees)
         if self.known_A is not None or self.reduced or not self.rank:  # its own sampling error
-            left = outcome.rows[:, : self.d_u] - self.predict_s2(outcome.rows)
-            return Estimate(coef, error_at_fixed_features(left, outcome.y, outcome.kept, outcome.weight), degrees)
+            error = error_at_fixed_features(calibrated.features, calibrated.outcome, outcome.kept, outcome.weight)
+            return Estimate(coef, error, degrees)
         if replicates is None:
             here, replicas = self.on_residual(outcome), self.on_residual_without_blocks(outcome)
         else:
             bases = self.pair if self.truncated else self._bases(len(replicates))
-            none, variance = np.zeros(self.rank), np.asarray(fit.noise * self.canonical.n)  # of the working response
-            here = OnResidual(self.pair, fit.coef, none, variance, attenuation)
-            replicas = OnResidual(bases, replicates, none, variance, attenuation)
+            variance = np.asarray(fit.noise * self.canonical.n)  # of the working response
+            no_end = np.asarray(np.inf)
+
+            def of_log_odds(basis: Pair, b: Array, on_y: Array) -> OnResidual:
+                return OnResidual(basis, b, on_y, variance, no_end, np.zeros_like(on_y), attenuation)
+
+            assert fit.on_y is not None
+            here = of_log_odds(self.pair, fit.coef, fit.on_y)
+            replicas = of_log_odds(bases, *self._of_log_odds(replicates))
+        ridge = RIDGE / self.canonical.n
+        here, replicas = here.goes_with(on_v.share, ridge), replicas.goes_with(on_v.share, ridge)
         if not self.evident:
             return identified_estimate(coef, here, replicas)
-        return corrected_estimate(coef, here, replicas, replicate(self.block_evidence()), fit.noise)
+        noise = fit.noise * float(np.mean(fit.excess))
+        return corrected_estimate(coef, here, replicas, replicate(self.block_evidence()), noise)
 
     def _bases(self, n_blocks: int) -> Pair:
         """The basis of the shared coordinates without each block."""
@@ -422,28 +469,45 @@ class PairSolution(TwoViews):
 
     def on_residual(self, outcome: Outcome) -> OnResidual:
         """Least squares of an outcome on the residual."""
-        cross, variance = outcome.with_rows()
-        return OnResidual.at(self.pair, *self.split(cross), np.asarray(variance))
+        (cross, variance), found = outcome.with_rows(), self.canonical
+        covariance = np.eye(found.rank_u + found.rank_v)
+        at = np.arange(len(found.correlations))
+        covariance[at, found.rank_u + at] = covariance[found.rank_u + at, at] = found.correlations
+        return OnResidual.at(
+            self.pair, *self.split(cross), np.asarray(variance), self._rest(self.on_v(outcome).beside, covariance)
+        )
 
     def on_residual_without_blocks(self, outcome: Outcome) -> OnResidual:
         """The same without each block. Where the state holds the leading coordinates only, these are kept as they are."""
         crosses, variances = zip(*(outcome.with_rows(kept) for kept in outcome.kept), strict=True)
-        variance, pair = np.array(variances), self.pair
+        variance, pair, beside = np.array(variances), self.pair, self.on_v(outcome).beside
         if not self.truncated:
-            return OnResidual.at(self._bases(len(crosses)), *self.split(np.stack(crosses)), variance)
-        u, v = self.split(outcome.rows)
-        features = np.hstack([u @ self.canonical.x_from_u.T, v @ pair.to_y.T])
+            covariance = BlockCovariances.of(self.state).covariance(delete_one(len(crosses)))
+            bases = near_pair(self.canonical, self.rank, covariance)
+            return OnResidual.at(bases, *self.split(np.stack(crosses)), variance, self._rest(beside, covariance))
+        x = self.split(outcome.rows)[0] @ self.canonical.x_from_u.T
+        features = np.hstack([x, self.variates(outcome.rows, beside)])
         coefs = least_squares_without_blocks(features, outcome.y, outcome.kept, outcome.weight)
-        on_x, on_y = coefs[:, : self.canonical.rank_u], coefs[:, self.canonical.rank_u :]
+        on_x, on_y = coefs[:, : self.canonical.rank_u], coefs[:, self.canonical.rank_u :][:, : self.rank]
         with_y = on_y + self.posterior.correlations * on_x[:, : self.rank]
-        return OnResidual(pair, on_x @ self.canonical.x_from_u, with_y, variance)
+        return OnResidual.of(pair, on_x @ self.canonical.x_from_u, with_y, variance)
 
-    def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array) -> Array:
-        """At the stretch that was used; b (B, d_u) : without each block."""
-        t = solved.t_effective
-        hg = (b @ reading.lift) @ reading.half @ solved.stretch.T
+    def _rest(self, beside: int, covariance: Array) -> tuple[Array, Array] | None:
+        """What stands beside U of V besides its shared variates; covariance : (..., k, k) of all canonical variates."""
+        if beside == self.rank:
+            return None
+        found, more = self.canonical, slice(self.rank, beside)
+        into = np.zeros((self.d_u + beside - self.rank, found.rank_u + found.rank_v))
+        into[: self.d_u, : found.rank_u] = found.u_from_x
+        into[self.d_u :, found.rank_u :][:, more] = np.eye(beside - self.rank)
+        return found.y_from_v[more], into @ covariance @ into.T
+
+    def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array, shared: Array) -> Array:
+        """At the stretch that was used; b (B, d_u), shared (B, r) : without each block."""
+        t, own = solved.t_effective, b @ reading.lift - shared
+        hg = own @ reading.half @ solved.stretch.T
         factors = attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
-        return jackknife_error(reading.stretched(b, solved.stretch) * factors[:, None])
+        return jackknife_error((b + reading.change(own, solved.stretch)) * factors[:, None])
 
     # ---- how sure it is of its parts, and refits without a block
 
@@ -489,17 +553,35 @@ class PairSolution(TwoViews):
         weights[: self.rank, : self.rank] = untrusted + (1 - untrusted) * trust
         return self.canonical.x_from_u, weights
 
+    @cached_property
+    def overidentification(self) -> TestResult | None:
+        """Test that cross-cumulants have the structure of the model; None where they say nothing."""
+        if not self.rank or not self.posterior.order_weights.any():
+            return None
+        return overidentification_test(self.block_evidence(), plain_grams(self.posterior, self.grams))
+
+    def checked(self) -> PairSolution:
+        """The same, or one that trusts nothing that is told of T where the model fails.
+
+        A test that rejects is not enough: with many samples it rejects labs that differ in spread as well as in means, which
+        leave T, and coefficients, as they are. Where the shared part enters V otherwise than linearly, though, the cumulants
+        ask for more of S2 than there is of U: T goes to its upper end, and coefficients were up to fifty times as wrong as
+        those of residualising. Where both are seen, the model fails.
+        """
+        test = self.overidentification if self.posterior.at_the_end else None
+        if test is None or test.p_value >= 0.01:
+            return self
+        return replace(self, posterior=self.posterior.failing())
+
     def told(self) -> dict[str, Any]:
-        known, test = self.posterior, None
-        if self.rank and known.order_weights.any():
-            test = overidentification_test(self.block_evidence(), plain_grams(known, self.grams))
+        known = self.posterior
         return {
             "strength": known.strength,
             "gain": known.gain,
             "gate": known.gate,
             "tau": known.tau,
             "order_weights": known.order_weights,
-            "overidentification": test,
+            "overidentification": self.overidentification,
             "errors": self.errors,
             "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
             "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
@@ -602,7 +684,9 @@ class PairSolution(TwoViews):
 
 def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
     """The estimator. keys : what S1, S2 and S3 are called."""
-    solution = _solve(space, keys, options)
+    solution = _solve(space, keys, options).checked()
+    if solution.verdict == "model fails":
+        warn_user(ADVICE["model fails"], SpecificationWarning)
     if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
         warn_user(ADVICE[solution.verdict], WeakIdentificationWarning)
     if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
@@ -651,6 +735,8 @@ def _solve(
                 errors = independent_errors(found, r, blocks, options.errors) if decided is None else decided.errors
                 further = None if errors is None or errors.silent else ErrorsByBlock(errors, found, r, blocks)
             posterior = identify(D, inner.n, seen, options.random_state, further)
+        if decided is not None and decided.verdict == "model fails":
+            posterior = posterior.failing()
     whole = None
     if decided is not None:
         whole = EveryColumn(decided.cov_u, decided.lift_u), EveryColumn(decided.cov_v, decided.lift_v)

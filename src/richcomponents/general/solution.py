@@ -503,7 +503,10 @@ class SetSolution:
         columns = {view: np.arange(part.start, part.stop) for view, part in self.white.place.items()}
         return home(columns, [view for view in columns if view not in key])
 
-    def residual(self, key: Subset, rows: Array) -> Array:
+    def on_v(self, outcome: Outcome) -> None:
+        """Of many views there is not one other."""
+
+    def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
         gauge = self.gauge[key]
         others = home(self.white.columns, [view for view in self.white.columns if view not in key])

@@ -29,7 +29,7 @@ ATTENUATION = 0.346
 MIN_REMAINDER = 0.1
 """1 - k g'Omega g is not believed below this, so that no coefficient grows more than 1/sqrt(0.1) = 3.2 times."""
 
-MIN_RIDGE = 1e-8
+MIN_RIDGE = 1e-6
 """Smallest ridge, relative to the mean variance of the columns: keeps alpha = 0 finite for separable classes."""
 
 

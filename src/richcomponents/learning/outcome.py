@@ -23,7 +23,8 @@ class Outcome:
     covariates took; known (m, q) : these, centred; partial : the regression of the views on them, or None, and coef (q,) that
     of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
     memory or elsewhere. log_odds : logistic regression on the residual, to be calibrated instead of least squares.
-    at (m,) : numbers of these rows in the table, where some were left out.
+    at (m,) : numbers of these rows in the table, where some were left out. on_v : what the outcome has to do with the other
+    view, where that was found out (contrastive.outcomes).
     """
 
     rows: Array
@@ -40,6 +41,7 @@ class Outcome:
     data: Data | None = None
     log_odds: LogisticFit | None = None
     at: IntArray | None = None
+    on_v: Any = None
 
     def of(self, values: Array) -> Array:
         """Values of all rows of the table -> those of the rows that are here."""

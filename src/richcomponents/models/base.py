@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.diagnostics import TestResult
+from richcomponents.contrastive.outcomes import REMEDY, OutcomeOnV
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
@@ -128,14 +129,24 @@ class ComponentLearner(Estimator):
 class OutcomeLearner(ComponentLearner):
     """An estimator of the coefficients of an outcome on a component.
 
-    After fit: coef_ (d,) or (1, d), residualised_ (d,) or None (what V as covariates would give) and coefficients_, an
-    Estimate or None.
+    After fit: coef_ (d,) or (1, d), residualised_ (d,) or None (what V as covariates would give), coefficients_, an
+    Estimate or None, and on_v_, an OutcomeOnV or None: what the outcome has to do with V.
     """
 
     takes_outcome = True
     coef_: Array
     residualised_: Array | None
     coefficients_: Estimate | None
+    on_v_: OutcomeOnV | None
+
+    @property
+    def verdict_(self) -> str:
+        """The RCA's verdict; "model fails" where the data reject what is assumed of the outcome."""
+        check_is_fitted(self)
+        verdict = str(self._need_rca().verdict_)
+        return (
+            "model fails" if verdict in ("strong", "weak") and self.on_v_ is not None and self.on_v_.fails else verdict
+        )
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None).
@@ -157,7 +168,8 @@ class OutcomeLearner(ComponentLearner):
 
     def notes(self) -> tuple[str, ...]:
         """What a reader of the coefficients must be told, as sentences."""
-        return () if self.contrast is None else self.contrast.notes()
+        said = () if getattr(self, "on_v_", None) is None else self.on_v_.notes()  # type: ignore[union-attr]
+        return said + (() if self.contrast is None else self.contrast.notes())
 
     def _positive(self) -> str:
         return "" if self.contrast is None else self.contrast.positive
@@ -191,15 +203,22 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
-    def _warn_of_others(self, outcome: Outcome, remedy: str = "choose another component") -> None:
-        """y depends on one component only, so it must not go with the views where that does not live."""
-        model = self._need_rca()
+    def _warn_of_others(self, outcome: Outcome, remedy: str = "") -> None:
+        """y depends on one component only, so it must not go with the views where that does not live.
+
+        remedy : what else to do, of two views.
+        """
+        model, on_v = self._need_rca(), outcome.on_v
+        if on_v is not None:
+            if on_v.fails:
+                warn_user(f"The model fails: {on_v.fails}. {REMEDY}{remedy}", SpecificationWarning)
+            return
         test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:
             others = model.others(self.component)
             warn_user(
                 f"y is correlated with {others} (F-test, p = {test.p_value:.1e}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that {others} holds controls only, or {remedy}",
+                f"that {others} holds controls only, or choose another component",
                 SpecificationWarning,
             )

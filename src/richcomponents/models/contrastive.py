@@ -186,7 +186,7 @@ class ContrastiveRCA(ComponentAnalysis):
             raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
         outcome = self.outcome(X, y, groups)
         self._solution.check_determined("S1", outcome.covariates)
-        return BothParts.of(self._solution, outcome)
+        return BothParts.of(self._solution, outcome, grouped=groups is not None)
 
     # ---- how sure
 

@@ -381,7 +381,7 @@ class ExposureEffects(Estimator):
             return "strong"
         if supported:
             return "supported"
-        return str(solution.verdict)
+        return "not identified" if solution.verdict == "model fails" else str(solution.verdict)
 
     @property
     def verdict_(self) -> str:

@@ -170,11 +170,14 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         _, outcome = model.fit_outcome(X, target, groups, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
+        outcome, beside = model.beside(outcome)
+        self.on_v_ = outcome.on_v
         self._warn_of_others(outcome)
         nuisance = outcome.known if outcome.covariates else None
         plain = model.residual(outcome, self.component)
-        low = self._logistic(plain + self._origin(), target, nuisance)
-        self.residualised_: Array | None = low.coef
+        columns = plain + self._origin() if beside is None else np.hstack([plain + self._origin(), beside])
+        low = self._logistic(columns, target, nuisance)
+        self.residualised_: Array | None = low.coef[: plain.shape[1]]
         found = model.calibrate(outcome, component=self.component, log_odds=low)
         told = self._warn_of_size(found, target)
         theta, intercept = self._calibrate(found, plain, target, nuisance, low)
@@ -187,7 +190,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         self.coefficients_: Estimate | None = None
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-            replicates = newton_replicates(plain + self._origin(), target, low, float(self.alpha), keep, **options)
+            replicates = newton_replicates(columns, target, low, float(self.alpha), keep, **options)
             estimate = model.estimate_of(found, outcome, grouped=groups is not None, replicates=replicates)
             names = self.component_.feature_names
             self.coefficients_ = replace(estimate, value=theta, names=names, positive=str(self.positive_))
@@ -223,7 +226,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             cross, p = -cross, 1 - p
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **options))
-        self.residualised_, self.trust_, self.coefficients_ = None, 1.0, None
+        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = None, 1.0, None, None
         self._set(theta, intercept)
         return self
 
@@ -258,7 +261,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             intercept, theta = from_cumulants(component, with_y, float(mean), **options)
         else:
             theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **options))
-        self.residualised_, self.trust_, self.coefficients_ = theta, 1.0, None
+        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = theta, 1.0, None, None
         self._set(theta, intercept)
         return self
 
@@ -286,7 +289,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
                 raise DataError("the covariates hold missing or infinite values: drop those rows")
             found = self._logistic(values - centre, target, None if known is None else known - known.mean(axis=0))
             theta, intercept = found.coef, found.intercept
-        self.residualised_, self.trust_, self.coefficients_ = theta, 1.0, None
+        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = theta, 1.0, None, None
         self._set(theta, intercept, centre)
         return self
 
@@ -361,8 +364,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     ) -> tuple[Array, float]:
         """theta (d,) and the intercept at the mean of S1, from the correction of the logistic regression on R."""
         self.trust_ = found.trust
-        if found.trust == 0:
-            return low.coef, low.intercept
+        if found.trust == 0 or len(low.coef) > len(found.coef):  # without a correction, and beside variates of V
+            return found.coef, found.factor * low.intercept
         features, covariance = found.features, found.covariance
         again = self._logistic(features + self._origin(), y, nuisance)
 

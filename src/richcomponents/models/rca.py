@@ -739,9 +739,19 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def residual(self, X: object, component: object = None) -> Array:
         """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
-        not live (on what they share with it, for two views)."""
+        not live (on what they share with it, for two views; of an outcome, on what stands beside the first view)."""
         check_is_fitted(self)
-        return np.asarray(self._solution.residual(self._key(component), self._centred(X)))
+        beside = X.on_v.beside if isinstance(X, Outcome) and X.on_v is not None else None
+        return np.asarray(self._solution.residual(self._key(component), self._centred(X), beside))
+
+    def beside(self, outcome: Outcome) -> tuple[Outcome, Array | None]:
+        """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
+        the other view that stand beside its residual."""
+        check_is_fitted(self)
+        found = replace(outcome, on_v=self._solution.on_v(outcome))
+        if found.on_v is None or not found.on_v.goes_with:
+            return found, None
+        return found, self._solution.variates(outcome.rows, found.on_v.beside)
 
     def outcome(
         self,

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.contrastive.shared_outcomes import PARTS
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_column, check_outcome
 from richcomponents.errors import DataError
@@ -22,6 +21,8 @@ from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
 from richcomponents.text import page
+
+_OPEN = ("not identified", "model fails")  # verdicts that leave coefficients to the identified set
 
 
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
@@ -126,15 +127,18 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.variance_split_: Estimate | None = None
         if self.shared:
             return self._learn_both(model, outcome)
-        both = "let it depend on the shared part too (shared=True)"
-        self._warn_of_others(outcome, *([both] if self._may_share() else []))
+        outcome, _ = model.beside(outcome)
+        self.on_v_ = outcome.on_v
+        both = "; if y goes with V through the shared part only, say so (shared=True)"
+        self._warn_of_others(outcome, both if self._may_share() else "")
         found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
+        measured, outcome = outcome, replace(outcome, y=found.outcome)
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
-            estimate = model.estimate_of(found, outcome, grouped=grouped)
+            estimate = model.estimate_of(found, measured, grouped=grouped)
             self.coefficients_ = replace(estimate, names=self.component_.feature_names)
         else:
             self.coef_ = penalised(found.features, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
@@ -147,22 +151,12 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def _learn_both(self, model: Any, outcome: Outcome) -> Self:
         """Of an outcome that depends on S1 and S2."""
         found = model.calibrate_both(outcome)
-        names, degrees = self.component_.feature_names, found.degrees
-        self.alpha_, self.residualised_ = 0.0, found.residualised
-        self.coef_, self.shared_coef_ = found.coef, found.shared
-        self.coefficients_ = Estimate(found.coef, found.coef_error, degrees, names)
-        self.shared_coefficients_ = Estimate(found.shared, found.shared_error, degrees, names)
-        self.variance_split_ = Estimate(found.split, found.split_error, degrees, PARTS)
-        if found.split_ends is not None:
-            (low, high), errors = found.split_ends
-            self.variance_split_ = Estimate(
-                found.split,
-                np.full_like(found.split, np.nan),
-                degrees,
-                PARTS,
-                identified=(np.maximum(low, 0.0), high),
-                identified_error=(errors[0], errors[1]),
-            )
+        names = self.component_.feature_names
+        self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, found.on_v
+        self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
+        self.coefficients_ = replace(found.coef, names=names)
+        self.shared_coefficients_ = replace(found.shared, names=names)
+        self.variance_split_ = found.split
         shared = float(self.shared_coef_ @ model.components_["S2"].mean)
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
         return self
@@ -182,7 +176,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             raise DataError("cross and mean must be finite: the covariance with y, or its mean, is missing or infinite")
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
-        self.residualised_, self.coefficients_ = None, None
+        self.residualised_, self.coefficients_, self.on_v_ = None, None, None
         self.shared_coef_, self.shared_coefficients_, self.variance_split_ = None, None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
@@ -267,22 +261,23 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def summary(self) -> str:
         """The coefficients beside those of residualising, and how sure the RCA was."""
         check_is_fitted(self)
-        lines = [self.title(), str(self.estimate())]
+        lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
-            if self.rca_.verdict_ == "not identified":
+            if self.rca_.verdict_ in _OPEN:
                 lines.append(
-                    "Not identified: the coefficients above are those with U and V as regressors. Where S1 and the shared part "
-                    "cannot be told apart they mix those on S1 and those on S2, the data do not say how: no standard errors."
+                    f"{self.rca_.verdict_.capitalize()}: the coefficients above are those with U and V as regressors. Where S1 "
+                    "and the shared part cannot be told apart they mix those on S1 and those on S2, the data do not say how: "
+                    "intervals and p values are those of the identified set, widened for noise."
                 )
             else:
                 lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
-        elif self.rca_ is not None and self.rca_.verdict_ == "not identified":
+        elif self.rca_ is not None and self.rca_.verdict_ in _OPEN:
             lines.append(
-                "Not identified: these are the coefficients with V as covariates. Where S1 and the shared part cannot be told "
-                "apart, those on S1 may be anything in the identified set: all that second moments allow if a tenth of what V "
-                "leaves of each shared direction is S1's and S1 explains no more of y than there is. Intervals and p values "
-                "are those of the set, widened for noise."
+                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with V as covariates. Where S1 and the shared "
+                "part cannot be told apart, those on S1 may be anything in the identified set: all that second moments allow "
+                "if a tenth of what V leaves of each shared direction is S1's and S1 explains no more of y than there is. "
+                "Intervals and p values are those of the set, widened for noise."
             )
         elif self.residualised_ is not None:
             lines.append("residualised: with V as covariates")

@@ -60,8 +60,9 @@ class Outcome:
     """Coefficients of an outcome on a component.
 
     estimate : beside what other methods make of them: naive (U as it is), residualised (V as covariates), and the truth where
-    it is known. unit : what a coefficient is. test : of the outcome on the views `outside` of the component. contrast : the two
-    classes of a logistic regression, whose table also holds odds ratios.
+    it is known. unit : what a coefficient is. test : of the outcome on the views `outside` of the component. fails : what of
+    the model the outcome contradicts, in words, or None where only `test` tells. contrast : the two classes of a logistic
+    regression, whose table also holds odds ratios.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Outcome:
     outside: str
     estimate: Estimate
     test: TestResult
+    fails: str | None = None
     contrast: Contrast | None = None
 
     @property
@@ -202,7 +204,7 @@ class Findings:
         if X is None or y is None:
             raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
         told = _outcome(model, views, X, y, columns, outcome, truth)
-        return replace(found, outcome=told, notes=(*notes, *model.notes()))
+        return replace(found, verdict=model.verdict_, outcome=told, notes=(*notes, *model.notes()))
 
     @classmethod
     def _of_effects(
@@ -240,7 +242,9 @@ class Findings:
     def alarms(self) -> list[str]:
         """Tests of what is assumed that fail, as sentences."""
         out, d = [_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
-        if self.outcome is not None and self.outcome.test.p_value < SUSPICIOUS:
+        if self.outcome is not None and self.outcome.fails:
+            out.append(f"{self.outcome.fails}.")
+        if self.outcome is not None and self.outcome.fails is None and self.outcome.test.p_value < SUSPICIOUS:
             out.append(
                 f"{self.outcome.name} goes with {self.outcome.outside} ({p_value(self.outcome.test.p_value)}): it seems to "
                 f"depend on more than {self.outcome.component}, and the coefficients may be wrong."
@@ -295,6 +299,11 @@ class Findings:
             return (
                 f"At least {share} of the variance of {first} is shared (average over its columns). How much more cannot be "
                 "told from these data: the results equal those of adding the controls as covariates."
+            )
+        if self.verdict == "model fails":
+            return (
+                f"At least {share} of the variance of {first} is shared (average over its columns). The model fails, and "
+                "nothing was corrected: the results equal those of adding the controls as covariates."
             )
         sure = {
             "strong": "Identification is strong.",
@@ -504,6 +513,7 @@ def _outcome(
         outside=_listed(outside) if outside else "V",
         estimate=replace(found, others=others),
         test=model.outcome_test(X, y),
+        fails=None if model.on_v_ is None else model.on_v_.failure(name),
         contrast=model.contrast,
     )
 

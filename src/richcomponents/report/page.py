@@ -180,7 +180,7 @@ def inline_svg(
 
 
 _TONE = dict.fromkeys(("strong", "supported", "known mixing"), "good") | dict.fromkeys(("weak", "paper"), "fair")
-_TONE |= dict.fromkeys(("not identified", "contradicted", "not separable"), "poor")
+_TONE |= dict.fromkeys(("not identified", "model fails", "contradicted", "not separable"), "poor")
 _MOST_HEAT_MAPS = 8
 
 
@@ -195,7 +195,8 @@ def _figure(picture: str, caption: str) -> str:
 def verdict(found: Findings) -> str:
     """What was asked, and the answer; a test that fails takes the green away."""
     tone, alarms = _TONE.get(found.verdict, ""), found.alarms()
-    badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms else "")
+    said = found.verdict == "model fails"
+    badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms and not said else "")
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice())
     detail = f"<p>{escape(found.detail())}</p>" if found.detail() else ""
     return (

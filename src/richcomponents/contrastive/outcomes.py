@@ -1,0 +1,162 @@
+"""What an outcome has to do with V: which of its assumptions the data reject, and what then is corrected.
+
+Of o = beta'S1 + gamma'S2 + delta'S3 + noise the coefficients on S1 are corrected (`calibration`) under one of two assumptions:
+
+* o does not go with V at all: gamma = delta = 0.
+* o goes with V as the shared part does: delta = 0. In the shared canonical coordinates Cov(y, o) = D gamma, so that
+  gamma = D^-1 Cov(y, o), whatever T; and o - gamma'U depends on S1 only, with the coefficients beta - gamma.
+
+Both can be tested. The test of o on the SHARED variates y_1..y_r says how much of gamma to believe,
+
+    share = max(0, 1 - (F_0 / F)^2),     F_0 the statistic at the level GOES_WITH;
+
+below it gamma = 0: nothing is lost where o does not go with V. What V has of its own, y_{r+1}.., must not tell anything of o
+under either assumption: `belief` in corrections falls to zero with the p value of that test, from WITNESSED on. Where o goes
+with V and the shared part fills V, nothing is left that could witness delta = 0: gamma and delta cannot be told apart, and
+nothing is corrected (unless the user says that delta = 0).
+
+Without any correction the answer is least squares on U and V. How much of V stands beside U, its r shared variates or all of
+them, changes coefficients outside the shared coordinates only; the smaller squared error on left-out blocks decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.contrastive.canonical import Canonical
+from richcomponents.contrastive.diagnostics import TestResult, outcome_test
+from richcomponents.contrastive.pair import RIDGE
+from richcomponents.cumulants.estimate import p_text
+from richcomponents.learning.outcome import Outcome
+from richcomponents.storage import storable
+
+GOES_WITH = 0.05
+"""p value of the test on the shared variates below which gamma is taken into account."""
+
+WITNESSED = 0.01
+"""p value of the test on the other variates (on the shared ones, where there are no others) below which corrections are
+believed less."""
+
+REMEDY = "Coefficients are those with V as covariates, not corrected. Check that V holds controls only"
+"""What is done, and what to do, where the model fails."""
+
+
+@storable
+@dataclass(frozen=True)
+class OutcomeOnV:
+    """What an outcome has to do with V.
+
+    rank : shared variates; beside : variates of V that stand beside U; every : whether these are all there are.
+    on_shared, on_rest : tests of the outcome on the shared variates of V, and on what else V has (None: there is nothing else).
+    share : of gamma that is believed; belief : in corrections; both in [0, 1]. stated : the user says that it goes with S2.
+    """
+
+    rank: int
+    beside: int
+    every: bool
+    on_shared: TestResult
+    on_rest: TestResult | None
+    share: float
+    belief: float
+    stated: bool = False
+
+    @classmethod
+    def of(
+        cls, outcome: Outcome, found: Canonical, rank: int, columns: IntArray, lost: float, whole: bool
+    ) -> OutcomeOnV:
+        """columns : of V in the outcome's rows; whole : whether all columns of both views were searched."""
+        on_shared = outcome_test(outcome, columns, lost, found.y_from_v[:rank])
+        rest, most = found.y_from_v[rank:], min(found.rank_u, found.rank_v)
+        on_rest = outcome_test(outcome, columns, lost, rest) if len(rest) else None
+        critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
+        share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
+        belief = min(1.0, (on_shared if on_rest is None else on_rest).p_value / WITNESSED)
+        enough = whole and outcome.n > 2 * (found.rank_u + most)
+        beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
+        return cls(rank, beside, beside == most, on_shared, on_rest, share, belief)
+
+    def stating(self) -> OutcomeOnV:
+        """The same where the user says that the outcome goes with S2, and with nothing else of V."""
+        return replace(self, share=1.0, belief=1.0, stated=True)
+
+    def shared(self, correlations: Array, with_y: Array, n: float) -> tuple[Array, Array]:
+        """gamma (r,), as far as it is believed, and how many times the noise of b that of b - gamma has.
+
+        with_y : Cov(y_1..y_r, o), (..., r).
+        """
+        back = correlations / (correlations**2 + RIDGE / n)
+        return self.share * back * with_y, 1 - self.share + self.share * np.maximum(back**2, 1.0)
+
+    @property
+    def goes_with(self) -> bool:
+        """Whether the outcome is taken to go with S2."""
+        return self.share > 0
+
+    @property
+    def fails(self) -> str:
+        """Which assumption about the outcome the data reject, in words; nothing where none is."""
+        return self.failure("y")
+
+    def failure(self, name: str) -> str:
+        """The same of an outcome of this name."""
+        if self.stated or self.belief > 0.5:
+            return ""
+        if self.on_rest is None:
+            return (
+                f"{name} goes with V ({_told(self.on_shared)}), and the shared part fills V: nothing tells whether "
+                "through the shared part or by V's own"
+            )
+        return f"{name} goes with what V does not share with U ({_told(self.on_rest)})"
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the coefficients must be told, as sentences."""
+        if self.stated:
+            return ()
+        beside = (
+            "V as covariates means all of V."
+            if self.every
+            else f"V as covariates means the {self.rank} directions of V that "
+            "U shares, which predict y better on left-out samples than all of V."
+        )
+        if self.fails:
+            return (f"The model fails: {self.fails}. {REMEDY}.", beside)
+        if self.goes_with:
+            return (
+                f"y goes with V ({_told(self.on_shared)}) as the shared part does: it is taken to depend on the "
+                "shared part too, and coefficients are those on S1 beside it.",
+                beside,
+            )
+        return (beside,)
+
+
+def _told(test: TestResult) -> str:
+    text = p_text(test.p_value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _beside(outcome: Outcome, found: Canonical, rank: int, most: int) -> int:
+    """`rank` or `most` variates of V beside U: the smaller squared error on blocks that were left out."""
+    d_u = found.x_from_u.shape[1]
+    u, v = outcome.rows[:, :d_u], outcome.rows[:, d_u:]
+    table = np.column_stack([u @ found.x_from_u.T, v @ found.y_from_v[:most].T, np.ones(len(u)), outcome.y])
+    order = [*range(found.rank_u + rank), found.rank_u + most, *range(found.rank_u + rank, found.rank_u + most), -1]
+    table = table[:, order]  # the variates that may be left out come last but one
+    blocks = [
+        table[outcome.block == b] * np.sqrt(outcome.weight[outcome.block == b])[:, None]
+        for b in np.unique(outcome.block)
+    ]
+    sums = np.stack([rows.T @ rows for rows in blocks])
+    kept = sums.sum(axis=0) - sums
+
+    def squares(k: int) -> float:
+        coef = np.linalg.solve(kept[:, :k, :k] + 1e-9 * outcome.n * np.eye(k), kept[:, :k, -1:])[..., 0]
+        left = np.concatenate([-coef, np.ones((len(coef), 1))], axis=1)
+        at = [*range(k), -1]
+        return float(np.einsum("bi,bij,bj->", left, sums[:, at][:, :, at], left))
+
+    few, all_ = found.rank_u + rank + 1, found.rank_u + most + 1
+    return most if squares(all_) < squares(few) else rank

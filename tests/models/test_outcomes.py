@@ -1,0 +1,184 @@
+"""What an outcome has to do with V: tests, gamma, corrections that are not made, and V beside U."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+from richcomponents.contrastive.coefficients import OnResidual
+from richcomponents.datasets import make_contrastive
+
+pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+
+D = 5
+
+
+def labs(n, seed=0, d=D, k=3):
+    """S1, S2 (k labs), S3, and A."""
+    rng = np.random.default_rng(seed)
+    own, noise = rng.normal(size=(2, n, d))
+    offsets = rng.normal(size=(k, d))
+    shared = offsets[rng.integers(k, size=n)]
+    return own, shared - shared.mean(axis=0), noise, rng.normal(size=(d, d)) / np.sqrt(d), rng
+
+
+def table(n=3000, seed=0, gamma=0.0, delta=0.0):
+    own, shared, noise, A, rng = labs(n, seed)
+    beta = np.array([1.0, -1.0, 0.5, 0.0, 0.0])
+    y = own @ beta + gamma * shared[:, 0] + delta * noise[:, 0] + rng.normal(size=n)
+    return np.hstack([own + shared, shared @ A.T + noise]), y, beta
+
+
+def fitted(X, y, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), **options).fit(X, y)
+
+
+def error(model, beta):
+    return float(np.sum((model.coef_ - beta) ** 2)), float(np.sum((model.residualised_ - beta) ** 2))
+
+
+def test_an_outcome_that_goes_with_the_labs_is_corrected_for_them():
+    ratios = []
+    for seed in range(4):
+        X, y, beta = table(seed=seed, gamma=2.0)
+        model = fitted(X, y)
+        assert model.on_v_.share > 0.99
+        assert model.on_v_.belief == 1
+        assert model.verdict_ == "strong"
+        found, simple = error(model, beta)
+        ratios.append(found / simple)
+        stated, _ = error(fitted(X, y, shared=True), beta)
+        assert found == pytest.approx(stated, rel=0.05)
+        assert any("taken to depend on the shared part too" in note for note in model.notes())
+    assert max(ratios) < 1
+    assert np.median(ratios) < 0.5
+
+
+def test_an_outcome_that_goes_with_what_v_has_of_its_own_is_not_corrected():
+    X, y, _ = table(gamma=1.0, delta=1.0)
+    with pytest.warns(rc.SpecificationWarning, match="The model fails: y goes with what V does not share with U"):
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
+    assert model.on_v_.belief < 1e-6
+    assert model.verdict_ == "model fails"
+    assert model.rca_.verdict_ == "strong"
+    np.testing.assert_array_equal(model.coef_, model.residualised_)
+    assert "The model fails" in model.summary()
+
+
+def test_where_the_shared_part_fills_v_nothing_witnesses_for_it():
+    data = make_contrastive(5000, d=4, S2="skewed", A="good", random_state=3)
+    y = data.y + data.S2[:, 0]
+    with pytest.warns(rc.SpecificationWarning, match=r"the shared part fills V.*shared=True"):
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, y)
+    assert model.on_v_.on_rest is None
+    np.testing.assert_allclose(model.coef_, model.residualised_, atol=1e-9)
+    stated = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), shared=True).fit(data.X, y)
+    assert stated.verdict_ == "strong"
+    assert np.sum((stated.coef_ - data.beta) ** 2) < 0.3 * np.sum((model.coef_ - data.beta) ** 2)
+
+
+def test_an_outcome_of_s1_alone_is_not_touched():
+    X, y, _ = table(seed=5)
+    model = fitted(X, y)
+    assert model.on_v_.share == 0
+    assert model.on_v_.belief == 1
+    assert not model.on_v_.goes_with
+    rca, outcome = model.rca_, model.rca_.outcome(X, y)
+    found = rca.calibrate(replace(outcome, on_v=replace(rca.solution_.on_v(outcome), belief=0.0)))
+    np.testing.assert_array_equal(found.coef, found.residualised)
+
+
+def test_least_squares_on_the_features_gives_the_coefficients():
+    X, y, _ = table(seed=1, gamma=1.5)
+    rca = rc.ContrastiveRCA(views=D).fit(X)
+    found = rca.calibrate(X, y)
+    assert found.on_v.goes_with
+    again = np.linalg.lstsq(found.features, found.outcome, rcond=None)[0]
+    np.testing.assert_allclose(again, found.coef, atol=1e-8)
+    ridge = fitted(X, y, alpha=1e-7)
+    np.testing.assert_allclose(ridge.coef_, found.coef, atol=1e-4)
+
+
+def test_all_of_v_stands_beside_u_where_that_predicts_better():
+    X, y, _ = table(seed=2, delta=2.0)
+    model = fitted(X, y)
+    assert model.on_v_.every
+    assert model.on_v_.beside == D > model.rca_.rank_
+    centred = X - X.mean(axis=0)
+    expected = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0][:D]
+    np.testing.assert_allclose(model.coef_, expected, atol=1e-10)
+    assert "V as covariates means all of V." in model.notes()
+
+
+def test_few_variates_stand_beside_u_where_the_others_say_nothing():
+    own, shared, noise, A, rng = labs(150, seed=4)
+    X = np.hstack([own + shared, shared @ A.T + noise])
+    counted = [fitted(X, own[:, 0] + rng.normal(size=150)).on_v_.every for _ in range(8)]
+    assert sum(counted) < 4
+
+
+def test_errors_cover_an_outcome_that_goes_with_the_labs():
+    hits = []
+    for seed in range(12):
+        X, y, beta = table(800, seed=100 + seed, gamma=2.0)
+        found = fitted(X, y).coefficients_
+        hits.append((found.low <= beta) & (beta <= found.high))
+    assert np.mean(hits) > 0.88
+
+
+def test_the_shift_by_gamma_is_that_of_the_changed_outcome():
+    """Coefficients of o - gamma'U, with gamma added, are those of o: whatever T."""
+    X, y, _ = table(seed=3, gamma=1.0)
+    solution = rc.ContrastiveRCA(views=D).fit(X).solution_
+    centred, t = X - X.mean(axis=0), y - y.mean()
+    cross, variance = centred.T @ t / len(t), np.asarray(t @ t / len(t))
+    plain = OnResidual.at(solution.pair, cross[:D], cross[D:], variance)
+    moved = plain.goes_with(1.0, 0.0)
+    g = solution.pair.to_x.T @ moved.gamma
+    changed = t - centred[:, :D] @ g
+    other_cross = centred.T @ changed / len(t)
+    other = OnResidual.at(solution.pair, other_cross[:D], other_cross[D:], np.asarray(changed @ changed / len(t)))
+    T = solution.posterior.t
+    np.testing.assert_allclose(moved.corrected(T, 0.01), other.corrected(T, 0.01) + g, atol=1e-8)
+    np.testing.assert_allclose(moved.ends(), other.ends() + g, atol=1e-6)
+    np.testing.assert_allclose(moved.variance, other.variance, rtol=1e-8)
+
+
+def test_log_odds_of_an_outcome_that_goes_with_the_labs():
+    own, shared, noise, A, rng = labs(6000, seed=6)
+    beta = np.array([1.0, -1.0, 0.5, 0.0, 0.0])
+    y = own @ beta + 2 * shared[:, 0] + rng.logistic(size=len(own)) > 0
+    X = np.hstack([own + shared, shared @ A.T + noise])
+    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
+    assert model.on_v_.goes_with
+    found, simple = (np.sum((coef - beta) ** 2) for coef in (model.coef_[0], model.residualised_))
+    assert found < simple
+    assert np.all(np.isfinite(model.coefficients_.standard_error))
+
+
+def test_a_shared_part_that_saturates_in_v_fails_the_model():
+    rng = np.random.default_rng(0)
+    n = 4000
+    factors = rng.exponential(size=(n, 2)) - 1
+    S2 = factors @ rng.normal(size=(2, D))
+    X = np.hstack([rng.normal(size=(n, D)) + S2, rng.normal(size=(n, D)) + 2 * np.tanh(S2 @ rng.normal(size=(D, D)))])
+    with pytest.warns(rc.SpecificationWarning, match="The model fails"):
+        model = rc.ContrastiveRCA(views=D).fit(X)
+    assert model.verdict_ == "model fails"
+    assert model.diagnostics_.gate == 0
+    assert "otherwise than linearly" in model.summary()
+    refitted = model._without(0)
+    assert refitted.verdict_ == "model fails"
+
+
+def test_it_is_saved_and_loaded(tmp_path):
+    X, y, _ = table(500, gamma=2.0)
+    model = fitted(X, y)
+    model.save(tmp_path / "model.rca")
+    again = rc.load(tmp_path / "model.rca")
+    assert again.on_v_ == model.on_v_
+    assert again.verdict_ == model.verdict_
