@@ -159,7 +159,7 @@ class IndependentErrors:
 
     root (m, k) : the log-likelihood is -|root g|^2 / 2; m = 0 where nothing is said. scale_u, scale_v : standard deviations
     of the columns. p_u, p_v, p_both : of the three tests, nan where there is nothing to test. used : weights in [0, 1] of
-    both views together, of U alone and of V alone.
+    both views together, of U alone and of V alone. t : T at which these equations hold best.
     """
 
     root: Array
@@ -169,6 +169,7 @@ class IndependentErrors:
     p_v: float
     p_both: float
     used: tuple[float, float, float]
+    t: Array
 
     @property
     def silent(self) -> bool:
@@ -199,6 +200,10 @@ class ErrorsByBlock:
     canonical: Canonical
     rank: int
     moments: BlockCovariances
+
+    @property
+    def near(self) -> Array:
+        return self.errors.t
 
     @property
     def trust(self) -> float:
@@ -294,7 +299,7 @@ class _Weighed:
     """Some equations in units of their Gaussian noise (n = 1), and what is left of them beside the unknowns.
 
     root (k, k); g (k,), own (B, k) : contributions of the blocks to their noise; reach (., k) : directions that S can explain;
-    free (., k) : those that it could explain if it were another one in each view; spare : equations more than unknowns.
+    free (., k) : changes that it could make if it were another one in each view; spare : equations more than unknowns.
     """
 
     root: Array
@@ -310,10 +315,11 @@ class _Weighed:
 
     def agrees(self) -> float:
         """p-value of whether it is the same S in both views; nan where any two are."""
-        more = len(self.free) - len(self.reach)
+        free = span(self.free)
+        more = len(free) - len(self.reach)
         if more <= 0:
             return float("nan")
-        left, own = (_without(rows, self.reach) @ self.free.T for rows in (self.g, self.own))
+        left, own = (_without(rows, self.reach) @ free.T for rows in (self.g, self.own))
         return against_noise(left, own, more)[2]
 
     def likelihood_root(self) -> Array:
@@ -373,7 +379,6 @@ class _Study:
         designs = self.here.designs(t)
         tied, free = np.hstack(designs) @ root, linalg.block_diag(*designs) @ root
         reach = span(tied)
-        free = span(free) if views == "uv" else reach
         return _Weighed(root, self.here.at(t) @ root, own @ root, reach, free, equations - len(reach))
 
     def best(self, views: str) -> Array:
@@ -427,7 +432,7 @@ def independent_errors(
         forced, tested = wanted == "independent", not np.isnan(p_values[i])
         together[i] = _trust(p_values[i]) if tested and not forced else 1.0
         alone[i] = together[i] if tested or forced else 0.0
-    p_both, agree, roots, used = nothing, 0.0, [], [0.0, 0.0, 0.0]
+    p_both, agree, roots, used, t = nothing, 0.0, [], [0.0, 0.0, 0.0], study.start
 
     def use(number: int, share: float, seen: _Weighed) -> None:
         used[number] = share
@@ -435,7 +440,8 @@ def independent_errors(
             roots.append(np.sqrt(share * INFLATION / seen.flattening()) * seen.likelihood_root())
 
     if min(together) > 0 and (study.testable("uv") or min(alone) > 0):
-        seen = study.weighed(study.best("uv"), "uv")
+        t = study.best("uv")
+        seen = study.weighed(t, "uv")
         p_both = seen.agrees()
         forced = all(wanted == "independent" for wanted in errors)
         agree = 1.0 if forced else min(alone) if np.isnan(p_both) else _trust(p_both)
@@ -443,6 +449,7 @@ def independent_errors(
     for i, view in enumerate("uv"):
         share = alone[i] * (1 - together[1 - i] * (agree if errors[i] == "independent" else 1.0))
         if share > 0:
-            use(1 + i, share, study.weighed(study.best(view), view))
+            t = study.best(view)
+            use(1 + i, share, study.weighed(t, view))
     root = np.vstack([np.zeros((0, len(study.here.total))), *roots])
-    return IndependentErrors(root, *study.scales, p_values[0], p_values[1], p_both, (used[0], used[1], used[2]))
+    return IndependentErrors(root, *study.scales, p_values[0], p_values[1], p_both, (used[0], used[1], used[2]), t)

@@ -141,8 +141,12 @@ class Laplace:
     @property
     def inverse(self) -> Array:
         """The posterior covariance."""
-        factor = self.root @ self.axes / np.sqrt(self.precision)
-        return np.asarray(factor @ factor.T)
+        return np.asarray(self.factor @ self.factor.T)
+
+    @property
+    def factor(self) -> Array:
+        """A root of it."""
+        return np.asarray(self.root @ self.axes / np.sqrt(self.precision))
 
     def deviations(self, normal: Array, inflation: float) -> Array:
         """Draws (m, size) about the mode from standard normal numbers (m, size); inflated, never beyond the prior.
@@ -179,6 +183,10 @@ class Beside(Protocol):
 
 class FurtherEvidence(Protocol):
     """Evidence about T beside the cumulants' energy, block by block."""
+
+    @property
+    def near(self) -> Array:
+        """T (r, r) near which it is largest."""
 
     @property
     def trust(self) -> float:
@@ -247,18 +255,25 @@ class SharedEnergy:
         return np.concatenate([self.multiplicity / tau**2, trend])
 
     def mode(self, gram: Array, tau: float, start: Array | None = None, steps: int = 100) -> Array:
-        """theta (size,) that maximises tr(P G) - penalty/2, in units of the prior's standard deviations."""
+        """theta (size,) that maximises tr(P G) - penalty/2, in units of the prior's standard deviations; with evidence beside,
+        which may be a thousand times as sharp in some directions, in those of the posterior at the start."""
         precision = self.penalty(tau)
         origin = np.zeros(self.size) if start is None else start
-        scale = precision**-0.5
+        scale = np.diag(precision**-0.5)
+        if self.beside is not None:
+            scale = Laplace.of(self.curvature(origin, gram), scale).factor
 
         def objective(step: Array) -> tuple[float, Array]:
-            theta = origin + scale * step
+            theta = origin + scale @ step
             value, gradient = self.value_and_gradient(theta, gram)
-            return float(0.5 * precision @ theta**2 - value), scale * (precision * theta - gradient)
+            return float(0.5 * precision @ theta**2 - value), scale.T @ (precision * theta - gradient)
 
         found = minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6)
-        return np.asarray(origin + scale * stationary(lambda step: objective(step)[1], found))
+        return np.asarray(origin + scale @ stationary(lambda step: objective(step)[1], found))
+
+    def theta(self, t: Array) -> Array:
+        """Parameters (size,) of T (r, r), level and slope zero."""
+        return np.append((logit(t) - np.diag(self.centre))[self.rows, self.cols], [0.0, 0.0])
 
     def modes_nearby(self, grams: Array, tau: float, start: Array, inverse: Array, steps: int = 5) -> Array:
         """Modes (m, size) for several G (m, 2r, 2r) close to the one whose mode is ``start`` (size,).
@@ -550,8 +565,9 @@ def identify(
     mean = pair_mean(nats, np.ones(n_blocks))
 
     fits: list[_Fit] = []
+    start = None if further is None else energy.theta(further.near)
     for tau in TAUS:
-        fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else None))
+        fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else start))
     cumulants_tell = bool(weights.any())
     informative = cumulants_tell or further is not None
     scores = _held_out(energy, nats, fits, further) if informative else np.zeros((1, len(TAUS)))
