@@ -387,12 +387,12 @@ def demo(
     )
     _print(f"Verdict on this table: {answer.verdict}. {answer.meaning}\n{answer.about_controls()}\n")
     if draws > 1:
-        ratios = result.ratios
+        ratios, median = result.ratios, {name: float(np.median(errors)) for name, errors in result.errors.items()}
         _print(
-            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}, and RCA's "
-            f"squared error is\n{np.median(ratios):.2f} of ANCOVA's at the median ({np.median(result.errors['RCA']):.4f} and "
-            f"{np.median(result.errors['ANCOVA']):.4f}; naive {np.median(result.errors['naive']):.2f}, RUV-2 "
-            f"{np.median(result.errors['RUV-2']):.3f}); smaller in {int(np.sum(ratios < 1))} of {draws}.\n"
+            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}. Median "
+            f"squared errors:\nRCA {median['RCA']:.4f}, ANCOVA {median['ANCOVA']:.4f}, RUV-2 {median['RUV-2']:.4f}, naive "
+            f"{median['naive']:.4f}. Draw by draw RCA's is {np.median(ratios):.2f} of ANCOVA's at the median,\nand smaller in "
+            f"{int(np.sum(ratios < 1))} of {draws}.\n"
         )
     _print(
         f"The picture is in {picture.resolve()}\nThe report is in {out.resolve()}: open it in a browser.\n\n"

@@ -81,6 +81,9 @@ def test_the_gradient_is_that_of_the_likelihood() -> None:
     up, down = (energy.value_and_gradient(theta + step * direction, none)[0] for step in (1e-5, -1e-5))
     slope = energy.value_and_gradient(theta, none)[1] @ direction
     np.testing.assert_allclose((up - down) / 2e-5, slope, rtol=1e-6)
+    above, below = (energy.value_and_gradient(theta + step * direction, none)[1] for step in (1e-5, -1e-5))
+    bent = energy.bend(theta, none)(direction[None])[0]
+    np.testing.assert_allclose(bent, -(above - below) / 2e-5, rtol=1e-5, atol=1e-6 * np.abs(bent).max())
 
 
 def test_noise_is_that_of_the_equations_at_fixed_S() -> None:

@@ -182,3 +182,15 @@ def test_it_is_saved_and_loaded(tmp_path):
     again = rc.load(tmp_path / "model.rca")
     assert again.on_v_ == model.on_v_
     assert again.verdict_ == model.verdict_
+
+
+def test_where_nothing_is_shared_nothing_fails():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 2 * D))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SpecificationWarning)
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, X[:, 0] + X[:, D] + rng.normal(size=600))
+    assert model.verdict_ == "nothing shared"
+    assert model.on_v_.beside == D
+    assert "all of V stands beside U" in model.summary()
+    assert np.median(model.coefficients_.standard_error) < 0.05  # .041 in theory; with what V explains as noise, .058

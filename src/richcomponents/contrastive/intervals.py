@@ -41,12 +41,11 @@ from richcomponents.contrastive.own_errors import IndependentErrors
 from richcomponents.contrastive.pair import (
     BlockCovariances,
     Pair,
-    curvature,
+    bend,
     mixture_tau,
     near_pair,
     quadratic,
     score,
-    units,
 )
 from richcomponents.contrastive.posterior import (
     TAUS,
@@ -54,9 +53,10 @@ from richcomponents.contrastive.posterior import (
     Laplace,
     Logistic,
     Posterior,
+    Prior,
     SharedEnergy,
-    free_precision,
     logit,
+    symmetric_matrices,
 )
 from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_variance
 from richcomponents.moments import Moments
@@ -74,15 +74,15 @@ class BlockEvidence:
     """What the intervals need from a fit.
 
     ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
-    objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``precision``: the prior precision
-    of X in the coordinates of ``units`` (see ``free_precision``); ``errors``: what independent errors add to the objective.
+    objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``prior``: of the lower
+    triangle of X; ``errors``: what independent errors add to the objective.
     """
 
     canonical: Canonical
     moments: BlockCovariances
     gram: Array
     t: Array
-    precision: Array
+    prior: Prior
     errors: IndependentErrors | None = None
 
     def beside(self, pair: Pair) -> Beside | None:
@@ -117,7 +117,7 @@ def block_evidence(
         moments=BlockCovariances.of(state),
         gram=np.tensordot(posterior.order_weights, plain_grams(posterior, grams), 1),
         t=posterior.t,
-        precision=free_precision(SharedEnergy(posterior.correlations).trend, tau),
+        prior=Prior.of_free(SharedEnergy(posterior.correlations).trend, tau),
         errors=errors,
     )
 
@@ -131,8 +131,7 @@ class Replicates:
     x: Array  # (r, r)
     xs: Array  # (B, r, r)
     loose: Array  # (r, r), X after one step against the pull of the prior
-    inverse: Array  # (curvature + precision)^-1
-    precision: Array
+    posterior: Laplace  # about X
 
     def values(self, what: Target) -> Array:
         """Replicates (B, ...) of A, Cov(S1) or its diagonal."""
@@ -174,9 +173,7 @@ class Replicates:
     @cached_property
     def free_directions(self) -> Array:
         """The same of X."""
-        cov = self.inverse @ self.precision @ self.inverse
-        root = np.linalg.cholesky(cov + 1e-12 * np.trace(cov) / len(cov) * np.eye(len(cov)))
-        return np.asarray(np.tensordot(root.T, units(len(self.x)), 1))  # one per column of root
+        return symmetric_matrices(self.posterior.pulls())
 
     def t_changes(self) -> tuple[Array, Array]:
         """Of T: without each block (B, r, r); and changes (k, r, r) whose squares add up to what the prior may have pulled,
@@ -194,16 +191,12 @@ def replicate(ev: BlockEvidence) -> Replicates:
     bases = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(delete_one(blocks)))
     x = logit(ev.t)
     link = Logistic.at(x)
-    root = np.linalg.cholesky(np.linalg.inv(ev.precision))
-    here = ev.beside(basis)
-    inverse = Laplace.of(curvature(basis, pair_mean(ev.gram, ones), x, here), root).inverse
+    gram, here = pair_mean(ev.gram, ones), ev.beside(basis)
+    posterior = Laplace.of(bend(basis, gram, link, here), ev.prior)
     s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link, ev.beside(bases))
-    step = (s - s.mean(0)) @ inverse
-    pull = inverse @ score(basis, pair_mean(ev.gram, ones), link, here)
-    e = units(len(x))
-    return Replicates(
-        basis, bases, x, x + np.tensordot(step, e, 1), x + np.tensordot(pull, e, 1), inverse, ev.precision
-    )
+    steps = posterior.solve(np.concatenate([s - s.mean(0), score(basis, gram, link, here)[None]]))
+    moved = x + symmetric_matrices(steps)
+    return Replicates(basis, bases, x, moved[:-1], moved[-1], posterior)
 
 
 def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Estimate:

@@ -33,7 +33,7 @@ the other view fails its test.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +42,8 @@ from scipy import linalg, stats
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair, units
-from richcomponents.contrastive.posterior import INFLATION, KNOWN_PRIOR_SD, PRIOR_CENTRE, Logistic
+from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
+from richcomponents.contrastive.posterior import INFLATION, KNOWN_PRIOR_SD, PRIOR_CENTRE, Logistic, symmetric_matrices
 from richcomponents.cumulants.estimate import delete_one
 from richcomponents.storage import storable
 
@@ -112,9 +112,14 @@ class OwnCovariances:
 
     def designs(self, t: Array) -> tuple[Array, Array]:
         """Of a sample: what each entry of T adds to what S explains of U and V, off the diagonals, (m, k_u) and (m, k_v)."""
-        unit = self.h @ units(len(self.h)) @ self.h
+        unknowns = len(self.h) * (len(self.h) + 1) // 2
+        return self.changes(t, symmetric_matrices(np.eye(unknowns)))
+
+    def changes(self, t: Array, directions: Array) -> tuple[Array, Array]:
+        """The same for changes (m, r, r) of T."""
+        moved = self.h @ directions @ self.h
         back = self.right @ np.linalg.inv(self.shared(t))
-        return off_diagonal(self.left @ unit @ self.left.T), -off_diagonal(back @ unit @ back.T)
+        return off_diagonal(self.left @ moved @ self.left.T), -off_diagonal(back @ moved @ back.T)
 
     def pulled_back(self, t: Array, weights: Array) -> Array:
         """The gradient (..., r, r) in T of weights' g."""
@@ -139,6 +144,27 @@ class OwnTerm:
         seen, share = self.own.at(t.value) @ self.root.T, np.asarray(self.share)
         slope = t.derivative(self.own.pulled_back(t.value, seen @ self.root))
         return -share / 2 * np.sum(seen**2, axis=-1), -share[..., None, None] * slope
+
+    def bend(self, t: Logistic) -> Callable[[Array], Array]:
+        """With W the weights' matrix of V, back = M D' S^-1 and N = back' W back, the slope in S has the part N of V, and
+        dN = -(S^-1 dS N + N dS S^-1) beside what the change of the weights makes of it."""
+        own, v, share = self.own, t.vectors, float(self.share)
+        inverse = np.linalg.inv(own.shared(t.value))
+        weights = own.at(t.value) @ self.root.T @ self.root
+        d_v, k_v = own.right.shape[-2], own.right.shape[-2] * (own.right.shape[-2] - 1) // 2
+        back = own.right @ inverse
+        inner = back.T @ _spread(weights[len(weights) - k_v :], d_v) @ back
+        slope = -share * own.pulled_back(t.value, weights)
+        of_link = t.bent(v.T @ slope @ v)
+
+        def bend(directions: Array) -> Array:
+            moved = t.derivative(directions)
+            seen = -np.hstack(own.changes(t.value, moved)) @ self.root.T @ self.root
+            turned = inverse @ (own.h @ moved @ own.h) @ inner
+            change = own.pulled_back(t.value, seen) - own.h @ (turned + np.swapaxes(turned, -1, -2)) @ own.h
+            return np.asarray(share * t.derivative(change) - v @ of_link(v.T @ directions @ v) @ v.T)
+
+        return bend
 
     def value_on_the_rest(self, t: Array, near: Array) -> Array:
         """g is a mean over rows, to first order. How far the rest deviates from all rows is read off at T = near: noise that
@@ -390,8 +416,8 @@ class _Study:
                 root = self.weighed(t, views).likelihood_root()
             design = np.hstack(self.here.designs(t)) @ root
             slope = design @ (root @ self.here.at(t)) - prior * (t - self.start)[rows, cols]
-            move = np.linalg.solve(design @ design.T + np.diag(prior), slope)
-            values, vectors = np.linalg.eigh(t + np.tensordot(move, units(self.rank), 1))
+            move = np.asarray(np.linalg.solve(design @ design.T + np.diag(prior), slope), dtype=np.float64)
+            values, vectors = np.linalg.eigh(t + symmetric_matrices(move))
             before, t = t, (vectors * np.clip(values, _EDGE, 1 - _EDGE)) @ vectors.T
             if step > _STEPS // 3 and np.max(np.abs(t - before)) < _CLOSE:
                 break

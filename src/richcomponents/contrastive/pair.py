@@ -30,6 +30,7 @@ A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +40,14 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import Canonical
-from richcomponents.contrastive.posterior import Beside, Logistic, energy_and_slope
+from richcomponents.contrastive.posterior import (
+    Beside,
+    Logistic,
+    energy_and_slope,
+    energy_bend,
+    in_chunks,
+    symmetric_matrices,
+)
 from richcomponents.cumulants.estimate import as_frame, delete_one, jackknife_error
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
@@ -224,29 +232,29 @@ def _nearest(frame: Array) -> Array:
     return out
 
 
-def units(r: int) -> Array:
-    """Symmetric unit matrices, (r(r+1)/2, r, r): coordinates are the entries of the lower triangle."""
-    i, j = np.tril_indices(r)
-    out = np.zeros((len(i), r, r))
-    k = np.arange(len(i))
-    out[k, i, j] = 1
-    out[k, j, i] = 1
-    return out
+def lower_triangles(slope: Array) -> Array:
+    """Gradients (..., r, r) in a symmetric matrix as those in its lower triangle, row by row, (..., r (r + 1) / 2)."""
+    i, j = np.tril_indices(slope.shape[-1])
+    return np.asarray(slope[..., i, j] * np.where(i == j, 1.0, 2.0))
+
+
+def _whitened(pair: Pair, gram: Array) -> Array:
+    """A Gram in the full sample's leading ``(x, y)`` in the coordinates w of the pair; stacks broadcast."""
+    lift = pair.whiten @ pair.from_full
+    return np.asarray(lift @ gram @ np.swapaxes(lift, -1, -2))
 
 
 def energy_and_score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> tuple[Array, Array]:
-    """Energy of ``gram`` inside the row space of ``[S | cross]``, and its gradient in the coordinates of ``units``.
+    """Energy of ``gram`` inside the row space of ``[S | cross]``, and its gradient in the lower triangle of logit T.
 
     ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); ``beside`` further evidence of the pair, added; stacks
     broadcast.
     """
-    lift = pair.whiten @ pair.from_full
-    value, slope = energy_and_slope(t, pair.delta, lift @ gram @ np.swapaxes(lift, -1, -2))
+    value, slope = energy_and_slope(t, pair.delta, _whitened(pair, gram))
     if beside is not None:
         more, steeper = beside.value_and_slope(t)
         value, slope = value + more, slope + steeper
-    i, j = np.tril_indices(slope.shape[-1])
-    return value, slope[..., i, j] * np.where(i == j, 1.0, 2.0)
+    return value, lower_triangles(slope)
 
 
 def score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> Array:
@@ -254,11 +262,14 @@ def score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) ->
     return energy_and_score(pair, gram, t, beside)[1]
 
 
-def curvature(pair: Pair, gram: Array, x: Array, beside: Beside | None = None, step: float = 1e-3) -> Array:
-    """Minus the second derivative of the energy in the coordinates of ``units`` (central differences of the score)."""
-    e: Array = units(x.shape[-1]) * step
-    up, down = (score(pair, gram, Logistic.at(x + sign * e), beside) for sign in (1, -1))
-    return symmetric((up - down) / (-2 * step))
+def bend(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> Callable[[Array], Array]:
+    """Directions (m, k) of the lower triangle -> minus the second derivative of the energy times each; of one pair."""
+    of_matrices = energy_bend(t, pair.delta, _whitened(pair, gram), beside)
+
+    def part(directions: Array) -> Array:
+        return lower_triangles(of_matrices(symmetric_matrices(directions)))
+
+    return lambda directions: in_chunks(part, directions)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ All functions accept leading batch dimensions ("...").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -34,10 +34,11 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import available_cores, run_all
+from richcomponents.algebra.spectral import symmetric
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.evidence import pair_mean, pair_means
 from richcomponents.cumulants.estimate import delete_one, jackknife_variance
-from richcomponents.learning.solvers import minimise, stationary
+from richcomponents.learning.solvers import conjugate_gradients, minimise
 from richcomponents.storage import storable
 
 MAX_LOGIT = 15.0
@@ -46,38 +47,79 @@ PRIOR_SD_LEVEL = 1.5
 PRIOR_SD_SLOPE = 1.0
 
 
+def _transpose(a: Array) -> Array:
+    return a.swapaxes(-1, -2)
+
+
+def _times(stack: Array, matrix: Array) -> Array:
+    """stack (..., p, q) @ matrix (q, s), in one product; or (..., q, s), stack by stack."""
+    if matrix.ndim > 2:
+        return np.asarray(stack @ matrix)
+    return np.asarray((stack.reshape(-1, len(matrix)) @ matrix).reshape(*stack.shape[:-1], -1))
+
+
+def _between(stack: Array, v: Array) -> Array:
+    """v' S v of symmetric S (..., r, r)."""
+    return _times(_transpose(_times(stack, v)), v)
+
+
 @dataclass(frozen=True)
 class Logistic:
-    """T = logistic(X) at a symmetric X, and its derivative (Daleckii and Krein: divided differences of eigenvalues).
+    """T = logistic(X) at a symmetric X, and its derivatives (Daleckii and Krein: divided differences of eigenvalues).
 
-    value : T; vectors : eigenvectors; quotient : (..., r, r), the divided differences.
+    value : T; logits, vectors : eigenvalues (..., r) and eigenvectors of X; quotient : (..., r, r), the divided differences.
     """
 
     value: Array
+    logits: Array
     vectors: Array
     quotient: Array
 
     @classmethod
     def at(cls, x: Array) -> Logistic:
-        """Evaluate; eigenvalues of X are kept between -15 and 15."""
+        """Evaluate; eigenvalues of X are kept between -15 and 15.
+
+        (f(a) - f(b)) / (a - b) = sinh(g) / g / (4 cosh(a/2) cosh(b/2)), g = (a - b) / 2: exact for all gaps.
+        """
         logits, vectors = np.linalg.eigh(x)
         logits = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
         shares = 1 / (1 + np.exp(-logits))
-        slopes = shares * (1 - shares)
-        gap = logits[..., :, None] - logits[..., None, :]
-        near = np.abs(gap) < 1e-6
-        quotient = np.where(
-            near,
-            (slopes[..., :, None] + slopes[..., None, :]) / 2,
-            (shares[..., :, None] - shares[..., None, :]) / np.where(near, 1.0, gap),
-        )
-        return cls((vectors * shares[..., None, :]) @ np.swapaxes(vectors, -1, -2), vectors, quotient)
+        gap = (logits[..., :, None] - logits[..., None, :]) / 2
+        near = np.abs(gap) < 1e-8
+        half = 2 * np.cosh(logits / 2)
+        ratio = np.where(near, 1.0, np.sinh(gap) / np.where(near, 1.0, gap))
+        quotient = ratio / (half[..., :, None] * half[..., None, :])
+        return cls((vectors * shares[..., None, :]) @ np.swapaxes(vectors, -1, -2), logits, vectors, quotient)
 
     def derivative(self, direction: Array) -> Array:
         """dT for dX = `direction`; it is self-adjoint, so this also pulls a gradient in T back to one in X."""
-        back = np.swapaxes(self.vectors, -1, -2)
-        out: Array = self.vectors @ (self.quotient * (back @ direction @ self.vectors)) @ back
-        return out
+        return _between(self.quotient * _between(direction, self.vectors), _transpose(self.vectors))
+
+    def bent(self, other: Array) -> Callable[[Array], Array]:
+        """Directions A (m, r, r) -> how they change `derivative(other)`, for one X; all in its eigenbasis.
+
+        For other = B it is sum_k f[a_i, a_k, a_j] (A_ik B_kj + B_ik A_kj), second divided differences of the logistic.
+        """
+        q, a = self.quotient, self.logits
+        gap = a[:, None] - a[None, :]
+        i, j = np.nonzero(np.abs(gap) < 1e-4)
+        gap[i, j] = 1.0
+        second = (q[:, :, None] - q[None, :, :]) / gap[:, None, :]
+        # where a_i and a_j are close: the derivative of the first divided difference half way between them
+        middle = (a[i] + a[j])[:, None] / 2
+        away = (middle - a) / 2
+        flat = np.abs(away) < 1e-3
+        safe = np.where(flat, 1.0, away)
+        slope = np.where(flat, away / 3, 1 / np.tanh(safe) - 1 / safe) - np.tanh(middle / 2)
+        there = np.where(flat, 1 + away**2 / 6, np.sinh(safe) / safe) / (4 * np.cosh(middle / 2) * np.cosh(a / 2))
+        second[i, :, j] = slope * there / 2
+        weights = second * other  # (i, k, j)
+
+        def change(directions: Array) -> Array:
+            half = np.matmul(np.swapaxes(directions, 0, 1), weights).swapaxes(0, 1)
+            return np.asarray(half + _transpose(half))
+
+        return change
 
 
 def logit(t: Array, edge: float = 1e-6) -> Array:
@@ -91,10 +133,6 @@ def logit(t: Array, edge: float = 1e-6) -> Array:
     values = np.clip(values, edge, 1 - edge)
     out: Array = (vectors * np.log(values / (1 - values))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return out
-
-
-def _transpose(a: Array) -> Array:
-    return a.swapaxes(-1, -2)
 
 
 def row_space(t: Array, delta: Array) -> Array:
@@ -122,53 +160,199 @@ def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Arr
     return np.trace(inner, axis1=-2, axis2=-1), t.derivative(slope + _transpose(slope))
 
 
-@dataclass(frozen=True)
-class Laplace:
-    """A Gaussian posterior: root (size, size) of the prior covariance, principal axes (size, size; orthonormal columns) in
-    its units, and precisions (size,) relative to the prior, floored at one half (the energy may be flat, or bent the wrong
-    way)."""
+def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = None) -> Callable[[Array], Array]:
+    """Directions (m, r, r) of logit T -> minus the second derivative of tr(P G) along each, (m, r, r); one T and one G.
+    With evidence beside, that of the sum.
 
-    root: Array
+    With R = [T | Delta], N = (R R')^-1 R and dR = [dT | 0],  dN = (R R')^-1 (dR - (dR R' + R dR') N), and the slope in T is
+    s + s', s = (N G (I - R'N))_1, the first r columns.
+    """
+    r, v = t.value.shape[-1], t.vectors
+    rows = row_space(t.value, delta)
+    kernel = np.asarray(np.linalg.inv(rows @ rows.T), dtype=np.float64)
+    dual: Array = kernel @ rows
+    dual_gram, grams = dual @ gram, np.hstack([gram[:, :r], gram @ rows.T])
+    inner, first = dual_gram @ rows.T, dual[:, :r]
+    slope = dual_gram[:, :r] - inner @ first
+    of_link = t.bent(_between(slope + slope.T, v))
+    of_beside = None if beside is None else beside.bend(t)
+
+    def bend(directions: Array) -> Array:
+        turned = _between(directions, v)
+        dt = _between(t.quotient * turned, v.T)
+        both = _times(dt, t.value)
+        both = _times(both + _transpose(both), kernel)
+        moved = -_times(_transpose(both), dual)  # dN
+        moved[..., :r] += _transpose(_times(dt, kernel))
+        seen = _times(moved, grams)
+        change = _transpose(_times(dt, dual_gram[:, :r].T))
+        change = seen[..., :r] - _times(seen[..., r:] + change, first)
+        change -= _transpose(_times(_transpose(moved[..., :r]), inner.T))
+        of_energy = t.quotient * _between(change + _transpose(change), v)
+        out = -_between(of_energy + of_link(turned), v.T)
+        return out if of_beside is None else out + of_beside(directions)
+
+    return bend
+
+
+MOST_AXES = 1000
+"""Unknowns up to which the curvature of the energy is known in every direction (43 shared directions)."""
+
+PULLS = 100
+"""Random changes that stand for all, of many unknowns."""
+
+NEWTON = 8  # steps to where the gradient is zero
+FEW, CLOSE = 15, 1e-9  # steps before those, with evidence beside, and the gradient that counts as zero
+
+_ENTRIES = 1000  # of E up to which all probes of its curvature are used
+_KRYLOV, _DEPTH = 8, 8  # beyond: directions at once, and how often the curvature is applied to them
+
+
+def symmetric_matrices(triangles: Array) -> Array:
+    """Symmetric (..., r, r) of their lower triangles, row by row, (..., r (r + 1) / 2)."""
+    r = int(np.sqrt(2 * triangles.shape[-1]))
+    i, j = np.tril_indices(r)
+    out = np.empty((*triangles.shape[:-1], r, r))
+    out[..., i, j] = triangles
+    out[..., j, i] = triangles
+    return out
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A Gaussian prior of covariance R R', R = diag(scale) (I + axes diag(stretch) axes'); nothing of size x size is formed.
+
+    scale : (size,); axes : (size, k), orthonormal columns; stretch : (k,).
+    """
+
+    scale: Array
     axes: Array
-    precision: Array
+    stretch: Array
 
     @classmethod
-    def of(cls, curvature: Array, root: Array) -> Laplace:
-        """curvature : of the energy (size, size); root : root root' is the prior covariance."""
-        values, vectors = np.linalg.eigh(np.eye(len(curvature)) + root.T @ curvature @ root)
-        return cls(root, vectors, np.maximum(values, 0.5))
+    def of_free(cls, trend: Array, tau: float) -> Prior:
+        """Of the lower triangle of logit T, level and slope integrated out; trend : (r, 2), or (r, 0) for E alone."""
+        i, j = np.tril_indices(len(trend))
+        scale = tau / np.sqrt(np.where(i == j, 1.0, 2.0))
+        lift = np.zeros((len(i), trend.shape[1]))
+        lift[i == j] = trend * np.array([PRIOR_SD_LEVEL, PRIOR_SD_SLOPE])[: trend.shape[1]]
+        axes, sizes, _ = np.linalg.svd(lift / scale[:, None], full_matrices=False)
+        return cls(scale, axes, np.sqrt(1 + sizes**2) - 1)
+
+    def root(self, rows: Array) -> Array:
+        """rows R' (m, size): of standard normal rows, draws."""
+        return np.asarray((rows + rows @ self.axes * self.stretch @ self.axes.T) * self.scale)
+
+    def units(self, rows: Array) -> Array:
+        """rows R: a gradient in units of the prior."""
+        rows = rows * self.scale
+        return np.asarray(rows + rows @ self.axes * self.stretch @ self.axes.T)
+
+    def precision(self, rows: Array) -> Array:
+        """rows (R R')^-1."""
+        rows = rows / self.scale
+        inverse = (1 + self.stretch) ** -2.0 - 1
+        return np.asarray((rows + rows @ self.axes * inverse @ self.axes.T) / self.scale)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A Gaussian posterior about a mode, in units of its prior.
+
+    axes : (size, m), orthonormal columns, principal axes; precision : (m,) along them and `rest` across all others, relative to
+    the prior, at least one half (the energy may be flat, or bent the wrong way). With few unknowns the axes are all there are;
+    of many they are a part, those of the largest curvature among them, and 1 / rest is the mean variance across them.
+    bend : directions (m, size) -> minus the Hessian of the energy times each of them.
+    """
+
+    prior: Prior
+    axes: Array
+    precision: Array
+    rest: float
+    bend: Callable[[Array], Array]
+
+    @classmethod
+    def of(cls, bend: Callable[[Array], Array], prior: Prior) -> Laplace:
+        """Many unknowns: Rayleigh-Ritz in the block Krylov space of a few random directions (the same ones always).
+
+        The principal axes' shares of these directions are the weights of a quadrature over all eigenvalues (Golub and Meurant):
+        it gives the mean variance of all directions, and so of those that are left.
+        """
+        size = len(prior.scale)
+        if size <= MOST_AXES:
+            relative = prior.units(prior.units(bend(np.eye(size))).T)
+            values, axes = np.linalg.eigh(np.eye(size) + symmetric(relative))
+            return cls(prior, axes, np.maximum(values, 0.5), 1.0, bend)
+        basis, images = np.zeros((size, 0)), np.zeros((size, 0))
+        block = np.random.default_rng(0).normal(size=(size, _KRYLOV))
+        for _ in range(_DEPTH):
+            for _ in range(2):  # twice is enough
+                block = np.linalg.qr(block - basis @ (basis.T @ block))[0]
+            basis = np.hstack([basis, block])
+            block = prior.units(bend(prior.root(block.T))).T
+            images = np.hstack([images, block])
+        values, vectors = np.linalg.eigh(symmetric(basis.T @ images))
+        precision = np.maximum(1 + values, 0.5)
+        weights = np.mean(vectors[:_KRYLOV] ** 2, axis=0)
+        across = (size * weights @ (1 / precision) - np.sum(1 / precision)) / (size - len(precision))
+        rest = float(1 / np.clip(across, 1 / precision.max(), 2.0))
+        return cls(prior, basis @ vectors, precision, rest, bend)
 
     @property
-    def inverse(self) -> Array:
-        """The posterior covariance."""
-        return np.asarray(self.factor @ self.factor.T)
+    def complete(self) -> bool:
+        """Whether the axes are all directions."""
+        size, axes = self.axes.shape
+        return bool(size == axes)
 
-    @property
-    def factor(self) -> Array:
-        """A root of it."""
-        return np.asarray(self.root @ self.axes / np.sqrt(self.precision))
+    def solve(self, rows: Array, share: float = 1e-4) -> Array:
+        """rows (m, size) times the posterior covariance."""
+        return self.prior.root(self._divided(self.prior.units(rows), share))
+
+    def _divided(self, rows: Array, share: float) -> Array:
+        """rows (m, size) over the precision, in units of the prior: by conjugate gradients, where not all principal axes are
+        known, until no more than that share of a row is left."""
+        if self.complete:
+            return self._scaled(rows, 1 / self.precision, 1.0)
+
+        def times(directions: Array) -> Array:
+            return directions + self.prior.units(self.bend(self.prior.root(directions)))
+
+        def nearly(left: Array) -> Array:
+            return self._scaled(left, 1 / self.precision, 1 / self.rest)
+
+        return conjugate_gradients(times, rows, nearly, share=share)
 
     def deviations(self, normal: Array, inflation: float) -> Array:
         """Draws (m, size) about the mode from standard normal numbers (m, size); inflated, never beyond the prior.
 
         The symmetric root of the covariance: principal axes have no signs of their own, and draws must not depend on them.
         """
-        spread = np.minimum(1.0, np.sqrt(inflation / self.precision))
-        return np.asarray((normal @ self.axes * spread) @ self.axes.T @ self.root.T)
+        spread, other = (np.minimum(1.0, np.sqrt(inflation / at)) for at in (self.precision, self.rest))
+        return self.prior.root(self._scaled(normal, spread, float(other)))
+
+    def pulls(self) -> Array:
+        """Changes (n, size) whose squares add up to the covariance of what the prior pulls, H^-1 (R R')^-1 H^-1: one for each
+        coordinate or, of many unknowns, random ones."""
+        if self.complete:
+            some = np.eye(len(self.axes))
+        else:
+            some = np.random.default_rng(0).normal(size=(PULLS, len(self.axes))) / np.sqrt(PULLS)
+        return self.prior.root(self._divided(some, 0.05))
+
+    def _scaled(self, rows: Array, along: Array, across: float) -> Array:
+        return np.asarray(rows * across + rows @ self.axes * (along - across) @ self.axes.T)
 
 
-def free_precision(trend: Array, tau: float) -> Array:
-    """Prior precision of the lower triangle of logit T (k, k), level and slope integrated out.
+def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int = 8) -> Array:
+    """The rows of `directions` through a function of rows, a few at a time, on all cores."""
+    out = np.empty_like(directions)
 
-    trend : (r, 2), or (r, 0) for E alone.
-    """
-    r = len(trend)
-    i, j = np.tril_indices(r)
-    full = np.zeros((len(i), trend.shape[1]))
-    full[i == j] = trend
-    sd = np.array([PRIOR_SD_LEVEL, PRIOR_SD_SLOPE])[: trend.shape[1]]
-    covariance = np.diag(tau**2 / np.where(i == j, 1.0, 2.0)) + (full * sd**2) @ full.T
-    return np.asarray(np.linalg.inv(covariance))
+    def some(starts: Iterator[int]) -> None:
+        for first in starts:
+            out[first : first + chunk] = function(directions[first : first + chunk])
+
+    run_all(some, range(0, len(directions), chunk), available_cores() if len(directions) > chunk else 1)
+    return out
 
 
 class Beside(Protocol):
@@ -176,6 +360,9 @@ class Beside(Protocol):
 
     def value_and_slope(self, t: Logistic) -> tuple[Array, Array]:
         """In nats (...), and its derivative (..., r, r) in logit T."""
+
+    def bend(self, t: Logistic) -> Callable[[Array], Array]:
+        """Directions (m, r, r) of logit T -> minus the second derivative along each; of one sample."""
 
     def value_on_the_rest(self, t: Array, near: Array) -> Array:
         """In nats of the whole sample (...), at T (..., r, r), of the rows that these are not; near : (r, r), an estimate."""
@@ -222,13 +409,23 @@ class SharedEnergy:
 
     def _logistic(self, theta: Array) -> Logistic:
         """T of parameters theta (..., size)."""
-        free = theta[..., : self.n_matrix]
-        matrix = np.zeros((*theta.shape[:-1], self.r, self.r))
-        matrix[..., self.rows, self.cols] = free
-        matrix[..., self.cols, self.rows] = free
+        matrix = self._symmetric(theta)
         diagonal = np.arange(self.r)
-        matrix[..., diagonal, diagonal] += self.centre + theta[..., self.n_matrix :] @ self.trend.T
+        matrix[..., diagonal, diagonal] += self.centre
         return Logistic.at(matrix)
+
+    def _symmetric(self, theta: Array) -> Array:
+        """The matrix (..., r, r) of parameters, about the centre."""
+        matrix = symmetric_matrices(theta[..., : self.n_matrix])
+        diagonal = np.arange(self.r)
+        matrix[..., diagonal, diagonal] += theta[..., self.n_matrix :] @ self.trend.T
+        return matrix
+
+    def _pulled_back(self, slope: Array) -> Array:
+        """A gradient (..., r, r) in logit T as one in the parameters (..., size)."""
+        matrix_part = slope[..., self.rows, self.cols] * self.multiplicity
+        trend_part = np.diagonal(slope, axis1=-2, axis2=-1) @ self.trend
+        return np.concatenate([matrix_part, trend_part], axis=-1)
 
     def matrix(self, theta: Array) -> Array:
         """T (..., r, r) of parameters theta (..., size)."""
@@ -245,43 +442,62 @@ class SharedEnergy:
         if self.beside is not None:
             more, steeper = self.beside.value_and_slope(t)
             value, slope = value + more, slope + steeper
-        matrix_part = slope[..., self.rows, self.cols] * self.multiplicity
-        trend_part = np.diagonal(slope, axis1=-2, axis2=-1) @ self.trend
-        return value, np.concatenate([matrix_part, trend_part], axis=-1)
+        return value, self._pulled_back(slope)
 
-    def penalty(self, tau: float) -> Array:
-        """Prior precisions (size,) of theta."""
-        trend = np.array([PRIOR_SD_LEVEL, PRIOR_SD_SLOPE]) ** -2.0
-        return np.concatenate([self.multiplicity / tau**2, trend])
+    def prior(self, tau: float) -> Prior:
+        """Of theta: independent entries."""
+        scale = np.concatenate([tau / np.sqrt(self.multiplicity), [PRIOR_SD_LEVEL, PRIOR_SD_SLOPE]])
+        return Prior(scale, np.zeros((self.size, 0)), np.zeros(0))
+
+    def posterior(self, theta: Array, gram: Array, tau: float) -> Laplace:
+        """The posterior about theta."""
+        return Laplace.of(self.bend(theta, gram), self.prior(tau))
 
     def mode(self, gram: Array, tau: float, start: Array | None = None, steps: int = 100) -> Array:
-        """theta (size,) that maximises tr(P G) - penalty/2, in units of the prior's standard deviations; with evidence beside,
-        which may be a thousand times as sharp in some directions, in those of the posterior at the start."""
-        precision = self.penalty(tau)
+        """theta (size,) that maximises tr(P G) - penalty/2, in units of the prior's standard deviations.
+
+        Values of an objective do not tell points within 1e-8 of its maximum apart, and where a search by values ends there is
+        an accident of rounding; the gradient is linear there, and tells them to the last digits: Newton steps that make it
+        smaller end where it is zero. Evidence beside may be a thousand times as sharp as the prior in some directions: the
+        search starts near its maximum, and is soon left to Newton.
+        """
+        prior = self.prior(tau)
         origin = np.zeros(self.size) if start is None else start
-        scale = np.diag(precision**-0.5)
-        if self.beside is not None:
-            scale = Laplace.of(self.curvature(origin, gram), scale).factor
+        few = steps if self.beside is None else FEW
+
+        def slope(theta: Array) -> tuple[float, Array]:
+            value, gradient = self.value_and_gradient(theta, gram)
+            inside = theta / prior.scale
+            return float(value - 0.5 * inside @ inside), prior.scale * gradient - inside
 
         def objective(step: Array) -> tuple[float, Array]:
-            theta = origin + scale @ step
-            value, gradient = self.value_and_gradient(theta, gram)
-            return float(0.5 * precision @ theta**2 - value), scale.T @ (precision * theta - gradient)
+            value, gradient = slope(origin + prior.scale * step)
+            return -value, -gradient
 
-        found = minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6)
-        return np.asarray(origin + scale @ stationary(lambda step: objective(step)[1], found))
+        theta = origin + prior.scale * minimise(objective, np.zeros(self.size), maxiter=few, ftol=1e-6)
+        for _ in range(1 if self.beside is None else NEWTON // 2):
+            nearby, left = self.posterior(theta, gram, tau), slope(theta)[1]
+            for _ in range(NEWTON):
+                trial = theta + nearby.solve((left / prior.scale)[None], 1e-2)[0]
+                after = slope(trial)[1]
+                if not np.linalg.norm(after) < np.linalg.norm(left):
+                    break
+                theta, left = trial, after
+            if np.linalg.norm(left) < CLOSE:
+                break
+        return np.asarray(theta)
 
     def theta(self, t: Array) -> Array:
         """Parameters (size,) of T (r, r), level and slope zero."""
         return np.append((logit(t) - np.diag(self.centre))[self.rows, self.cols], [0.0, 0.0])
 
-    def modes_nearby(self, grams: Array, tau: float, start: Array, inverse: Array, steps: int = 5) -> Array:
+    def modes_nearby(self, grams: Array, start: Array, posterior: Laplace, steps: int = 5) -> Array:
         """Modes (m, size) for several G (m, 2r, 2r) close to the one whose mode is ``start`` (size,).
 
         Newton steps with the inverse curvature of the known mode, all at once; a step that does not
         improve is quartered.
         """
-        precision = self.penalty(tau)
+        precision = posterior.prior.scale**-2.0
         theta = np.tile(start, (len(grams), 1))
 
         def objective(points: Array) -> tuple[Array, Array]:
@@ -291,7 +507,7 @@ class SharedEnergy:
         height, slope = objective(theta)
         length = np.ones(len(grams))
         for _ in range(steps):
-            trial = theta + length[:, None] * (slope @ inverse)
+            trial = theta + length[:, None] * posterior.solve(slope, 0.05)
             trial_height, trial_slope = objective(trial)
             better = trial_height > height
             theta = np.where(better[:, None], trial, theta)
@@ -299,37 +515,25 @@ class SharedEnergy:
             height, length = np.where(better, trial_height, height), np.where(better, 1.0, length / 4)
         return theta
 
-    def _bend(self, theta: Array, directions: Array, gram: Array, step: float = 1e-4) -> Array:
-        """Minus Hessian of tr(P G) times each direction (m, size), by differences of the exact gradient."""
-        out = np.empty_like(directions)
-        base = self.value_and_gradient(theta, gram)[1]
-        chunk = 32
+    def bend(self, theta: Array, gram: Array) -> Callable[[Array], Array]:
+        """Directions (m, size) -> minus the Hessian of tr(P G) at theta times each."""
+        of_matrices = energy_bend(self._logistic(theta), self.delta, gram, self.beside)
 
-        def bend(starts: Iterator[int]) -> None:
-            for first in starts:
-                part = slice(first, first + chunk)
-                out[part] = (base - self.value_and_gradient(theta + step * directions[part], gram)[1]) / step
+        def part(directions: Array) -> Array:
+            return self._pulled_back(of_matrices(self._symmetric(directions)))
 
-        if len(directions) <= chunk:
-            bend(iter((0,)))
-        else:
-            run_all(bend, range(0, len(directions), chunk), available_cores())
-        return out
-
-    def curvature(self, theta: Array, gram: Array) -> Array:
-        """Minus the Hessian of tr(P G) at theta: (size, size)."""
-        out = self._bend(theta, np.eye(self.size), gram)
-        return np.asarray((out + out.T) / 2)
+        return lambda directions: in_chunks(part, directions)
 
     def curvature_trace(self, theta: Array, gram: Array, probes: int = 64) -> float:
-        """Trace of the curvature over the entries of E; by random signs when r is large."""
+        """Trace of the curvature over the entries of E; by random signs when r is large, the fewer the larger."""
         directions = np.eye(self.n_matrix, self.size)
         scale = 1.0
+        probes = max(probes * _ENTRIES // max(self.n_matrix, _ENTRIES), 4)
         if self.n_matrix > probes:
             signs = np.random.default_rng(0).choice([-1.0, 1.0], (probes, self.n_matrix))
             directions = np.hstack([signs, np.zeros((probes, 2))])
             scale = 1 / probes
-        return scale * float(np.sum(directions * self._bend(theta, directions, gram)))
+        return scale * float(np.sum(directions * self.bend(theta, gram)(directions)))
 
 
 TAUS = (0.1, 0.3, 0.8, 2.0)
@@ -487,10 +691,7 @@ class _Fit:
 
 def _fit(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> _Fit:
     mode = energy.mode(gram, tau, start)
-    posterior = Laplace.of(energy.curvature(mode, gram), np.diag(energy.penalty(tau) ** -0.5))
-    # the search stops where the energy is flat, and where exactly is the machine's choice: a few Newton steps, which cost
-    # next to nothing once the curvature is known, end at the mode itself
-    return _Fit(energy.modes_nearby(gram[None], tau, mode, posterior.inverse)[0], posterior)
+    return _Fit(mode, energy.posterior(mode, gram, tau))
 
 
 def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit], further: FurtherEvidence | None) -> Array:
@@ -509,8 +710,8 @@ def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit], further: Furt
     beside = None if further is None else further.of(1 - held, share)
     energy = SharedEnergy(energy.correlations, beside)
     scores = []
-    for tau, fit in zip(TAUS, fits, strict=True):
-        t = energy.matrix(energy.modes_nearby(train, tau, fit.mode, fit.posterior.inverse))
+    for fit in fits:
+        t = energy.matrix(energy.modes_nearby(train, fit.mode, fit.posterior))
         scores.append(np.sum((energy.projector(t) - lower) * test, axis=(-2, -1)))
         if beside is not None:
             near = energy.matrix(fits[1].mode)
@@ -588,7 +789,7 @@ def identify(
     chosen = fits[best]
     without = SharedEnergy(correlations, None if further is None else further.of(delete_one(n_blocks)))
     scores_out = without.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
-    step = (scores_out - energy.value_and_gradient(chosen.mode, mean)[1]) @ chosen.posterior.inverse
+    step = chosen.posterior.solve(scores_out - energy.value_and_gradient(chosen.mode, mean)[1])
     shifts = energy.matrix(chosen.mode + step) - energy.matrix(chosen.mode)
 
     reference = energy.projector(energy.matrix(fits[1].mode)) - energy.projector(np.zeros((rank, rank)))

@@ -53,13 +53,23 @@ from richcomponents.contrastive.canonical import (
 from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, identified_estimate
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
+    DOUBTFUL,
     SUSPICIOUS,
     TestResult,
     check_known_mixing,
     contradicted,
+    misfit,
     overidentification_test,
 )
-from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
+from richcomponents.contrastive.evidence import (
+    Sketch,
+    form_of,
+    grams,
+    implicit_grams,
+    joint_whitening,
+    pair_mean,
+    sketched_rows,
+)
 from richcomponents.contrastive.intervals import (
     BlockEvidence,
     Target,
@@ -84,8 +94,9 @@ from richcomponents.contrastive.pair import (
 )
 from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
-from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_error
+from richcomponents.cumulants.estimate import Estimate, delete_one, from_replicates, jackknife_error
 from richcomponents.errors import (
+    CapacityError,
     SampleSizeWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
@@ -102,7 +113,6 @@ INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correl
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
-MOST_PAIRED = 50_000  # rows above which the form of the evidence that compares rows in pairs is never the cheaper one
 LARGEST_STATE = MEMORY_LIMIT // 2
 
 
@@ -154,7 +164,14 @@ class PairSolution(TwoViews):
 
     @property
     def verdict(self) -> str:
-        return self.posterior.verdict
+        """That of the evidence; strong only where the cross-cumulants do not contradict the model."""
+        evidence = self.posterior.verdict
+        return "weak" if evidence == "strong" and self._misfit < SUSPICIOUS else evidence
+
+    @property
+    def _misfit(self) -> float:
+        """p value of the test of over-identification; 1 without one."""
+        return 1.0 if self.overidentification is None else self.overidentification.p_value
 
     @property
     def reduced(self) -> bool:
@@ -311,7 +328,8 @@ class PairSolution(TwoViews):
         if isinstance(outcome.on_v, OutcomeOnV):
             return outcome.on_v
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
-        return OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        return found.doubted(self._misfit) if found.goes_with else found
 
     @property
     def coefficients_wanted(self) -> int:
@@ -441,8 +459,11 @@ class PairSolution(TwoViews):
             shared = on_v.shared(self.posterior.correlations, on_y, self.canonical.n)[0]
             return Estimate(coef, self._error_of_log_odds(solved, reading, b, shared), degrees)
         if self.known_A is not None or self.reduced or not self.rank:  # its own sampling error
-            error = error_at_fixed_features(calibrated.features, calibrated.outcome, outcome.kept, outcome.weight)
-            return Estimate(coef, error, degrees)
+            variates = self.variates(outcome.rows, on_v.beside)  # what they explain of the outcome is no noise
+            left = calibrated.outcome - variates @ (variates.T @ (outcome.weight * calibrated.outcome) / outcome.free)
+            return Estimate(
+                coef, error_at_fixed_features(calibrated.features, left, outcome.kept, outcome.weight), degrees
+            )
         if replicates is None:
             here, replicas = self.on_residual(outcome), self.on_residual_without_blocks(outcome)
         else:
@@ -479,12 +500,11 @@ class PairSolution(TwoViews):
 
     def on_residual_without_blocks(self, outcome: Outcome) -> OnResidual:
         """The same without each block. Where the state holds the leading coordinates only, these are kept as they are."""
-        crosses, variances = zip(*(outcome.with_rows(kept) for kept in outcome.kept), strict=True)
-        variance, pair, beside = np.array(variances), self.pair, self.on_v(outcome).beside
+        (crosses, variance), beside, pair = outcome.with_rows_without_blocks(), self.on_v(outcome).beside, self.pair
         if not self.truncated:
             covariance = BlockCovariances.of(self.state).covariance(delete_one(len(crosses)))
             bases = near_pair(self.canonical, self.rank, covariance)
-            return OnResidual.at(bases, *self.split(np.stack(crosses)), variance, self._rest(beside, covariance))
+            return OnResidual.at(bases, *self.split(crosses), variance, self._rest(beside, covariance))
         x = self.split(outcome.rows)[0] @ self.canonical.x_from_u.T
         features = np.hstack([x, self.variates(outcome.rows, beside)])
         coefs = least_squares_without_blocks(features, outcome.y, outcome.kept, outcome.weight)
@@ -568,10 +588,9 @@ class PairSolution(TwoViews):
         ask for more of S2 than there is of U: T goes to its upper end, and coefficients were up to fifty times as wrong as
         those of residualising. Where both are seen, the model fails.
         """
-        test = self.overidentification if self.posterior.at_the_end else None
-        if test is None or test.p_value >= 0.01:
-            return self
-        return replace(self, posterior=self.posterior.failing())
+        if self.posterior.at_the_end and self._misfit < DOUBTFUL:
+            return replace(self, posterior=self.posterior.failing())
+        return self
 
     def told(self) -> dict[str, Any]:
         known = self.posterior
@@ -611,7 +630,16 @@ class PairSolution(TwoViews):
             return limits
         if self.rank and not self.truncated and what in ("mixing", "cov_s1", "var_s1"):
             return self._one_step(what, point)
+        if not self.rank and not self.reduced_views:
+            return self._nothing_shared(what, point)
         return None
+
+    def _nothing_shared(self, what: Target, point: Array) -> Estimate:
+        """At rank 0 a refit without a block is its second moments: Cov(S1) = Cov(U), Cov(S2) = 0, Cov(S3) = Cov(V)."""
+        bases = self._bases(len(self.blocks))
+        if what == "cov_s2":
+            return from_replicates(point, [point for _ in self.blocks])
+        return from_replicates(point, list(bases.cov_v() if what == "cov_s3" else evaluate(bases, what, bases.cross)))
 
     def _point(self, what: Target) -> Array:
         if what == "mixing":
@@ -665,6 +693,19 @@ class PairSolution(TwoViews):
             centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
         return replace(confidence(replicates, what, centre), value=point, centre=centre)
 
+    def grams_in(self, inner: Canonical, state: Moments) -> Array:
+        """The evidence of the blocks of a replicate's state, in its canonical coordinates; slots other than the last
+        stay as they are (exact to first order, as in `replicate`).
+
+        inner : of the replicate, in terms of the shared coordinates of this solution.
+        """
+        r = self.rank
+        used = np.searchsorted(self.blocks, np.flatnonzero(state.block_sizes))
+        shared = np.concatenate([np.arange(r), self.canonical.rank_u + np.arange(r)])
+        lift = joint_whitening(inner.correlations[:r]) @ inner.leading(r)[:, shared]
+        plain = plain_grams(self.posterior, self.grams[:, used][:, :, used])
+        return np.asarray(lift @ plain @ lift.T)
+
     def without(self, block: int) -> PairSolution:
         """Refitted without one block, from the state alone; what was decided (rank, orders, dependence) stays."""
         state, found, k = self.state.without([block]), self.canonical, self.rank
@@ -688,7 +729,8 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
     if solution.verdict == "model fails":
         warn_user(ADVICE["model fails"], SpecificationWarning)
     if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
-        warn_user(ADVICE[solution.verdict], WeakIdentificationWarning)
+        test = solution.overidentification if solution.posterior.verdict == "strong" else None
+        warn_user(ADVICE[solution.verdict] if test is None else misfit(test), WeakIdentificationWarning)
     if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
         warn_user(contradicted(solution.mixing_test), SpecificationWarning)
     return solution
@@ -711,11 +753,10 @@ def _solve(
     )
     r = resolve_rank(options.rank, inner)
     D, n_blocks = inner.correlations[:r], int(np.sum(second.block_sizes > 0))
-    truncated = not _fits(len(u.to) + len(v.to), data.n_blocks)
     lead = AffineMap(second.mean, inner.leading(r).T)
-    if truncated and r == 0:
-        lead = AffineMap(second.mean, everything.matrix[:, :1])  # a state needs a column; nothing is read from it
-    state = data.moments(4, lead if truncated else everything)
+    fourth = _fits(len(u.to) + len(v.to), data.n_blocks)  # of all coordinates; else of the shared ones, or of none
+    truncated = not fourth and r > 0 and _fits(2 * r, data.n_blocks)
+    state = data.moments(4 if fourth or truncated else 2, lead if truncated else everything)
     seen = np.zeros((2, n_blocks, n_blocks, 2 * r, 2 * r))
     second_order_only = False
     if A is None:
@@ -727,7 +768,10 @@ def _solve(
         posterior = lower_end(D, n_blocks, "not identified")
     else:
         if r:
-            seen = _evidence(data, state, second.n, lead, inner, r, truncated, min(options.order, 4))
+            if decided is not None and state.layout.order < 4:
+                seen = decided.grams_in(inner, state)
+            else:
+                seen = _evidence(data, state, second.n, lead, inner, r, truncated, options)
         with one_blas_thread():
             further = None
             if r and not truncated and space.rows is None and any(wanted != "free" for wanted in options.errors):
@@ -746,7 +790,7 @@ def _solve(
     if inner_A is not None and decided is None and space.rows is None:
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)
     high = None
-    if options.order > 4 and not truncated and decided is None:
+    if options.order > 4 and fourth and decided is None:
         high = data.moments(options.order, everything)
     return PairSolution(
         keys=keys,
@@ -757,7 +801,7 @@ def _solve(
         state=state,
         cov_u=every_u.spread,
         cov_v=every_v.spread,
-        source=None if truncated else CumulantSource(state, high=high),
+        source=CumulantSource(state, high=high) if fourth and state.layout.order == 4 else None,
         options=options,
         posterior=posterior,
         errors=errors,
@@ -776,18 +820,40 @@ def _solve(
 
 
 def _evidence(
-    data: Data, state: Moments, n: int, lead: AffineMap, inner: Canonical, r: int, truncated: bool, order: int
+    data: Data,
+    state: Moments,
+    n: int,
+    lead: AffineMap,
+    inner: Canonical,
+    r: int,
+    truncated: bool,
+    options: PairOptions,
 ) -> Array:
-    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, from rows compared in pairs where that is cheaper."""
-    D, rows = inner.correlations[:r], None
-    if n < r**3 / 10 and 4 * data.n_blocks <= n <= MOST_PAIRED:
+    """Gram matrices (2, B, B, 2r, 2r) of the block cumulants, in the form that `form_of` chooses.
+
+    state : of the shared coordinates where it is truncated, else of all of them.
+    """
+    D, order, held = inner.correlations[:r], min(options.order, 4), state.layout.order == 4
+    form, rows = form_of(n, r, data.n_blocks, held=held, independent=True), None
+    if form == "pairs":
         rows = data.sample(lead)
-    if rows is None:
-        columns = np.arange(2 * r) if truncated else np.concatenate([np.arange(r), inner.rank_u + np.arange(r)])
-        return grams(state.select(columns), D, order=order)
-    seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
-    seen[1] *= order >= 4
-    return seen
+        form = form_of(n, r, data.n_blocks, held=held, independent=rows is not None)
+    if rows is not None:
+        seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
+        seen[1] *= order >= 4
+        return seen
+    shared = state if truncated else state.select(np.concatenate([np.arange(r), inner.rank_u + np.arange(r)]))
+    if form == "state":
+        return grams(shared, D, order=order)
+    third, fourth = sketched_rows(n, r, data.n_blocks)
+    chosen = (third, fourth if order >= 4 else 0)
+    sketched = data.reduced(lead, lambda weighted: Sketch(shared, D, chosen, options.random_state, weighted))
+    if sketched is None:
+        raise CapacityError(
+            f"{r} shared directions are too many for a state of order four, and a table with gaps has nothing else to read: "
+            "give a smaller rank=, or use missing='drop'"
+        )
+    return sketched
 
 
 def _fits(columns: int, n_blocks: int) -> bool:

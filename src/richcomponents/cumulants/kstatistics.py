@@ -33,7 +33,8 @@ costs O(N^2 d) and no d^3 rows. The terms that turn fourth moments into cumulant
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -48,7 +49,7 @@ from richcomponents.algebra import (
     partitions_without_singletons,
     plugin_coefficient,
 )
-from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.arrays import MEMORY_LIMIT, available_cores, run_all
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments, Rows, open_source
@@ -310,7 +311,9 @@ class _PowerSums:
         return self
 
 
-def block_grams(slots: Sequence[object], X: object, *, n_blocks: int = 20, tile: int = 2048) -> Array:
+def block_grams(
+    slots: Sequence[object], X: object, *, n_blocks: int = 20, tile: int = 1024, below: bool = False
+) -> Array:
     """M_a' M_b for all pairs of different blocks, M_a = unfold of the k-statistic of block a.
 
     Parameters
@@ -323,10 +326,12 @@ def block_grams(slots: Sequence[object], X: object, *, n_blocks: int = 20, tile:
         The statistical blocks of :class:`Moments`.
     tile : int
         Samples per tile of the kernel, which is never stored whole.
+    below : bool
+        Of three slots, also the Gram of the first two, order three, at little more than the time of the other.
 
     Returns
     -------
-    grams : array of shape (n_blocks, n_blocks, d, d)
+    grams : array of shape (n_blocks, n_blocks, d, d); with `below` (2, n_blocks, n_blocks, d, d), order three first
         Diagonal pairs (a, a) are zero: they are the noise this form avoids. The unbiased Gram is the
         mean over a != b.
     """
@@ -348,12 +353,16 @@ def block_grams(slots: Sequence[object], X: object, *, n_blocks: int = 20, tile:
             )
         blocks.append(_Block([table[selector] for table in tables], last[selector]))
     d = last.shape[1]
-    out = np.zeros((n_blocks, n_blocks, d, d))
-    for a in range(n_blocks):
-        for b in range(a + 1, n_blocks):
-            out[a, b] = blocks[a].product(blocks[b], tile)
-            out[b, a] = out[a, b].T
-    return out
+    orders = (3, 4) if below else (order,)
+    out = np.zeros((len(orders), n_blocks, n_blocks, d, d))
+
+    def multiply(pairs: Iterator[tuple[int, int]]) -> None:
+        for a, b in pairs:
+            for at, product in enumerate(blocks[a].products(blocks[b], tile, orders)):
+                out[at, a, b], out[at, b, a] = product, product.T
+
+    run_all(multiply, combinations(range(n_blocks), 2), available_cores())
+    return out if below else out[0]
 
 
 class _Block:
@@ -365,32 +374,41 @@ class _Block:
         n = self.n = len(x)
         self.with_x = [slot.T @ self.x / n for slot in self.slots]
         self.between = [[one.T @ two / n for two in self.slots] for one in self.slots]
-        # k3 = c E[abc];  k4 = alpha E[abcx] - beta (three pairings), plain averages of centred data
-        if len(slots) == 2:
-            self.alpha, self.beta = n * n / ((n - 1) * (n - 2)), 0.0
-        else:
-            below = (n - 1) * (n - 2) * (n - 3)
-            self.alpha, self.beta = n * n * (n + 1) / below, n * n * (n - 1) / below
 
-    def product(self, other: _Block, tile: int) -> Array:
-        """M_self' M_other, shape (d, d)."""
-        total = self.alpha * other.alpha * self._kernel(other, tile)
-        if len(self.slots) == 3:
-            total -= self.alpha * other.beta * self._moments_with_pairings(other)
-            total -= other.alpha * self.beta * other._moments_with_pairings(self).T
-            total += self.beta * other.beta * self._pairings(other)
-        return total
+    def _factors(self, order: int) -> tuple[float, float]:
+        """k3 = alpha E[abx];  k4 = alpha E[abcx] - beta (three pairings), plain averages of centred data."""
+        n = self.n
+        if order == 3:
+            return n * n / ((n - 1) * (n - 2)), 0.0
+        below = (n - 1) * (n - 2) * (n - 3)
+        return n * n * (n + 1) / below, n * n * (n - 1) / below
 
-    def _kernel(self, other: _Block, tile: int) -> Array:
-        """E_a E_b [x y' prod_s (s_a . s_b)]."""
-        total = np.zeros((self.x.shape[1], other.x.shape[1]))
+    def products(self, other: _Block, tile: int, orders: Sequence[int]) -> list[Array]:
+        """M_self' M_other, (d, d), of each order."""
+        totals = self._kernels(other, tile, orders)
+        for total, order in zip(totals, orders, strict=True):
+            (alpha, beta), (alpha_other, beta_other) = self._factors(order), other._factors(order)
+            total *= alpha * alpha_other
+            if order == 4:
+                total -= alpha * beta_other * self._moments_with_pairings(other)
+                total -= alpha_other * beta * other._moments_with_pairings(self).T
+                total += beta * beta_other * self._pairings(other)
+        return totals
+
+    def _kernels(self, other: _Block, tile: int, orders: Sequence[int]) -> list[Array]:
+        """E_a E_b [x y' prod_s (s_a . s_b)] over the first order - 1 slots, for each order."""
+        totals = [np.zeros((self.x.shape[1], other.x.shape[1])) for _ in orders]
         for i in range(0, self.n, tile):
             for j in range(0, other.n, tile):
-                kernel = np.array(1.0)
-                for one, two in zip(self.slots, other.slots, strict=True):
-                    kernel = kernel * (one[i : i + tile] @ two[j : j + tile].T)
-                total += self.x[i : i + tile].T @ (kernel @ other.x[j : j + tile])
-        return total / (self.n * other.n)
+                kernel = self.slots[0][i : i + tile] @ other.slots[0][j : j + tile].T
+                for slot in range(1, len(self.slots)):
+                    kernel *= self.slots[slot][i : i + tile] @ other.slots[slot][j : j + tile].T
+                    if slot + 2 in orders:
+                        total = totals[orders.index(slot + 2)]
+                        total += self.x[i : i + tile].T @ (kernel @ other.x[j : j + tile])
+        for total in totals:
+            total /= self.n * other.n
+        return totals
 
     def _moments_with_pairings(self, other: _Block) -> Array:
         """E_a[x (q' Cov_b(q, r) r)(s' Cov_b(s, Y))] summed over the slot s that is paired with Y."""

@@ -62,17 +62,24 @@ class Outcome:
         """(B, m): the rows without each block."""
         return np.stack([self.block != b for b in np.unique(self.block)])
 
-    def with_rows(self, kept: Array | None = None) -> tuple[Array, float]:
-        """Cov(rows, y) (p,) and Var(y), over `free`; kept : those of the rows (m,) alone, as if `free` were that share of
-        it."""
-        if kept is None:
-            counted = self.y * self.weight / self.free
-            return np.asarray(self.rows.T @ counted), float(counted @ self.y)
-        weight, y, rows = self.weight[kept], self.y[kept], self.rows[kept]
-        counted = weight / (weight.sum() * self.free / self.n)
-        centred = y - np.average(y, weights=weight)
-        cross = (rows - np.average(rows, axis=0, weights=weight)).T @ (counted * centred)
-        return np.asarray(cross), float(counted @ centred**2)
+    def with_rows(self) -> tuple[Array, float]:
+        """Cov(rows, y) (p,) and Var(y), over `free`."""
+        counted = self.y * self.weight / self.free
+        return np.asarray(self.rows.T @ counted), float(counted @ self.y)
+
+    def with_rows_without_blocks(self) -> tuple[Array, Array]:
+        """The same of the rows without each block, about their own means, (B, p) and (B,), as if `free` were that share of it:
+        sums over all rows less those of the block."""
+        w, y = self.weight, self.y
+        of_blocks = [~kept for kept in self.kept]
+        sums = [
+            (w[at].sum(), w[at] @ y[at], w[at] @ y[at] ** 2, self.rows[at].T @ w[at], self.rows[at].T @ (w[at] * y[at]))
+            for at in of_blocks
+        ]
+        count, first, square, means, cross = (np.sum(one, axis=0) - np.stack(one) for one in zip(*sums, strict=True))
+        share = self.n / (count * self.free)
+        covariance = (cross - means * (first / count)[:, None]) * share[:, None]
+        return covariance, (square - first**2 / count) * share
 
     def dependence(self, to_x: Array, to_y: Array, correlations: Array) -> Dependence | None:
         """How the rows depend on each other: of x = y to_x', (1,), and z to_y', white; None where they do not."""

@@ -36,38 +36,41 @@ def minimise(
     return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
-def stationary(gradient: Callable[[Array], Array], near: Array, *, steps: int = 4, directions: int = 50) -> Array:
-    """The point next to a minimum where the gradient is zero, by Newton steps that know the curvature along conjugate
-    directions from differences of the gradient.
+def conjugate_gradients(
+    times: Callable[[Array], Array], rows: Array, nearly: Callable[[Array], Array], *, share: float, most: int = 40
+) -> Array:
+    """rows (m, p) times the inverse of a symmetric matrix that is known by its products with directions, all rows at once.
 
-    Values of an objective do not tell points within 1e-8 of its minimum apart, and where a search by values ends there is an
-    accident of rounding; the gradient is linear there, and tells them to the last digits. A step that makes it larger is not
-    made.
+    times : directions (m, p) -> the matrix times each; nearly : the same with about its inverse; most : products per row;
+    share : of a row at which what is left of it is small enough. Where the matrix turns out not to be positive along a
+    direction, that row is left at what was found before, or at what `nearly` says.
 
-    >>> stationary(lambda x: x - 2 + (x - 2) ** 3, np.array([2.001])).tolist()
-    [2.0]
+    >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> conjugate_gradients(lambda d: d @ A, np.array([[1.0, 0.0]]), lambda d: d, share=1e-6).round(6).tolist()
+    [[0.6, -0.2]]
     """
-    x, slope = near, gradient(near)
-    for _ in range(steps):
-        size = float(np.linalg.norm(slope))
-        step, left = np.zeros_like(x), -slope
-        along, length = left, left @ left
-        for _ in range(min(directions, len(x))):
-            if length <= 1e-10 * size**2:
-                break
-            reach = 1e-5 / max(float(np.linalg.norm(along)), 1e-300)
-            bend = (gradient(x + reach * along) - slope) / reach
-            curvature = float(along @ bend)
-            if curvature <= 0:
-                break
-            step, left = step + length / curvature * along, left - length / curvature * bend
-            before, length = length, left @ left
-            along = left + length / before * along
-        trial = gradient(x + step)
-        if not np.linalg.norm(trial) < size:
+    found, left = np.zeros_like(rows), rows.copy()
+    guess = nearly(left)
+    along, length = guess.copy(), np.sum(left * guess, axis=1)
+    aim = share**2 * length
+    at = np.arange(len(rows))
+    for step in range(most):
+        at = at[length[at] > aim[at]]
+        if not len(at):
             break
-        x, slope = x + step, trial
-    return x
+        image = times(along[at])
+        curvature = np.sum(along[at] * image, axis=1)
+        fine = curvature > 0
+        if step == 0:
+            found[at[~fine]] = guess[at[~fine]]
+        at, image = at[fine], image[fine]
+        reach = (length[at] / curvature[fine])[:, None]
+        found[at] += reach * along[at]
+        left[at] -= reach * image
+        guess = nearly(left[at])
+        before, length[at] = length[at], np.sum(left[at] * guess, axis=1)
+        along[at] = guess + (length[at] / before)[:, None] * along[at]
+    return found
 
 
 @dataclass(frozen=True)

@@ -361,8 +361,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = both.select(columns)
         if every_row and not table.held:
             table = Rows(ArraySource(table.array(), table.names))
-        found = self._fit_rows(both, design, {"groups": groups})
-        made = self._outcome_of(table, groups, every_row=every_row)
+        found = self._fit_rows(rows if at is None else both, design, {"groups": groups})
+        made = self._outcome_of(table, groups, every_row=every_row, summed=True)
         return found, made if at is None else replace(made, at=at if made.at is None else at[made.at])
 
     def _laid_out(self, design: Design, table: Any = None) -> Any:
@@ -787,8 +787,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         sample_weight: object = None,
         log_odds: LogisticFit | None = None,
         every_row: bool = False,
+        summed: bool = False,
     ) -> Outcome:
-        """table : the columns used and, last, the outcome; every_row : not second moments in their place."""
+        """table : the columns used and, last, the outcome; every_row : not second moments in their place; summed : these also
+        where independent rows are in memory, which takes a fraction of the time of reading them block by block."""
         groups = table.group_labels(groups)
         if self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
@@ -796,7 +798,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
             if not keep.all():
                 return self._outcome_of_complete(table, keep, groups, sample_weight, log_odds)
-        if not table.held and not self._few(table):
+        depends = self._depends or groups is not None or sample_weight is not None
+        if not self._few(table) and not every_row and not (table.held and (depends or not summed)):
             if sample_weight is not None:
                 table = table.weighted_by(sample_weight)
             elif self._depends and groups is None:

@@ -408,6 +408,9 @@ class Available:
     def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
         return None
 
+    def reduced(self, map: AffineMap, statistic: object) -> None:
+        return None
+
 
 def _check_at_random(rows: Rows, gaps: Gaps, kinds: Sequence[int]) -> None:
     """Warn where rows of a pattern differ in what is there of them from the rows that stand in for complete ones: a chi-square

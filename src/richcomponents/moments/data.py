@@ -44,7 +44,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,7 @@ from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
 from richcomponents.moments.kernel import MAX_BLOCKED_ORDER, block_numbers
-from richcomponents.moments.reduce import column_means, first_means, reduce_rows
+from richcomponents.moments.reduce import Statistic, column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import check_outputs
 from richcomponents.storage import storable
@@ -471,6 +471,7 @@ def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
     return np.concatenate(rows), np.concatenate(weights), np.repeat(used, list(map(len, rows)))
 
 
+_T = TypeVar("_T")
 _FAR = 30  # standard deviations from the shift at which second moments begin to lose digits (2e-13)
 
 
@@ -526,6 +527,11 @@ class Data(Protocol):
         """Every step-th row, mapped, and how often it counts (m,); None where rows are not at hand. Also rows of groups."""
         ...
 
+    def reduced(self, map: AffineMap, statistic: Callable[[bool], Statistic[_T]]) -> _T | None:
+        """All rows, mapped, through a statistic that knows groups; None where rows are not at hand. Given is whether they have
+        a weight as their last column."""
+        ...
+
 
 @dataclass(frozen=True)
 class StateData:
@@ -555,6 +561,9 @@ class StateData:
         return None
 
     def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
+        return None
+
+    def reduced(self, map: AffineMap, statistic: Callable[[bool], Statistic[_T]]) -> _T | None:
         return None
 
 
@@ -625,6 +634,10 @@ class RowData:
             return rows, np.ones(len(rows))
         counts = rows[:, -1] > 0  # what does not count may be anything
         return rows[counts, :-1], rows[counts, -1]
+
+    def reduced(self, map: AffineMap, statistic: Callable[[bool], Statistic[_T]]) -> _T | None:
+        progress = "cross-cumulants" if self.progress else None
+        return reduce_rows(self.rows.mapped(map), statistic(self.rows.weighted), groups=self.groups, progress=progress)
 
     def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, suffix: str = "") -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""

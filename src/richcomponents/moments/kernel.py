@@ -160,8 +160,8 @@ class Layout:
             f"moments of order {self.order} of {self.n_columns} columns in {self.n_blocks} blocks need about "
             f"{need / 2**30:,.1f} GiB, more than the limit of {limit / 2**30:,.1f} GiB. Lower `order`, use fewer "
             "columns (rank reduction: `rank=`, or principal components first), use fewer blocks (`n_blocks=`), "
-            "or the implicit Gram form (richcomponents.cumulants.block_grams), which never builds the tensor; "
-            "or raise `memory_limit`."
+            "or raise `memory_limit`. ContrastiveRCA fitted to a table that can be read again (an array, a file) needs no "
+            "such state."
         )
 
 
