@@ -31,7 +31,7 @@ A = D S^-1 reaches D^-1, which has no bound as D goes to zero.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -138,10 +138,6 @@ class Pair:
             from_full=np.eye(2 * rank),
             h=np.diag(np.sqrt(1 - d**2)),
         )
-
-    def seen_in(self, columns: Array) -> Pair:
-        """The same with U in other columns, of which `columns` (d_U, k) are the weights."""
-        return replace(self, outer=columns.T @ self.outer, from_x=columns.T @ self.from_x)
 
     @property
     def delta(self) -> Array:

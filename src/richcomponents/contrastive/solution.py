@@ -17,6 +17,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
+    Blend,
     Calibrated,
     CumulantSource,
     Demand,
@@ -61,6 +62,7 @@ from richcomponents.contrastive.diagnostics import (
     misfit,
     overidentification_test,
 )
+from richcomponents.contrastive.directions import blend_for_directions
 from richcomponents.contrastive.evidence import (
     Sketch,
     form_of,
@@ -79,7 +81,6 @@ from richcomponents.contrastive.intervals import (
     functional_error,
     plain_grams,
     replicate,
-    trust_in_directions,
 )
 from richcomponents.contrastive.outcomes import OutcomeOnV
 from richcomponents.contrastive.own_errors import ErrorsByBlock, IndependentErrors, independent_errors
@@ -113,6 +114,7 @@ INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correl
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+MOST_TESTED = 100  # shared directions: the test of over-identification takes the square of their number squared
 LARGEST_STATE = MEMORY_LIMIT // 2
 
 
@@ -531,17 +533,18 @@ class PairSolution(TwoViews):
 
     # ---- how sure it is of its parts, and refits without a block
 
-    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
-        """Cov(S1) at as much of T as its k leading directions support, and that share of T; of others as they are."""
+    def covariance_for_directions(self, key: Key, k: int) -> Blend:
+        """What the k leading directions of S1 are read from (see `directions`); of others their covariance as it is."""
         own, known = self.covariance(key), self.posterior
         if key != self.keys[0] or self.known_A is not None:
-            return own, 1.0
-        if self.rank == 0 or known.gate == 0:
-            return own, 0.0
-        turned = self.lift_u * known.h
-        residualised = added(own, turned, known.gate * known.t)
-        trust = trust_in_directions(known, self.block_evidence(), residualised, k)
-        return added(residualised, turned, -trust * known.t), trust
+            return Blend(own)
+        if self.rank == 0 or self.second_order_only:
+            return Blend(own, 0.0)
+        residualised = added(own, self.lift_u * known.h, known.gate * known.t)
+        canonical = self.canonical.truncated(self.rank) if self.truncated else self.canonical
+        canonical = replace(canonical, u_from_x=np.hstack([self.lift_u, canonical.u_from_x[:, self.rank :]]))
+        evidence = self.block_evidence() if known.gate > 0 else None
+        return blend_for_directions(known, canonical, BlockCovariances.of(self.state), evidence, residualised, k)
 
     def functional_error(
         self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool
@@ -575,8 +578,8 @@ class PairSolution(TwoViews):
 
     @cached_property
     def overidentification(self) -> TestResult | None:
-        """Test that cross-cumulants have the structure of the model; None where they say nothing."""
-        if not self.rank or not self.posterior.order_weights.any():
+        """Test that cross-cumulants have the structure of the model; None where they say nothing, or there are too many."""
+        if not 0 < self.rank <= MOST_TESTED or not self.posterior.order_weights.any():
             return None
         return overidentification_test(self.block_evidence(), plain_grams(self.posterior, self.grams))
 
