@@ -197,6 +197,9 @@ MOST_AXES = 1000
 PULLS = 100
 """Random changes that stand for all, of many unknowns."""
 
+ENOUGH = 1e-3
+"""Nats that a further step towards a fold's mode must promise, of many unknowns."""
+
 NEWTON = 8  # steps to where the gradient is zero
 
 _ENTRIES = 1000  # of E up to which all probes of its curvature are used
@@ -459,7 +462,10 @@ class SharedEnergy:
             better = trial_height > height
             theta = np.where(better[:, None], trial, theta)
             slope = np.where(better[:, None], trial_slope, slope)
+            gained = np.where(better, trial_height - height, np.inf)
             height, length = np.where(better, trial_height, height), np.where(better, 1.0, length / 4)
+            if not posterior.complete and gained.max() < ENOUGH:  # a step is dear there
+                break
         return theta
 
     def bend(self, theta: Array, gram: Array) -> Callable[[Array], Array]:
