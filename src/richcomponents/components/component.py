@@ -529,6 +529,24 @@ class Calibrated:
     by: Any = None
 
 
+@dataclass(frozen=True)
+class Blend:
+    """The covariance (d, d) that leading directions are read from, a mean of candidates with these shares.
+
+    corrected : of the component's own covariance; isotropic : of the one at a shared part that is alike in all directions, as
+    far as the data allow it; residualised : of the view given the other views, the rest.
+    """
+
+    covariance: Spread
+    corrected: float = 1.0
+    isotropic: float = 0.0
+
+    @property
+    def shares(self) -> dict[str, float]:
+        rest = 1 - self.corrected - self.isotropic
+        return {"residualised": rest, "isotropic": self.isotropic, "corrected": self.corrected}
+
+
 LEAST_KEPT = 0.1
 """Of what is left of a view, the least share that a prediction of a component keeps in any direction: least squares on it
 multiplies the coefficients there by one over the share, and their noise with them."""

@@ -30,10 +30,7 @@ the part of the change between them that stands above its own uncertainty is mad
 
     value = safe + trust * change,     0 <= trust <= gate.
 
-`doubt` estimates E|change - true change|^2. The shrinkage with the least expected error is 1 - doubt / |change|^2: it is used
-for coefficients. Rare draws exceed their doubt severalfold, though, and where the safe value is nearly exact they lose by any
-factor. `timid` takes 1 - sqrt(doubt) / |change| instead: the smallest change within one standard error of the estimated
-one. It costs little where the evidence is clear, and is used for directions, whose safe value is often nearly exact.
+`doubt` estimates E|change - true change|^2. The shrinkage with the least expected error is 1 - doubt / |change|^2.
 """
 
 from __future__ import annotations
@@ -297,10 +294,9 @@ POSTERIOR_WEIGHT = 0.1
 """Weights of the block and posterior variances of the change (the posterior draws are already inflated)."""
 
 
-def trust(gate: float, change: Array, doubt: float, *, timid: bool = False) -> float:
+def trust(gate: float, change: Array, doubt: float) -> float:
     """How much of a change (an array of any shape) to make, in [0, gate]."""
-    share = doubt / max(float(np.sum(change**2)), 1e-300)
-    return float(gate * max(0.0, 1 - (np.sqrt(share) if timid else share)))
+    return float(gate * max(0.0, 1 - doubt / max(float(np.sum(change**2)), 1e-300)))
 
 
 def block_variance(left_out: Array) -> float:

@@ -315,7 +315,10 @@ def _best_admissible(design: Array, target: Array, basis: Array) -> tuple[Array,
 _MUCH_LEFT = 0.7
 
 SUSPICIOUS = 0.001
-"""p-value from which a fit warns by itself; diagnostics mention 0.01."""
+"""p-value from which a fit warns by itself."""
+
+DOUBTFUL = 0.01
+"""p-value from which diagnostics mention a test."""
 
 ADVICE = {
     "strong": "The shared part is well identified; A and Cov(S1) are estimated from the data.",
@@ -343,6 +346,15 @@ def contradicted(test: TestResult) -> str:
     )
 
 
+def misfit(test: TestResult) -> str:
+    """What a test of over-identification that rejects says, in words."""
+    return (
+        "The cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts "
+        f"(p = {test.p_value:.2g}): something else is shared, or the parts depend on each other. Labs that differ in "
+        "spread as well as in means look like this, and coefficients suffered little from it where it was tried."
+    )
+
+
 @storable
 @dataclass(frozen=True)
 class Diagnostics:
@@ -350,8 +362,8 @@ class Diagnostics:
 
     n, d_u, d_v : sizes. canonical_correlations : all of them, decreasing.
     rank : shared directions used; rank_p_values : p-value of "no more than k shared directions", k = 0, 1, ...
-    verdict : "strong", "weak" (shrunk towards residualising), "not identified" or "model fails" (both residualising), "nothing
-        shared", "known mixing" or "paper".
+    verdict : "strong"; "weak" (little evidence, shrunk towards residualising, or cross-cumulants that contradict the model);
+        "not identified" or "model fails" (both residualising); "nothing shared", "known mixing" or "paper".
     strength : evidence above residualising, in standard errors; gain : the same in nats on held-out blocks;
     gate : 0 (coefficients of residualising) to 1.
     tau : the shrinkage chosen; order_weights : of orders three and four.
@@ -408,9 +420,15 @@ class Diagnostics:
         worth = round(self.independent_rows)
         return f"{self.n} samples" + (f" (worth {worth} independent ones)" if worth != self.n else "")
 
+    @property
+    def _contradicted(self) -> bool:
+        """Whether the verdict is weak for what the cross-cumulants contradict."""
+        test = self.overidentification
+        return self.verdict == "weak" and test is not None and test.p_value < SUSPICIOUS
+
     def advice(self) -> list[str]:
         """Sentences for the user."""
-        out = [ADVICE[self.verdict]] if self.verdict in ADVICE else []
+        out = [ADVICE[self.verdict]] if self.verdict in ADVICE and not self._contradicted else []
         if self.largest_rank > self.rank:
             out.append(
                 f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}: intervals "
@@ -431,18 +449,14 @@ class Diagnostics:
                 f"A canonical correlation of {self.leftover_correlation:.2f} is left beyond rank {self.rank}: the views "
                 "share more than the model can remove. Check that V holds controls only, or give rank=."
             )
-        elif self.rank and self.leftover.p_value < 0.01:
+        elif self.rank and self.leftover.p_value < DOUBTFUL:
             out.append(
                 f"Correlation is left beyond rank {self.rank} (p = {self.leftover.p_value:.2g}): the views may share more."
             )
         test = self.overidentification
-        if test is not None and test.p_value < 0.01 and self.verdict != "model fails":
-            out.append(
-                "The cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts "
-                f"(p = {test.p_value:.2g}): something else is shared, or the parts depend on each other. Labs that differ in "
-                "spread as well as in means look like this; coefficients did not suffer from it where it was tried."
-            )
-        if self.known_mixing is not None and self.known_mixing.p_value < 0.01:
+        if test is not None and test.p_value < DOUBTFUL and self.verdict != "model fails":
+            out.append(misfit(test))
+        if self.known_mixing is not None and self.known_mixing.p_value < DOUBTFUL:
             out.append(contradicted(self.known_mixing))
         if wide and self.verdict == "known mixing":
             out.append("The known A was not tested: there are too many columns for these samples.")

@@ -13,7 +13,8 @@ Both can be tested. The test of o on the SHARED variates y_1..y_r says how much 
 below it gamma = 0: nothing is lost where o does not go with V. What V has of its own, y_{r+1}.., must not tell anything of o
 under either assumption: `belief` in corrections falls to zero with the p value of that test, from WITNESSED on. Where o goes
 with V and the shared part fills V, nothing is left that could witness delta = 0: gamma and delta cannot be told apart, and
-nothing is corrected (unless the user says that delta = 0).
+nothing is corrected (unless the user says that delta = 0); where few are left (ENOUGH), or the cross-cumulants contradict the
+model besides, less is.
 
 Without any correction the answer is least squares on U and V. How much of V stands beside U, its r shared variates or all of
 them, changes coefficients outside the shared coordinates only; the smaller squared error on left-out blocks decides.
@@ -41,6 +42,9 @@ WITNESSED = 0.01
 """p value of the test on the other variates (on the shared ones, where there are no others) below which corrections are
 believed less."""
 
+ENOUGH = 1.5
+"""With r shared variates, r / ENOUGH others are witnesses enough that an outcome goes with V through the shared part only."""
+
 REMEDY = "Coefficients are those with V as covariates, not corrected. Check that V holds controls only"
 """What is done, and what to do, where the model fails."""
 
@@ -53,6 +57,7 @@ class OutcomeOnV:
     rank : shared variates; beside : variates of V that stand beside U; every : whether these are all there are.
     on_shared, on_rest : tests of the outcome on the shared variates of V, and on what else V has (None: there is nothing else).
     share : of gamma that is believed; belief : in corrections; both in [0, 1]. stated : the user says that it goes with S2.
+    misfit : p value of what else speaks against the model.
     """
 
     rank: int
@@ -63,6 +68,7 @@ class OutcomeOnV:
     share: float
     belief: float
     stated: bool = False
+    misfit: float = 1.0
 
     @classmethod
     def of(
@@ -75,9 +81,16 @@ class OutcomeOnV:
         critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
         share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
         belief = min(1.0, (on_shared if on_rest is None else on_rest).p_value / WITNESSED)
+        witnesses = min(1.0, ENOUGH * len(rest) / max(rank, 1))
+        belief = belief * (1 - share * (1 - witnesses)) if on_rest is not None else belief
         enough = whole and outcome.n > 2 * (found.rank_u + most)
         beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
         return cls(rank, beside, beside == most, on_shared, on_rest, share, belief)
+
+    def doubted(self, misfit: float) -> OutcomeOnV:
+        """The same where the cross-cumulants may contradict the model, with this p value: an outcome that goes with V is
+        corrected only where nothing else speaks against the model."""
+        return replace(self, belief=self.belief * min(1.0, misfit / WITNESSED), misfit=misfit)
 
     def stating(self) -> OutcomeOnV:
         """The same where the user says that the outcome goes with S2, and with nothing else of V."""
@@ -110,6 +123,13 @@ class OutcomeOnV:
                 f"{name} goes with V ({_told(self.on_shared)}), and the shared part fills V: nothing tells whether "
                 "through the shared part or by V's own"
             )
+        if self.on_rest.p_value > WITNESSED / 2:
+            other = (
+                "the cross-cumulants contradict the model"
+                if self.misfit < WITNESSED
+                else "hardly anything is left of V"
+            )
+            return f"{name} goes with V ({_told(self.on_shared)}), and {other}: nothing tells whether through the shared part"
         return f"{name} goes with what V does not share with U ({_told(self.on_rest)})"
 
     def notes(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.components.component import Calibrated, CumulantSource, Terms, error_at_fixed_features
+from richcomponents.components.component import Blend, Calibrated, CumulantSource, Terms, error_at_fixed_features
 from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import canonical_coordinates
 from richcomponents.contrastive.diagnostics import check_known_mixing
@@ -128,8 +128,8 @@ class PaperSolution(TwoViews):
         """Not known."""
         return IdentifiedSet(np.zeros((self.d_u, 0)), np.full((self.d_u, self.d_u), np.nan))
 
-    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
-        return self.covariance(key), 1.0
+    def covariance_for_directions(self, key: Key, k: int) -> Blend:
+        return Blend(self.covariance(key))
 
     def functional_error(self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
         return None

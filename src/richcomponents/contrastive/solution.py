@@ -17,6 +17,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
+    Blend,
     Calibrated,
     CumulantSource,
     Demand,
@@ -53,12 +54,15 @@ from richcomponents.contrastive.canonical import (
 from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, identified_estimate
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
+    DOUBTFUL,
     SUSPICIOUS,
     TestResult,
     check_known_mixing,
     contradicted,
+    misfit,
     overidentification_test,
 )
+from richcomponents.contrastive.directions import blend_for_directions
 from richcomponents.contrastive.evidence import (
     Sketch,
     form_of,
@@ -77,7 +81,6 @@ from richcomponents.contrastive.intervals import (
     functional_error,
     plain_grams,
     replicate,
-    trust_in_directions,
 )
 from richcomponents.contrastive.outcomes import OutcomeOnV
 from richcomponents.contrastive.pair import (
@@ -110,6 +113,7 @@ INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correl
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+MOST_TESTED = 100  # shared directions: the test of over-identification takes the square of their number squared
 LARGEST_STATE = MEMORY_LIMIT // 2
 
 
@@ -160,7 +164,14 @@ class PairSolution(TwoViews):
 
     @property
     def verdict(self) -> str:
-        return self.posterior.verdict
+        """That of the evidence; strong only where the cross-cumulants do not contradict the model."""
+        evidence = self.posterior.verdict
+        return "weak" if evidence == "strong" and self._misfit < SUSPICIOUS else evidence
+
+    @property
+    def _misfit(self) -> float:
+        """p value of the test of over-identification; 1 without one."""
+        return 1.0 if self.overidentification is None else self.overidentification.p_value
 
     @property
     def reduced(self) -> bool:
@@ -315,7 +326,8 @@ class PairSolution(TwoViews):
         if isinstance(outcome.on_v, OutcomeOnV):
             return outcome.on_v
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
-        return OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        return found.doubted(self._misfit) if found.goes_with else found
 
     @property
     def coefficients_wanted(self) -> int:
@@ -517,17 +529,18 @@ class PairSolution(TwoViews):
 
     # ---- how sure it is of its parts, and refits without a block
 
-    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
-        """Cov(S1) at as much of T as its k leading directions support, and that share of T; of others as they are."""
+    def covariance_for_directions(self, key: Key, k: int) -> Blend:
+        """What the k leading directions of S1 are read from (see `directions`); of others their covariance as it is."""
         own, known = self.covariance(key), self.posterior
         if key != self.keys[0] or self.known_A is not None:
-            return own, 1.0
-        if self.rank == 0 or known.gate == 0:
-            return own, 0.0
-        turned = self.lift_u * known.h
-        residualised = added(own, turned, known.gate * known.t)
-        trust = trust_in_directions(known, self.block_evidence(), residualised, k)
-        return added(residualised, turned, -trust * known.t), trust
+            return Blend(own)
+        if self.rank == 0 or self.second_order_only:
+            return Blend(own, 0.0)
+        residualised = added(own, self.lift_u * known.h, known.gate * known.t)
+        canonical = self.canonical.truncated(self.rank) if self.truncated else self.canonical
+        canonical = replace(canonical, u_from_x=np.hstack([self.lift_u, canonical.u_from_x[:, self.rank :]]))
+        evidence = self.block_evidence() if known.gate > 0 else None
+        return blend_for_directions(known, canonical, BlockCovariances.of(self.state), evidence, residualised, k)
 
     def functional_error(
         self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool
@@ -561,8 +574,8 @@ class PairSolution(TwoViews):
 
     @cached_property
     def overidentification(self) -> TestResult | None:
-        """Test that cross-cumulants have the structure of the model; None where they say nothing."""
-        if not self.rank or not self.posterior.order_weights.any():
+        """Test that cross-cumulants have the structure of the model; None where they say nothing, or there are too many."""
+        if not 0 < self.rank <= MOST_TESTED or not self.posterior.order_weights.any():
             return None
         return overidentification_test(self.block_evidence(), plain_grams(self.posterior, self.grams))
 
@@ -574,10 +587,9 @@ class PairSolution(TwoViews):
         ask for more of S2 than there is of U: T goes to its upper end, and coefficients were up to fifty times as wrong as
         those of residualising. Where both are seen, the model fails.
         """
-        test = self.overidentification if self.posterior.at_the_end else None
-        if test is None or test.p_value >= 0.01:
-            return self
-        return replace(self, posterior=self.posterior.failing())
+        if self.posterior.at_the_end and self._misfit < DOUBTFUL:
+            return replace(self, posterior=self.posterior.failing())
+        return self
 
     def told(self) -> dict[str, Any]:
         known = self.posterior
@@ -715,7 +727,8 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
     if solution.verdict == "model fails":
         warn_user(ADVICE["model fails"], SpecificationWarning)
     if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
-        warn_user(ADVICE[solution.verdict], WeakIdentificationWarning)
+        test = solution.overidentification if solution.posterior.verdict == "strong" else None
+        warn_user(ADVICE[solution.verdict] if test is None else misfit(test), WeakIdentificationWarning)
     if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
         warn_user(contradicted(solution.mixing_test), SpecificationWarning)
     return solution

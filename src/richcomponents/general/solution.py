@@ -21,6 +21,7 @@ from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.components.component import (
     LEAST_KEPT,
+    Blend,
     Calibrated,
     Component,
     CumulantSource,
@@ -668,8 +669,8 @@ class SetSolution:
         error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
         return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
 
-    def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
-        return self.covariance(key), 1.0
+    def covariance_for_directions(self, key: Subset, k: int) -> Blend:
+        return Blend(self.covariance(key))
 
     def functional_error(self, key: Subset, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
         """Only refitting tells."""

@@ -377,11 +377,12 @@ class ExposureEffects(Estimator):
             if asked and known.shares[:, i].sum() < 0.5 * known.expected[:, i].sum():
                 return "contradicted"
             supported = asked and estimate > 0.5 * precision
-        if solution.verdict == "strong":
+        evidence = str(solution.posterior.verdict)
+        if evidence == "strong":
             return "strong"
         if supported:
             return "supported"
-        return "not identified" if solution.verdict == "model fails" else str(solution.verdict)
+        return "not identified" if evidence == "model fails" else evidence
 
     @property
     def verdict_(self) -> str:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
+from richcomponents.components.component import Blend
 from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import ComponentLearner
@@ -36,8 +37,9 @@ def subspace_distance(one: Array, two: Array) -> float:
 class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentLearner):  # type: ignore[misc]
     """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
 
-    The directions of S1 (of a ContrastiveRCA that estimates A) leave those of residualising only as far as the change stands
-    above its own uncertainty: a covariance that is better on average can have a worse leading direction.
+    The directions of S1 (of a ContrastiveRCA that estimates A) start at those of residualising, and leave them for those at an
+    isotropic shared part (naive, where nothing speaks against it) and for those of the corrected covariance only as far as
+    the change stands above its own uncertainty: a covariance that is better on average can have a worse leading direction.
 
     Parameters
     ----------
@@ -56,8 +58,11 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
     explained_variance_ratio_ : array (k,)
         Of the component's total variance.
     trust_ : float
-        How much of the change of the directions was believed: 0 (those of residualising) to 1 (those of the component's own
-        covariance, as always for other components and in fit_component).
+        Share of the component's own covariance in what the directions were read from: 0 (simple methods alone) to 1 (as always
+        for other components and in fit_component).
+    shares_ : dict
+        All shares: "residualised", "isotropic" (naive but for the directions in which the shared part stands out) and
+        "corrected", which is trust_.
     mean_ : array (d,)
     rca_, component_
 
@@ -94,10 +99,11 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         k = d if self.n_components is None else self.n_components
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
-        k, spread, self.trust_ = int(k), component.spread, 1.0
+        k, source = int(k), Blend(component.spread)
         if self.rca_ is not None:
-            spread, self.trust_ = self.rca_.covariance_for_directions(self.component, k)
-        vectors = top_directions(spread, k)[1]
+            source = self.rca_.covariance_for_directions(self.component, k)
+        self.trust_, self.shares_ = source.corrected, source.shares
+        vectors = top_directions(source.covariance, k)[1]
         values = np.sum(vectors.T * (component.spread @ vectors.T), axis=0)
         order = np.argsort(-values, kind="stable")
         vectors, values = vectors[order], values[order]
@@ -182,7 +188,6 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
             parts = ", ".join(f"{vector[j]:+.2f} {in_line(self.component_.feature_names[j])}" for j in top)
             lines.append(f"  {i + 1}: {share:.0%} of its variance ({self.explained_variance_[i]:.4g}): {parts}")
         if self.trust_ < 1:
-            lines.append(
-                f"  {self.trust_:.0%} of the change from the directions of residualising stands above its uncertainty"
-            )
+            shares = ", ".join(f"{share:.0%} {name}" for name, share in self.shares_.items() if share >= 0.005)
+            lines.append(f"  read from covariances of S1: {shares} (as far as each stands above its uncertainty)")
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))

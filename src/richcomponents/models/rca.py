@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF
 from richcomponents.algebra.spectral import least_squares
-from richcomponents.components.component import Calibrated, Component, RowSource
+from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.solution import PairSolution
@@ -991,10 +991,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             other._adopt(self._solution.without(block))
         return other
 
-    def covariance_for_directions(self, component: object, k: int) -> tuple[Any, float]:
-        """The covariance of a component at as much correction as its k leading directions support, and that share of it."""
+    def covariance_for_directions(self, component: object, k: int) -> Blend:
+        """The covariance that the k leading directions of a component are read from, and what it was put together from."""
         check_is_fitted(self)
-        found: tuple[Any, float] = self._solution.covariance_for_directions(self._key(component), k)
+        found: Blend = self._solution.covariance_for_directions(self._key(component), k)
         return found
 
     def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
