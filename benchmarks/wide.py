@@ -182,8 +182,12 @@ def sketch(draws: int, seed: int) -> None:
         drawn = [rc.datasets.make_contrastive(n, d=d, S2=law, random_state=seed + i) for i in range(draws)]
         whole, shown = np.array([error(data) for data in drawn]), []
         for share in (1.0, 0.5, 0.25, 0.125):
-            rows = {"LARGEST_STATE": 1, "sketched_rows": mock.Mock(return_value=(d**2, int(2 * d**3 * share)))}
-            with mock.patch.multiple(solution, **rows), mock.patch.object(evidence, "MOST_PAIRED", 0):
+            rows = mock.Mock(return_value=(d**2, int(2 * d**3 * share)))
+            with (
+                mock.patch.object(solution, "LARGEST_STATE", 1),
+                mock.patch.object(solution, "sketched_rows", rows),
+                mock.patch.object(evidence, "MOST_PAIRED", 0),
+            ):
                 ratios = np.array([error(data) for data in drawn]) / whole
             shown.append(f"{share:g}: {np.median(ratios):.3f} (worst {ratios.max():.2f})")
         print(f"N = {n}, {d} + {d} columns, {law} S2; share of the rows read: {', '.join(shown)}", flush=True)
