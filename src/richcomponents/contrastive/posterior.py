@@ -201,6 +201,9 @@ MOST_AXES = 1000
 PULLS = 100
 """Random changes that stand for all, of many unknowns."""
 
+ENOUGH = 1e-3
+"""Nats that a further step towards a fold's mode must promise, of many unknowns."""
+
 NEWTON = 8  # steps to where the gradient is zero
 FEW, CLOSE = 15, 1e-9  # steps before those, with evidence beside, and the gradient that counts as zero
 
@@ -512,7 +515,10 @@ class SharedEnergy:
             better = trial_height > height
             theta = np.where(better[:, None], trial, theta)
             slope = np.where(better[:, None], trial_slope, slope)
+            gained = np.where(better, trial_height - height, np.inf)
             height, length = np.where(better, trial_height, height), np.where(better, 1.0, length / 4)
+            if not posterior.complete and gained.max() < ENOUGH:  # a step is dear there
+                break
         return theta
 
     def bend(self, theta: Array, gram: Array) -> Callable[[Array], Array]:
