@@ -1,11 +1,16 @@
 """Wide views: what residualising is, what the coefficients are, what memory they take.
 
-    python benchmarks/wide.py [--draws 20] [--seed 700000] [--skip-memory]
+    python benchmarks/wide.py [SECTION ...] [--draws 20] [--seed 700000]
+
+Sections: grid, example, memory, times, sketch; by default all.
 
 1. The grid N x d_U x d_V: largest relative difference between `residualised_` and ordinary least squares of y on (U, the shared
    canonical variates of V), wherever that is determined. The variates are recomputed from what `residual` takes from U.
 2. N = 500, U of 10 to 150 columns, V of 10, three skewed shared factors, y = 2 S1[0] + .5 noise: the coefficient by method.
 3. Peak memory and seconds of 40 x 20 000 columns and of summary() of 10 000 columns, each in a process of its own.
+4. Seconds (of the processor, and of the clock) of fits with many shared directions or columns; of a fit over the pass of order
+   four that it contains, of a regression over the fit of its RCA, and of intervals where nothing is shared.
+5. A's error by a sketch that reads some of the rows of order four, over that by the state: medians of fits with full rank.
 """
 
 from __future__ import annotations
@@ -15,13 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import richcomponents as rc
+from richcomponents.contrastive import evidence, solution
 from richcomponents.experiments.rows import Job, Row, measured, settings_of
 
 SIZES = (60, 150, 500, 1500)
@@ -109,22 +117,107 @@ def alone(job: Job) -> list[Row]:
     return [{**job, "seconds": seconds, "GiB": peak}]
 
 
+def spent(work: Callable[[], Any], rounds: int = 1) -> tuple[float, float]:
+    """Least seconds of the processor and of the clock."""
+    taken = []
+    for _ in range(rounds):
+        start = time.process_time(), time.perf_counter()
+        work()
+        taken.append((time.process_time() - start[0], time.perf_counter() - start[1]))
+    return min(cpu for cpu, _ in taken), min(clock for _, clock in taken)
+
+
+def ratio(title: str, work: Callable[[], Any], base: Callable[[], Any], rounds: int = 3) -> None:
+    ours, other = spent(work, rounds), spent(base, rounds)
+    print(f"{title}: {ours[0] / other[0]:.2f} of the processor, {ours[1] / other[1]:.2f} of the clock", flush=True)
+
+
+def times(seed: int) -> None:
+    """Warm up first: what is compiled once does not count."""
+    small = rc.datasets.make_contrastive(3000, d=20, random_state=seed)
+    rc.ComponentRegression(rca=rc.ContrastiveRCA(views=20)).fit(small.X, small.y)
+    X = np.random.default_rng(seed).normal(size=(2000, 40))
+    alone = rc.ContrastiveRCA(views=20, rank=0).fit(X)
+    cpu, clock = spent(lambda: [alone.confidence_interval("A"), alone.confidence_interval("covariance")])
+    print(f"intervals of A and Cov(S1), nothing shared, 20 + 20 columns: {cpu:.2f} s, clock {clock:.2f} s", flush=True)
+    many = rc.datasets.make_contrastive(100_000, d=20, random_state=seed).X
+    ratio(
+        "fit over its pass of order four, N = 100 000, 20 + 20 columns",
+        lambda: rc.ContrastiveRCA(views=20).fit(many),
+        lambda: rc.Moments.of(many, order=4),
+    )
+    data = rc.datasets.make_contrastive(1_000_000, d=10, S2="skewed", random_state=seed)
+    rca = rc.ContrastiveRCA(views=10)
+    ratio(
+        "regression over the fit of its RCA, N = 1 000 000, 10 + 10 columns",
+        lambda: rc.ComponentRegression(rca=rca).fit(data.X, data.y),
+        lambda: rca.fit(data.X),
+    )
+    for n, d, rank in ((10_000, 60, 60), (100_000, 60, 60), (20_000, 1000, 20), (20_000, 200, 200)):
+        full = rank == d
+        X, A = skewed(n, d, rank, seed)
+        model = rc.ContrastiveRCA(views=d, rank="full" if full else "auto")
+        cpu, clock = spent(lambda: model.fit(X))  # noqa: B023
+        error = np.sum((model.A_ - A) ** 2) / np.sum(A**2) if full else float("nan")
+        told = f"; A's squared error {error:.4f} of its size" if full else ""
+        print(f"N = {n}, {d} + {d} columns, rank {model.rank_}: {cpu:.1f} s, clock {clock:.1f} s{told}", flush=True)
+
+
+def skewed(n: int, d: int, rank: int, seed: int) -> tuple[Any, Any]:
+    """Columns (U, V) and A; at full rank those of make_contrastive."""
+    if rank == d:
+        data = rc.datasets.make_contrastive(n, d=d, S2="skewed", random_state=seed)
+        return data.X, data.A
+    rng = np.random.default_rng(seed)
+    shared, into = rng.exponential(size=(n, rank)) - 1, rng.normal(size=(rank, 2 * d)) / 3
+    return shared @ into + rng.normal(size=(n, 2 * d)), None
+
+
+def sketch(draws: int, seed: int) -> None:
+    def error(data: Any) -> float:
+        model = rc.ContrastiveRCA(views=data.S1.shape[1], rank="full").fit(data.X)
+        return float(np.mean((model.A_ - data.A) ** 2))
+
+    for d, n, law in ((20, 5000, "skewed"), (20, 5000, "paper"), (30, 10_000, "skewed"), (30, 10_000, "paper")):
+        drawn = [rc.datasets.make_contrastive(n, d=d, S2=law, random_state=seed + i) for i in range(draws)]
+        whole, shown = np.array([error(data) for data in drawn]), []
+        for share in (1.0, 0.5, 0.25, 0.125):
+            rows = mock.Mock(return_value=(d**2, int(2 * d**3 * share)))
+            with (
+                mock.patch.object(solution, "LARGEST_STATE", 1),
+                mock.patch.object(solution, "sketched_rows", rows),
+                mock.patch.object(evidence, "MOST_PAIRED", 0),
+            ):
+                ratios = np.array([error(data) for data in drawn]) / whole
+            shown.append(f"{share:g}: {np.median(ratios):.3f} (worst {ratios.max():.2f})")
+        print(f"N = {n}, {d} + {d} columns, {law} S2; share of the rows read: {', '.join(shown)}", flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="grid, example, memory, times, sketch")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--seed", type=int, default=700_000)
-    parser.add_argument("--skip-memory", action="store_true")
     parser.add_argument("--alone", choices=["all", "summary"], help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.alone:
         list(measured([{"what": chosen.alone}], alone))
         return
-    grid(chosen.seed)
-    example(chosen.draws, chosen.seed)
-    if not chosen.skip_memory:
-        print()
-        for what in ("all", "summary"):
-            subprocess.run([sys.executable, __file__, "--alone", what], check=True)
+    warnings.simplefilter("ignore")
+    work: dict[str, Callable[[], None]] = {
+        "grid": lambda: grid(chosen.seed),
+        "example": lambda: example(chosen.draws, chosen.seed),
+        "memory": memory,
+        "times": lambda: times(chosen.seed),
+        "sketch": lambda: sketch(chosen.draws, chosen.seed),
+    }
+    for section in chosen.sections or work:
+        work[section]()
+
+
+def memory() -> None:
+    for what in ("all", "summary"):
+        subprocess.run([sys.executable, __file__, "--alone", what], check=True)
 
 
 if __name__ == "__main__":

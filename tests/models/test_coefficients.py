@@ -87,17 +87,17 @@ def test_p_values_of_a_set_agree_with_its_limits():
         assert ((p < 1 - level) == ((a > 0) | (b < 0))).all()
 
 
-def fitted(S2, n, seed, **options):
+def fitted(S2, n, seed, errors="auto", **options):
     data = make_contrastive(n, S2=S2, random_state=seed, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return data, rc.ComponentRegression(rca=rc.ContrastiveRCA(views=10)).fit(data.X, data.y)
+        return data, rc.ComponentRegression(rca=rc.ContrastiveRCA(views=10, errors=errors)).fit(data.X, data.y)
 
 
 def test_fits_that_are_not_identified_tell_the_set():
     covered = []
     for seed in range(4):
-        data, model = fitted("gaussian", 2000, seed)
+        data, model = fitted("gaussian", 2000, seed, "free")
         found = model.coefficients_
         assert model.rca_.verdict_ == "not identified"
         assert np.isnan(found.standard_error).all()

@@ -160,20 +160,22 @@ def residualise_all_columns(
     return Residualised(inverse @ with_residual, left / free if free > 0 else np.nan)
 
 
-def guard_weights(canonical: Canonical, rank: int) -> Array:
+def guard_weights(canonical: Canonical, posterior: Posterior) -> Array:
     """Square roots (r,) of the weights that T gets in each shared direction.
 
     With odds(D) = D^2/(1 - D^2), the weight of direction i is
 
-        max(0, 1 - 2 odds(D_{r+1}) / odds(D_i))  *  odds(D_i) / (odds(D_i) + 10/n).
+        max(0, 1 - 2 odds(D_{r+1}) / odds(D_i))  *  i / (i + 10),     i = n odds(D_i) + information beside the cumulants'.
 
     The first factor (1 at full rank) distrusts directions no stronger than the leftover correlation.  The
     second: rows [T | Delta] hardly depend on T once T >> Delta, so that n Delta^2 measures what the data
     can say about T in that direction; with little of it, T is mostly prior and should stretch nothing.
     """
+    rank = posterior.rank
     odds = canonical.correlations**2 / (1 - canonical.correlations**2)
     own = np.maximum(odds[:rank], 1e-300)
-    weights = own / (own + INFORMATION_FLOOR / canonical.n)
+    told = own + posterior.informed / canonical.n
+    weights = told / (told + INFORMATION_FLOOR / canonical.n)
     if rank < len(odds):
         weights = weights * np.maximum(0.0, 1 - 2 * odds[rank] / own)
     return np.asarray(np.sqrt(weights))
@@ -237,11 +239,10 @@ def shared_part(
     canonical: Canonical, posterior: Posterior, fit: Residualised, reading: Reading
 ) -> tuple[Array, Array, Array]:
     """h (b - gamma) (r,), the guard weights (r,), and lambda (r,)."""
-    r = posterior.rank
     hb = reading.half @ (reading.lift.T @ fit.coef - fit.shared)
     noise = (fit.noise if np.isfinite(fit.noise) else 0.0) * np.broadcast_to(fit.excess, hb.shape)
     size = max(float(hb @ hb - noise.sum()), 1e-3 * float(noise.sum()), 1e-300) / float(np.trace(posterior.mean_g2))
-    return hb, guard_weights(canonical, r), noise / size
+    return hb, guard_weights(canonical, posterior), noise / size
 
 
 def metric_root(posterior: Posterior, reading: Reading) -> Array:

@@ -27,6 +27,7 @@ from richcomponents.contrastive.canonical import (
 )
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
+from richcomponents.contrastive.own_errors import IndependentErrors, against_noise, span
 from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair
 from richcomponents.contrastive.posterior import Logistic, Prior, logit, project, projector, symmetric_matrices
 from richcomponents.errors import DataError
@@ -99,14 +100,14 @@ def relaxed(ev: BlockEvidence, tau: float = 3.0) -> BlockEvidence:
     r = len(ev.t)
     ones = np.ones(len(ev.gram))
     basis = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(ones))
-    gram = pair_mean(ev.gram, ones)
+    gram, beside = pair_mean(ev.gram, ones), ev.beside(basis)
     loose = Prior.of_free(np.zeros((r, 0)), tau)
     x0 = logit(ev.t)[np.tril_indices(r)]
 
     def loss(x: Array) -> tuple[float, Array]:
         link = Logistic.at(symmetric_matrices(x))
         pull = loose.precision(x - x0)
-        value, slope = energy_and_score(basis, gram, link)
+        value, slope = energy_and_score(basis, gram, link, beside)
         return 0.5 * float((x - x0) @ pull) - float(value), pull - slope
 
     x = minimise(loss, x0, maxiter=200)
@@ -258,19 +259,12 @@ def mixing_test(canonical: Canonical, rank: int, mixing: Array, cross: Array, co
     values, vectors = np.linalg.eigh(t)
     at = np.where(values < EDGE, 0, np.where(values > 1 - EDGE, 1, 2))
     free = image((vectors @ basis @ vectors.T)[(at[rows] != at[cols]) | (at[rows] == 2)])
-    _, sizes, reach = np.linalg.svd(np.vstack([free, of_outside]), full_matrices=False)
-    reach = reach[sizes > 1e-9 * max(sizes.max(initial=0.0), 1e-300)]
+    reach = span(np.vstack([free, of_outside]))
     left = left - reach.T @ (reach @ left)
     own = weigh(cross - np.average(cross, axis=0, weights=count)).reshape(blocks, -1)
     own = (own - (own @ reach.T) @ reach) * (count / count.sum())[:, None]
-    gram = own @ own.T * blocks / (blocks - 1)
-    size = float(np.trace(gram))
-    spread = (float(np.sum(gram**2)) - size**2 / (blocks - 1)) / (1 + 1 / (blocks - 1))
-    degrees = float(np.clip(size**2 / max(spread, 1e-300), 1.0, max(left.size - len(reach), 1)))
-    statistic = float(left @ left) / max(size, 1e-300)
-    df = (degrees, degrees * (blocks - 1))
     explained = 1 - float(left @ left) / float(np.sum(weigh(D[None]) ** 2))
-    return TestResult(statistic, df, float(stats.f.sf(statistic, *df))), explained
+    return TestResult(*against_noise(left, own, left.size - len(reach))), explained
 
 
 def _gaussian_weights(D: Array) -> Callable[[Array], Array]:
@@ -375,6 +369,7 @@ class Diagnostics:
     independent_rows : how many independent rows the samples are worth: less than n with covariates, groups or weights.
     largest_rank : the largest number of shared directions (of a canonical correlation of .3 or more) that the test cannot
         exclude; rank itself where that was given. Where it is above rank, intervals allow for it.
+    errors : whether the own parts of columns are independent, and what of it was used; None where that was not asked.
     searched_u, searched_v : in how many principal components of a view with too many columns for its samples the shared
         directions were looked for; None where all columns were searched.
     """
@@ -398,6 +393,7 @@ class Diagnostics:
     independent_rows: float
     largest_rank: int
     known_mixing: TestResult | None = None
+    errors: IndependentErrors | None = None
     searched_u: int | None = None
     searched_v: int | None = None
 
@@ -479,6 +475,8 @@ class Diagnostics:
                 f"held-out gain {self.gain:.1f} nats"
             )
             lines.append(f"  shrinkage                tau = {self.tau:g}, gate = {self.gate:.2f}")
+        if self.errors is not None:
+            lines.append(f"  errors of the columns    {self.errors.words()}")
         if self.rank:
             lines.append(f"  condition of A           {self.condition_A:.1f}")
         if self.largest_rank:

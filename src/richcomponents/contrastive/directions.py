@@ -165,10 +165,10 @@ def blend_for_directions(
         start, left, share = safe + kept * (end - safe), left + kept * (ends - left), kept * share
     corrected = 0.0
     if evidence is not None:
-        rep = replicate(replace(evidence, canonical=near))
-        change = frame(rep.basis.cov_s1(posterior.t) + rest) - frame(start)
-        changes = frame(rep.bases.cov_s1(Logistic.at(rep.xs).value) + rest) - frame(left)
-        drawn = frame(rep.basis.cov_s1(posterior.t_draws) + rest)
+        without = Logistic.at(replicate(evidence).xs).value
+        change = frame(basis.cov_s1(posterior.t) + rest) - frame(start)
+        changes = frame(bases.cov_s1(without) + rest) - frame(left)
+        drawn = frame(basis.cov_s1(posterior.t_draws) + rest)
         length, apart = (float(np.sum(way**2)) for way in (change, frame(inside.T @ (whole @ inside)) - frame(safe)))
         far = 1 + FAR * length / max(length + apart, 1e-300)
         doubt = far * BLOCK_WEIGHT * block_variance(changes) + POSTERIOR_WEIGHT * posterior_variance(posterior, drawn)

@@ -24,6 +24,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import RANK_TOLERANCE
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.evidence import joint_whitening, pair_mean
+from richcomponents.contrastive.own_errors import IndependentErrors
 from richcomponents.contrastive.pair import (
     BlockCovariances,
     Pair,
@@ -35,6 +36,7 @@ from richcomponents.contrastive.pair import (
 )
 from richcomponents.contrastive.posterior import (
     TAUS,
+    Beside,
     Laplace,
     Logistic,
     Posterior,
@@ -60,7 +62,7 @@ class BlockEvidence:
 
     ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
     objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``prior``: of the lower
-    triangle of X.
+    triangle of X; ``errors``: what independent errors add to the objective.
     """
 
     canonical: Canonical
@@ -68,6 +70,11 @@ class BlockEvidence:
     gram: Array
     t: Array
     prior: Prior
+    errors: IndependentErrors | None = None
+
+    def beside(self, pair: Pair) -> Beside | None:
+        """Evidence about T beside the cumulants, of the sample or of its replicates."""
+        return None if self.errors is None or self.errors.silent else self.errors.of(pair)
 
 
 def plain_grams(posterior: Posterior, grams: Array) -> Array:
@@ -80,7 +87,13 @@ def plain_grams(posterior: Posterior, grams: Array) -> Array:
 
 
 def block_evidence(
-    canonical: Canonical, posterior: Posterior, state: Moments, grams: Array, *, truncated: bool
+    canonical: Canonical,
+    posterior: Posterior,
+    state: Moments,
+    grams: Array,
+    errors: IndependentErrors | None = None,
+    *,
+    truncated: bool,
 ) -> BlockEvidence:
     """The evidence of a fit; truncated : whether `state` holds the leading canonical coordinates only."""
     if truncated:
@@ -92,6 +105,7 @@ def block_evidence(
         gram=np.tensordot(posterior.order_weights, plain_grams(posterior, grams), 1),
         t=posterior.t,
         prior=Prior.of_free(SharedEnergy(posterior.correlations).trend, tau),
+        errors=errors,
     )
 
 
@@ -164,10 +178,10 @@ def replicate(ev: BlockEvidence) -> Replicates:
     bases = near_pair(ev.canonical, len(ev.t), ev.moments.covariance(delete_one(blocks)))
     x = logit(ev.t)
     link = Logistic.at(x)
-    gram = pair_mean(ev.gram, ones)
-    posterior = Laplace.of(bend(basis, gram, link), ev.prior)
-    s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link)
-    steps = posterior.solve(np.concatenate([s - s.mean(0), score(basis, gram, link)[None]]))
+    gram, here = pair_mean(ev.gram, ones), ev.beside(basis)
+    posterior = Laplace.of(bend(basis, gram, link, here), ev.prior)
+    s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link, ev.beside(bases))
+    steps = posterior.solve(np.concatenate([s - s.mean(0), score(basis, gram, link, here)[None]]))
     moved = x + symmetric_matrices(steps)
     return Replicates(basis, bases, x, moved[:-1], moved[-1], posterior)
 

@@ -41,6 +41,7 @@ from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.wide import Spread
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.posterior import (
+    Beside,
     Logistic,
     energy_and_slope,
     energy_bend,
@@ -239,23 +240,27 @@ def _whitened(pair: Pair, gram: Array) -> Array:
     return np.asarray(lift @ gram @ np.swapaxes(lift, -1, -2))
 
 
-def energy_and_score(pair: Pair, gram: Array, t: Logistic) -> tuple[Array, Array]:
+def energy_and_score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> tuple[Array, Array]:
     """Energy of ``gram`` inside the row space of ``[S | cross]``, and its gradient in the lower triangle of logit T.
 
-    ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); stacks broadcast.
+    ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); ``beside`` further evidence of the pair, added; stacks
+    broadcast.
     """
     value, slope = energy_and_slope(t, pair.delta, _whitened(pair, gram))
+    if beside is not None:
+        more, steeper = beside.value_and_slope(t)
+        value, slope = value + more, slope + steeper
     return value, lower_triangles(slope)
 
 
-def score(pair: Pair, gram: Array, t: Logistic) -> Array:
+def score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> Array:
     """The gradient alone."""
-    return energy_and_score(pair, gram, t)[1]
+    return energy_and_score(pair, gram, t, beside)[1]
 
 
-def bend(pair: Pair, gram: Array, t: Logistic) -> Callable[[Array], Array]:
+def bend(pair: Pair, gram: Array, t: Logistic, beside: Beside | None = None) -> Callable[[Array], Array]:
     """Directions (m, k) of the lower triangle -> minus the second derivative of the energy times each; of one pair."""
-    of_matrices = energy_bend(t, pair.delta, _whitened(pair, gram))
+    of_matrices = energy_bend(t, pair.delta, _whitened(pair, gram), beside)
 
     def part(directions: Array) -> Array:
         return lower_triangles(of_matrices(symmetric_matrices(directions)))

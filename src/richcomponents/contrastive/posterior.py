@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -159,8 +160,9 @@ def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Arr
     return np.trace(inner, axis1=-2, axis2=-1), t.derivative(slope + _transpose(slope))
 
 
-def energy_bend(t: Logistic, delta: Array, gram: Array) -> Callable[[Array], Array]:
+def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = None) -> Callable[[Array], Array]:
     """Directions (m, r, r) of logit T -> minus the second derivative of tr(P G) along each, (m, r, r); one T and one G.
+    With evidence beside, that of the sum.
 
     With R = [T | Delta], N = (R R')^-1 R and dR = [dT | 0],  dN = (R R')^-1 (dR - (dR R' + R dR') N), and the slope in T is
     s + s', s = (N G (I - R'N))_1, the first r columns.
@@ -173,6 +175,7 @@ def energy_bend(t: Logistic, delta: Array, gram: Array) -> Callable[[Array], Arr
     inner, first = dual_gram @ rows.T, dual[:, :r]
     slope = dual_gram[:, :r] - inner @ first
     of_link = t.bent(_between(slope + slope.T, v))
+    of_beside = None if beside is None else beside.bend(t)
 
     def bend(directions: Array) -> Array:
         turned = _between(directions, v)
@@ -186,7 +189,8 @@ def energy_bend(t: Logistic, delta: Array, gram: Array) -> Callable[[Array], Arr
         change = seen[..., :r] - _times(seen[..., r:] + change, first)
         change -= _transpose(_times(_transpose(moved[..., :r]), inner.T))
         of_energy = t.quotient * _between(change + _transpose(change), v)
-        return -_between(of_energy + of_link(turned), v.T)
+        out = -_between(of_energy + of_link(turned), v.T)
+        return out if of_beside is None else out + of_beside(directions)
 
     return bend
 
@@ -197,7 +201,11 @@ MOST_AXES = 1000
 PULLS = 100
 """Random changes that stand for all, of many unknowns."""
 
+ENOUGH = 1e-3
+"""Nats that a further step towards a fold's mode must promise, of many unknowns."""
+
 NEWTON = 8  # steps to where the gradient is zero
+FEW, CLOSE = 15, 1e-9  # steps before those, with evidence beside, and the gradient that counts as zero
 
 _ENTRIES = 1000  # of E up to which all probes of its curvature are used
 _KRYLOV, _DEPTH = 8, 8  # beyond: directions at once, and how often the curvature is applied to them
@@ -350,13 +358,48 @@ def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int 
     return out
 
 
+class Beside(Protocol):
+    """Further evidence about T, of a sample or of a stack of replicates."""
+
+    def value_and_slope(self, t: Logistic) -> tuple[Array, Array]:
+        """In nats (...), and its derivative (..., r, r) in logit T."""
+
+    def bend(self, t: Logistic) -> Callable[[Array], Array]:
+        """Directions (m, r, r) of logit T -> minus the second derivative along each; of one sample."""
+
+    def value_on_the_rest(self, t: Array, near: Array) -> Array:
+        """In nats of the whole sample (...), at T (..., r, r), of the rows that these are not; near : (r, r), an estimate."""
+
+
+class FurtherEvidence(Protocol):
+    """Evidence about T beside the cumulants' energy, block by block."""
+
+    @property
+    def near(self) -> Array:
+        """T (r, r) near which it is largest."""
+
+    @property
+    def trust(self) -> float:
+        """How far its assumptions stand their test: 0 to 1."""
+
+    def strength(self, t: Array) -> float:
+        """How far T = t is from T = 0, in standard errors."""
+
+    def information(self, t: Array) -> Array:
+        """Of the diagonal entries of T (r,), at T = t: inverse variances."""
+
+    def of(self, weights: Array, share: Array | float = 1.0) -> Beside:
+        """Of the blocks with weights (..., B), in nats of this share of the rows."""
+
+
 class SharedEnergy:
     """Energy, gradient, modes and curvature for r shared directions.
 
     Parameters theta are vectors of length ``size`` = r (r + 1)/2 + 2: the lower triangle of E, then (b0, b1).
     """
 
-    def __init__(self, correlations: Array) -> None:
+    def __init__(self, correlations: Array, beside: Beside | None = None) -> None:
+        self.correlations, self.beside = correlations, beside
         self.r = r = len(correlations)
         self.delta = np.diag(correlations / np.sqrt(1 - correlations**2))
         squares = 4 * correlations**2
@@ -397,7 +440,11 @@ class SharedEnergy:
 
     def value_and_gradient(self, theta: Array, gram: Array) -> tuple[Array, Array]:
         """tr(P G) (...) and its gradient (..., size), for theta (..., size) and G (..., 2r, 2r)."""
-        value, slope = energy_and_slope(self._logistic(theta), self.delta, gram)
+        t = self._logistic(theta)
+        value, slope = energy_and_slope(t, self.delta, gram)
+        if self.beside is not None:
+            more, steeper = self.beside.value_and_slope(t)
+            value, slope = value + more, slope + steeper
         return value, self._pulled_back(slope)
 
     def prior(self, tau: float) -> Prior:
@@ -414,10 +461,12 @@ class SharedEnergy:
 
         Values of an objective do not tell points within 1e-8 of its maximum apart, and where a search by values ends there is
         an accident of rounding; the gradient is linear there, and tells them to the last digits: Newton steps that make it
-        smaller end where it is zero.
+        smaller end where it is zero. Evidence beside may be a thousand times as sharp as the prior in some directions: the
+        search starts near its maximum, and is soon left to Newton.
         """
         prior = self.prior(tau)
         origin = np.zeros(self.size) if start is None else start
+        few = steps if self.beside is None else FEW
 
         def slope(theta: Array) -> tuple[float, Array]:
             value, gradient = self.value_and_gradient(theta, gram)
@@ -428,15 +477,22 @@ class SharedEnergy:
             value, gradient = slope(origin + prior.scale * step)
             return -value, -gradient
 
-        theta = origin + prior.scale * minimise(objective, np.zeros(self.size), maxiter=steps, ftol=1e-6)
-        nearby, left = self.posterior(theta, gram, tau), slope(theta)[1]
-        for _ in range(NEWTON):
-            trial = theta + nearby.solve((left / prior.scale)[None], 1e-2)[0]
-            after = slope(trial)[1]
-            if not np.linalg.norm(after) < np.linalg.norm(left):
+        theta = origin + prior.scale * minimise(objective, np.zeros(self.size), maxiter=few, ftol=1e-6)
+        for _ in range(1 if self.beside is None else NEWTON // 2):
+            nearby, left = self.posterior(theta, gram, tau), slope(theta)[1]
+            for _ in range(NEWTON):
+                trial = theta + nearby.solve((left / prior.scale)[None], 1e-2)[0]
+                after = slope(trial)[1]
+                if not np.linalg.norm(after) < np.linalg.norm(left):
+                    break
+                theta, left = trial, after
+            if np.linalg.norm(left) < CLOSE:
                 break
-            theta, left = trial, after
         return np.asarray(theta)
+
+    def theta(self, t: Array) -> Array:
+        """Parameters (size,) of T (r, r), level and slope zero."""
+        return np.append((logit(t) - np.diag(self.centre))[self.rows, self.cols], [0.0, 0.0])
 
     def modes_nearby(self, grams: Array, start: Array, posterior: Laplace, steps: int = 5) -> Array:
         """Modes (m, size) for several G (m, 2r, 2r) close to the one whose mode is ``start`` (size,).
@@ -459,12 +515,15 @@ class SharedEnergy:
             better = trial_height > height
             theta = np.where(better[:, None], trial, theta)
             slope = np.where(better[:, None], trial_slope, slope)
+            gained = np.where(better, trial_height - height, np.inf)
             height, length = np.where(better, trial_height, height), np.where(better, 1.0, length / 4)
+            if not posterior.complete and gained.max() < ENOUGH:  # a step is dear there
+                break
         return theta
 
     def bend(self, theta: Array, gram: Array) -> Callable[[Array], Array]:
         """Directions (m, size) -> minus the Hessian of tr(P G) at theta times each."""
-        of_matrices = energy_bend(self._logistic(theta), self.delta, gram)
+        of_matrices = energy_bend(self._logistic(theta), self.delta, gram, self.beside)
 
         def part(directions: Array) -> Array:
             return self._pulled_back(of_matrices(self._symmetric(directions)))
@@ -515,6 +574,7 @@ class Posterior:
     gain : held-out energy above T = 0, in nats.
     strength : energy above T = 0 over its standard error under random signs of the blocks.
     gate : 0 (not identified: use T = 0 for coefficients) to 1.
+    informed : (r,), inverse variances of the T_ii from evidence beside the cumulants.
     """
 
     correlations: Array
@@ -530,6 +590,7 @@ class Posterior:
     strength: float
     gate: float
     verdict: str
+    informed: Array
 
     @property
     def rank(self) -> int:
@@ -621,6 +682,11 @@ def sign_flip_z(gram: Array, contrast: Array) -> float:
     return float(q.sum() / np.sqrt(2 * np.sum(q**2) + 1e-300))
 
 
+def _opened(strength: float) -> float:
+    """The gate."""
+    return float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
+
+
 @dataclass(frozen=True)
 class _Fit:
     """Mode (size,) of theta and the posterior about it, for one tau."""
@@ -634,21 +700,28 @@ def _fit(energy: SharedEnergy, gram: Array, tau: float, start: Array | None) -> 
     return _Fit(mode, energy.posterior(mode, gram, tau))
 
 
-def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit]) -> Array:
+def _held_out(energy: SharedEnergy, gram: Array, fits: list[_Fit], further: FurtherEvidence | None) -> Array:
     """Held-out energy above T = 0, in nats: (folds, len(TAUS)).
 
     Train on pairs within the training blocks, score on the pairs that involve a held-out block.
     """
     n_blocks = len(gram)
-    lower = energy.projector(np.zeros((energy.r, energy.r)))
+    none = np.zeros((energy.r, energy.r))
+    lower = energy.projector(none)
     folds = min(FOLDS, n_blocks)
     held = (np.arange(n_blocks) % folds == np.arange(folds)[:, None]).astype(float)
-    train = pair_means(gram, 1 - held) * (1 - held.mean(axis=1))[:, None, None]
+    share = 1 - held.mean(axis=1)
+    train = pair_means(gram, 1 - held) * share[:, None, None]
     test = pair_means(gram, held, np.ones_like(held))
+    beside = None if further is None else further.of(1 - held, share)
+    energy = SharedEnergy(energy.correlations, beside)
     scores = []
     for fit in fits:
-        theta = energy.modes_nearby(train, fit.mode, fit.posterior)
-        scores.append(np.sum((energy.projector(energy.matrix(theta)) - lower) * test, axis=(-2, -1)))
+        t = energy.matrix(energy.modes_nearby(train, fit.mode, fit.posterior))
+        scores.append(np.sum((energy.projector(t) - lower) * test, axis=(-2, -1)))
+        if beside is not None:
+            near = energy.matrix(fits[1].mode)
+            scores[-1] = scores[-1] + beside.value_on_the_rest(t, near) - beside.value_on_the_rest(none, near)
     return np.stack(scores, axis=1)
 
 
@@ -670,32 +743,41 @@ def lower_end(correlations: Array, n_blocks: int, verdict: str) -> Posterior:
         strength=0.0,
         gate=0.0,
         verdict=verdict,
+        informed=np.zeros(rank),
     )
 
 
-def identify(correlations: Array, n: float, gram: Array, random_state: int | None = 0) -> Posterior:
+def identify(
+    correlations: Array,
+    n: float,
+    gram: Array,
+    random_state: int | None = 0,
+    further: FurtherEvidence | None = None,
+) -> Posterior:
     """Estimate T from the Gram matrices ``gram`` (2, B, B, 2r, 2r) of the block cumulants (see ``grams``).
 
-    correlations : D (r,); n : independent rows.
+    correlations : D (r,); n : independent rows; further : evidence beside the cumulants, whose nats are added to theirs.
 
     1. order weights;  2. mode and curvature for each tau;  3. tau by held-out energy over 10 folds;
     4. inflated Laplace draws, mixed over tau;  5. one Newton step per left-out block;  6. the sign-flip
-    test of the energy above T = 0 opens the gate.
+    test of the energy above T = 0 opens the gate, or the likelihood ratio of the further evidence does.
     """
     n_blocks, rank = gram.shape[1], len(correlations)
     if rank == 0:
         return lower_end(correlations, n_blocks, "nothing shared")
     rng = np.random.default_rng(random_state)
-    energy = SharedEnergy(correlations)
-    weights, order_z = order_weights(energy, gram, n)
+    weights, order_z = order_weights(SharedEnergy(correlations), gram, n)
+    energy = SharedEnergy(correlations, None if further is None else further.of(np.ones(n_blocks)))
     nats = np.tensordot(weights, gram, 1)  # (B, B, 2r, 2r)
     mean = pair_mean(nats, np.ones(n_blocks))
 
     fits: list[_Fit] = []
+    start = None if further is None else energy.theta(further.near)
     for tau in TAUS:
-        fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else None))
-    informative = bool(weights.any())
-    scores = _held_out(energy, nats, fits) if informative else np.zeros((1, len(TAUS)))
+        fits.append(_fit(energy, mean, tau, fits[-1].mode if fits else start))
+    cumulants_tell = bool(weights.any())
+    informative = cumulants_tell or further is not None
+    scores = _held_out(energy, nats, fits, further) if informative else np.zeros((1, len(TAUS)))
     gains = scores.mean(0)
     best = int(np.argmax(gains))
     tau_weights = np.exp(gains - gains[best])
@@ -711,18 +793,23 @@ def identify(correlations: Array, n: float, gram: Array, random_state: int | Non
 
     # one Newton step from the mode for every left-out block
     chosen = fits[best]
-    scores_out = energy.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
+    without = SharedEnergy(correlations, None if further is None else further.of(delete_one(n_blocks)))
+    scores_out = without.value_and_gradient(chosen.mode, _without_each_block(nats))[1]
     step = chosen.posterior.solve(scores_out - energy.value_and_gradient(chosen.mode, mean)[1])
     shifts = energy.matrix(chosen.mode + step) - energy.matrix(chosen.mode)
 
     reference = energy.projector(energy.matrix(fits[1].mode)) - energy.projector(np.zeros((rank, rank)))
-    strength = sign_flip_z(nats, reference) if informative else 0.0
-    gate = float(np.clip((strength - GATE_FROM) / (GATE_TO - GATE_FROM), 0.0, 1.0))
+    strength = sign_flip_z(nats, reference) if cumulants_tell else 0.0
+    gate = _opened(strength)
+    if further is not None:
+        beside = further.strength(energy.matrix(fits[1].mode))
+        strength, gate = max(strength, beside), max(gate, further.trust * _opened(beside))
     sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
     verdict = sure if gate > 0 else "not identified"
     return Posterior(
         correlations, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
+        np.zeros(rank) if further is None else further.information(t),
     )  # fmt: skip
 
 
@@ -780,5 +867,5 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     return Posterior(
         d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
         0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
-        "known mixing",
+        "known mixing", np.zeros(r),
     )  # fmt: skip

@@ -83,6 +83,7 @@ from richcomponents.contrastive.intervals import (
     replicate,
 )
 from richcomponents.contrastive.outcomes import OutcomeOnV
+from richcomponents.contrastive.own_errors import ErrorsByBlock, IndependentErrors, independent_errors
 from richcomponents.contrastive.pair import (
     RIDGE,
     BlockCovariances,
@@ -141,6 +142,7 @@ class PairSolution(TwoViews):
 
     options: PairOptions
     posterior: Posterior
+    errors: IndependentErrors | None
     truncated: bool
     grams: Array
     lift_u: Array
@@ -294,7 +296,9 @@ class PairSolution(TwoViews):
 
     def block_evidence(self) -> BlockEvidence:
         """What intervals and tests read."""
-        return block_evidence(self.canonical, self.posterior, self.state, self.grams, truncated=self.truncated)
+        return block_evidence(
+            self.canonical, self.posterior, self.state, self.grams, self.errors, truncated=self.truncated
+        )
 
     def identified_set(self) -> IdentifiedSet:
         """Ends of Cov(S1), entry by entry, over all admissible T, given the rank, and over all ranks not excluded."""
@@ -603,6 +607,7 @@ class PairSolution(TwoViews):
             "tau": known.tau,
             "order_weights": known.order_weights,
             "overidentification": self.overidentification,
+            "errors": self.errors,
             "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
             "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
         }
@@ -762,6 +767,7 @@ def _solve(
     second_order_only = False
     if A is None:
         second_order_only = _too_small(second, inner.n, options.rank) if decided is None else decided.second_order_only
+    found, errors = inner.composed(u, v), None
     if inner_A is not None:
         posterior = identify_known(inner, r, inner_A, options.random_state)
     elif second_order_only and r:
@@ -773,10 +779,14 @@ def _solve(
             else:
                 seen = _evidence(data, state, second.n, lead, inner, r, truncated, options)
         with one_blas_thread():
-            posterior = identify(D, inner.n, seen, options.random_state)
+            further = None
+            if r and not truncated and space.rows is None and any(wanted != "free" for wanted in options.errors):
+                blocks = BlockCovariances.of(state)
+                errors = independent_errors(found, r, blocks, options.errors) if decided is None else decided.errors
+                further = None if errors is None or errors.silent else ErrorsByBlock(errors, found, r, blocks)
+            posterior = identify(D, inner.n, seen, options.random_state, further)
         if decided is not None and decided.verdict == "model fails":
             posterior = posterior.failing()
-    found = inner.composed(u, v)
     whole = None
     if decided is not None:
         whole = EveryColumn(decided.cov_u, decided.lift_u), EveryColumn(decided.cov_v, decided.lift_v)
@@ -800,6 +810,7 @@ def _solve(
         source=CumulantSource(state, high=high) if fourth and state.layout.order == 4 else None,
         options=options,
         posterior=posterior,
+        errors=errors,
         truncated=truncated,
         grams=seen,
         lift_u=every_u.lift,

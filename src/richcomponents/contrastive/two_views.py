@@ -280,6 +280,7 @@ class PairOptions:
     A: Any = None
     order: int = 4
     random_state: int | None = 0
+    errors: tuple[str, str] = ("auto", "auto")
 
     @property
     def at_least(self) -> int:

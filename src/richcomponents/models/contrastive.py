@@ -25,6 +25,17 @@ from richcomponents.moments.data import Data
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")
+_ERRORS = ("auto", "free", "independent")
+
+
+def _of_both_views(errors: object) -> tuple[str, str]:
+    """The `errors=` argument: of U and of V."""
+    both = (errors, errors) if isinstance(errors, str) else errors
+    if not isinstance(both, Sequence) or len(both) != 2 or any(one not in _ERRORS for one in both):
+        raise ValueError(
+            f"errors must be one of {', '.join(map(repr, _ERRORS))}, or two of them, of U and of V; got {errors!r}"
+        )
+    return str(both[0]), str(both[1])
 
 
 class ContrastiveRCA(ComponentAnalysis):
@@ -67,6 +78,13 @@ class ContrastiveRCA(ComponentAnalysis):
         effects do as their rca does; with "drop" and "available", gaps of rows to be predicted are filled with the best linear
         prediction from what is there.
 
+    errors : {"auto", "free", "independent"}, or two of them, of U and of V
+        Whether the own parts of a view's columns are uncorrelated (measurement errors of separate assays): second moments
+        then tell S1 from S2 for any distribution, Gaussian included. "auto": used as far as a test of it on the same data
+        allows, and beside the cumulants; what cannot be tested (few columns for the shared directions) is not used. "free":
+        not used. "independent": used whatever the test says (``diagnostics_.errors`` has it). Views of together more than about
+        ninety columns, and views with too many columns for their samples, are taken as "free".
+
     Attributes
     ----------
     A_ : array (d_v, d_u)
@@ -102,6 +120,7 @@ class ContrastiveRCA(ComponentAnalysis):
         n_blocks: int = 20,
         random_state: int | None = 0,
         missing: str = "error",
+        errors: object = "auto",
     ) -> None:
         self.views = views
         self.method = method
@@ -113,11 +132,13 @@ class ContrastiveRCA(ComponentAnalysis):
         self.n_blocks = n_blocks
         self.random_state = random_state
         self.missing = missing
+        self.errors = errors
 
     # ---- fitting
 
     def _check_parameters(self) -> None:
         self._check_blocks()
+        _of_both_views(self.errors)
         if self.mean is not None and (
             not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in _KEYS
         ):
@@ -140,7 +161,7 @@ class ContrastiveRCA(ComponentAnalysis):
         return str(component)
 
     def _solve(self, data: Data) -> PairSolution | PaperSolution:
-        options = PairOptions(self.rank, self.A, self.order, self.random_state)
+        options = PairOptions(self.rank, self.A, self.order, self.random_state, _of_both_views(self.errors))
         if self.method == "paper":
             return solve_paper(data, self._places, _KEYS, options)
         return solve_pair(self._space(data, options.at_least), _KEYS, options)
