@@ -173,14 +173,17 @@ def test_units_of_columns_do_not_count() -> None:
 
 
 def test_one_view_alone() -> None:
-    """Two Gaussian factors; S1 depends, S3 does not: V alone tells T."""
+    """Two Gaussian factors; S1 depends, S3 does not: V alone tells T, to those who say that it does."""
     rng = np.random.default_rng(4)
     n, d = 3000, 8
     factors = rng.normal(size=(n, 2))
     S1 = rng.normal(size=(n, d)) @ (np.eye(d) + rng.normal(size=(d, d)) / 2)
     V = factors @ rng.normal(size=(2, d)) + rng.normal(size=(n, d))
     X = np.hstack([S1 + factors @ rng.normal(size=(2, d)), V])
-    found = rc.ContrastiveRCA(views=d, rank=2).fit(X).diagnostics_
+    auto = rc.ContrastiveRCA(views=d, rank=2).fit(X).diagnostics_.errors
+    assert auto is not None
+    assert auto.silent
+    found = rc.ContrastiveRCA(views=d, rank=2, errors=("auto", "independent")).fit(X).diagnostics_
     assert found.errors is not None
     assert found.errors.used == (0.0, 0.0, 1.0)
     assert found.verdict == "strong"

@@ -361,7 +361,7 @@ def test_a_distant_shift_is_said(rng):
 
 
 def test_too_much_memory_is_refused_before_it_is_taken():
-    with pytest.raises(rc.CapacityError, match=r"order 4 of 400 columns.*Lower `order`.*rank.*Gram"):
+    with pytest.raises(rc.CapacityError, match=r"order 4 of 400 columns.*Lower `order`.*rank.*needs no such state"):
         Accumulator(4, np.zeros(400))
     Accumulator(2, np.zeros(400))
     with pytest.raises(rc.CapacityError):

@@ -24,11 +24,11 @@ coordinates, and the loadings of U and V on S2 read off the first r columns and 
 in the columns of U and of V; forms z'B z have the covariances 2 tr(B Sigma B' Sigma).
 
 TEST. More equations than unknowns can be contradicted. Three things are tested, each against the noise of the blocks (F tests):
-whether some S explains Cov(U) off its diagonal, whether some D' S^-1 D explains Cov(V), and whether both are of one S. A view
-alone is used where the other one fails, and only if it has more equations than unknowns: what cannot be tested is not used. A
-test with few equations overlooks much; the likelihood is flattened by the largest misfit that it cannot exclude (the upper
-confidence limit of its statistic). What is left is what no test sees: an own factor of one view in the directions of S2, where
-the other view fails its test.
+whether some S explains Cov(U) off its diagonal, whether some D' S^-1 D explains Cov(V), and whether both are of one S. What
+cannot be tested is not used, and where one view fails nothing is: an own factor of the other view in the directions of S2 would
+pass its test alone (with hidden labs, a mixed S1 and 300 rows, V alone made coefficients a quarter worse). A user who knows
+that a view's errors are independent can say so. A test with few equations overlooks much; the likelihood is flattened by the
+largest misfit that it cannot exclude (the upper confidence limit of its statistic).
 """
 
 from __future__ import annotations
@@ -473,8 +473,8 @@ def independent_errors(
         agree = 1.0 if forced else min(alone) if np.isnan(p_both) else _trust(p_both)
         use(0, together[0] * together[1] * agree, seen)
     for i, view in enumerate("uv"):
-        share = alone[i] * (1 - together[1 - i] * (agree if errors[i] == "independent" else 1.0))
-        if share > 0:
+        share = 1 - together[1 - i] * agree
+        if errors[i] == "independent" and share > 0:
             t = study.best(view)
             use(1 + i, share, study.weighed(t, view))
     root = np.vstack([np.zeros((0, len(study.here.total))), *roots])
