@@ -224,3 +224,9 @@ def test_saved_models_keep_it(tmp_path: object) -> None:
 def test_other_words_are_refused(errors: object) -> None:
     with pytest.raises(ValueError, match="errors must be one of 'auto', 'free', 'independent'"):
         rc.ContrastiveRCA(views=2, errors=errors).fit(np.random.default_rng(0).normal(size=(100, 4)))
+
+
+def test_wide_tables_are_taken_as_free() -> None:
+    """The noise of the equations of a hundred columns and more would not fit into memory."""
+    data = make_contrastive(400, d=46, S2="skewed", random_state=0)
+    assert rc.ContrastiveRCA(views=46, rank=2).fit(data.X).diagnostics_.errors is None

@@ -114,6 +114,9 @@ INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correl
 
 MIN_ROWS = 40  # below, block cumulants of order three and four say nothing
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
+MOST_WITH_ERRORS = (
+    90  # columns: equations between own parts are half the square of their number, their noise its fourth power
+)
 MOST_TESTED = 100  # shared directions: the test of over-identification takes the square of their number squared
 LARGEST_STATE = MEMORY_LIMIT // 2
 
@@ -780,7 +783,14 @@ def _solve(
                 seen = _evidence(data, state, second.n, lead, inner, r, truncated, options)
         with one_blas_thread():
             further = None
-            if r and not truncated and space.rows is None and any(wanted != "free" for wanted in options.errors):
+            few = len(u.back) + len(v.back) <= MOST_WITH_ERRORS
+            if (
+                r
+                and few
+                and not truncated
+                and space.rows is None
+                and any(wanted != "free" for wanted in options.errors)
+            ):
                 blocks = BlockCovariances.of(state)
                 errors = independent_errors(found, r, blocks, options.errors) if decided is None else decided.errors
                 further = None if errors is None or errors.silent else ErrorsByBlock(errors, found, r, blocks)
