@@ -322,6 +322,14 @@ class Component(Storable):
         Positive semi-definite. Formed from factors when it is asked for, if the component has very many coordinates.
     variance : array (d,)
         Its diagonal, which is always cheap.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=0)
+    >>> own = rc.ContrastiveRCA(views=3).fit(data.X).components_["S1"]
+    >>> own.covariance.shape, own.cumulant(3).shape, own.feature_names
+    ((3, 3), (3, 3, 3), ('x0', 'x1', 'x2'))
     """
 
     name: str
@@ -339,10 +347,12 @@ class Component(Storable):
 
     @property
     def covariance(self) -> Array:
+        """(d, d); formed from factors where there are very many coordinates."""
         return self._remember("covariance", 2, lambda _: np.asarray(self.spread))
 
     @property
     def variance(self) -> Array:
+        """(d,), its diagonal."""
         return np.array(self.spread.diagonal())
 
     @classmethod
