@@ -273,8 +273,8 @@ def fit_likelihood(
         States its gradient as ridge functions; checked against differences of its own log-likelihood first.
     start : (p,); zeros with one entry per column of the component by default.
     degree, approximation, interval :
-        How functions become polynomials, see `richcomponents.learning.likelihood.approximate`. The component must keep cumulants of order
-        degree + 1. By default the interval follows theta: mean +- 3 standard deviations of w's.
+        How functions become polynomials, see `richcomponents.learning.likelihood.approximate`. The component must keep
+        cumulants of order degree + 1. By default the interval follows theta: mean +- 3 standard deviations of w's.
     step_size : float, optional
         By default 1 / (2 H), H the largest curvature at the start.
     ridge : float
