@@ -280,7 +280,7 @@ def show(rows: Measured, options: Options) -> None:
             *(np.median([r[w] for r in held]) for w in ("auto", "given")),
         )
         print(
-            f"LABS {case['label']} N={case['n']} {len(held)} draws: rank {right:.3f}, A {auto:.4f}, of the given rank {given:.4f}"
+            f"LABS {case['label']} N={case['n']} {len(held)} draws: rank {right:.3f}, A {auto:.4f}, at given rank {given:.4f}"
         )
     for case, held in measured["coverage"]:
         a, c = (np.mean([r[f"{what} covered"] for r in held]) for what in ("A", "Cov"))

@@ -1,17 +1,17 @@
 """Which components are there, and of which rank: sequential sign-flip tests, larger sets first.
 
 A cross-cumulant sees exactly the components whose sets contain its support. When set Q is tested, larger sets are decided.
-Entries whose support distinguishes Q (tested) see S_Q and its decided supersets only; others (fitted) see decided components only.
-For r = 0, 1, ... (absent, one direction, ...) the decided components and r directions of S_Q are fitted to all of them, until
-they explain the tested entries.
+Entries whose support distinguishes Q (tested) see S_Q and its decided supersets only; others (fitted) see decided components
+only. For r = 0, 1, ... (absent, one direction, ...) the decided components and r directions of S_Q are fitted to all of them,
+until they explain the tested entries.
 
-The noise comes from the blocks. Block b's value of the tested entries is its own cumulants minus the fit, made free of the fit's
-error to first order (:meth:`_Search._unexplained`): independent over blocks and, if r directions are all there is, of mean zero.
-Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the observed
-sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four only, a
-Gaussian one at order two) and Bonferroni's inequality joins orders and sets. What is significant must also be worth its
-parameters: the fit gains at least half of what BIC asks for (ill-determined supersets make tests too bold; what they leave behind
-is small).
+The noise comes from the blocks. Block b's value of the tested entries is its own cumulants minus the fit, made free of the
+fit's error to first order (`_Search._unexplained`): independent over blocks and, if r directions are all there is, of mean
+zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the
+observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
+only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets. What is significant must also be worth its
+parameters: the fit gains at least half of what BIC asks for (ill-determined supersets make tests too bold; what they leave
+behind is small).
 
 All this in the directions that each view shares with the others (:func:`.evidence.shared_directions`), where there are few
 entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
@@ -53,9 +53,9 @@ class SetTest:
 
     kept : whether it is in the discovered system; p_value : of the hypothesis that it is absent, Bonferroni-corrected for
     orders, not for the number of sets (NaN for single views, which are always kept); by_order : {order: its own p value};
-    level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it has
-    r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for (half of
-    BIC's penalty; below one it is dropped, whatever the p value).
+    level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it
+    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for (half
+    of BIC's penalty; below one it is dropped, whatever the p value).
     """
 
     kept: bool
@@ -91,8 +91,8 @@ def discover_sets(
 ) -> tuple[SetSystem, dict[Subset, SetTest]]:
     """The system that the data support, and the evidence for each member of the one it started from.
 
-    Every member of two or more views is tested; the chance that any absent one is kept, or one kept with too many directions, is
-    at most alpha, given that nothing present was missed before (what a missed component left behind is explained by others).
+    Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that nothing
+    present was missed before (what a missed component left behind is explained by others).
     given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over.
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
@@ -122,9 +122,9 @@ def choose_ranks(
 ) -> dict[Subset, int]:
     """How many directions the components of a system have, each at least one.
 
-    Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested: these
-    tests see much less than the joint fit, which would lose real directions to them. given : ranks that are known; widths : of the
-    views, of which `evidence` may hold the shared directions only.
+    Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
+    these tests see much less than the joint fit, which would lose real directions to them. given : ranks that are known;
+    widths : of the views, of which `evidence` may hold the shared directions only.
     """
     search = _Search.of(evidence, system, 1.0, random_state, pairs)
     for q in search.tested:
@@ -235,7 +235,8 @@ class _Search:
         self._check_order(q, [s for s in self.ranks if set(q) < set(s)])
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
         entries = self._entries_about(q)
-        r, by_order, by_rank, gains = least, {}, {}, {}
+        by_order: dict[int, float] = {}
+        r, by_rank, gains = least, {}, {}
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
             more = self._fit(entries, {**self.ranks, q: r + 1})
@@ -378,7 +379,7 @@ class _Search:
     def _criterion(self, entries: _Entries, ranks: Mapping[Subset, int]) -> float:
         """BIC."""
         fit = self._fit(entries, ranks)
-        return fit.value + np.log(self.evidence.n) * fit.free
+        return fit.value + float(np.log(self.evidence.n)) * fit.free
 
     def _check_order(self, q: Subset, above: list[Subset]) -> None:
         for s in above:
