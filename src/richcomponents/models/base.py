@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.outcomes import REMEDY, OutcomeOnV
+from richcomponents.contrastive.outcomes import OutcomeOnV
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
@@ -134,6 +134,9 @@ class OutcomeLearner(ComponentLearner):
     """
 
     takes_outcome = True
+    simple_: str = "residualised"
+    """What the simple method that `residualised_` comes from is called: "instrumental" for a component that lives in several
+    views, which predict each other's parts of it."""
     coef_: Array
     residualised_: Array | None
     coefficients_: Estimate | None
@@ -158,7 +161,7 @@ class OutcomeLearner(ComponentLearner):
         if found is None:
             coef = np.ravel(self.coef_)
             found = Estimate(coef, np.full_like(coef, np.nan), 1, positive=self._positive())
-        others = {} if self.residualised_ is None or self.rca_ is None else {"residualised": self.residualised_}
+        others = {} if self.residualised_ is None or self.rca_ is None else {self.simple_: self.residualised_}
         return replace(found, names=self._names(names), others=others)
 
     @property
@@ -214,7 +217,7 @@ class OutcomeLearner(ComponentLearner):
                 warn_user(on_v.contradicts_stated(), SpecificationWarning)
             if on_v.fails:
                 more = remedy if on_v.on_rest is None else ""
-                warn_user(f"The outcome contradicts the model: {on_v.fails}. {REMEDY}{more}", SpecificationWarning)
+                warn_user(f"The outcome contradicts the model: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
             return
         test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:
