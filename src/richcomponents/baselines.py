@@ -49,8 +49,8 @@ def naive(learner: Any, X: object, y: object = None) -> Any:
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on the residual of the component's view on the views where it does not live (of U on V); for a regression this
-    is V as covariates."""
+    """The learner on the residual of the component's view on the views where it does not live (of U on V); for a regression
+    this is V as covariates."""
     parts, y = _parts(learner, X, y)
     parts.need_other()
     residual = _residual(parts.own, parts.other - parts.other.mean(axis=0))
@@ -105,8 +105,8 @@ def kernel_cca(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The view in whose columns a component is written (n, d), others where it lives, those where it does not, side by side, and
-    known covariates (n, k), centred; these are removed from all views."""
+    """The view in whose columns a component is written (n, d), others where it lives, those where it does not, side by side,
+    and known covariates (n, k), centred; these are removed from all views."""
 
     own: Array
     partners: Array

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.likelihood import Ridge
+from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Places, Sums, least_risk, on_features
 from richcomponents.models import subspace_distance
 
@@ -267,7 +267,12 @@ def test_instruments_do_not_attenuate():
 
 def test_sums_without_a_block_are_those_of_the_other_rows():
     rng = np.random.default_rng(0)
-    z, y, weight, block = rng.normal(size=(50, 3)), rng.normal(size=50), rng.integers(1, 4, 50).astype(float), np.arange(50) % 5
+    z, y, weight, block = (
+        rng.normal(size=(50, 3)),
+        rng.normal(size=50),
+        rng.integers(1, 4, 50).astype(float),
+        np.arange(50) % 5,
+    )
     sums = Sums.of(z, Outcome(z, y, weight, block, 50.0, np.zeros((50, 0))))
     left = block != 2
     expected = np.cov(np.column_stack([z, y])[left].T, fweights=weight[left].astype(int), bias=True)

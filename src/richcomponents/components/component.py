@@ -504,8 +504,8 @@ def _positive(order: int) -> None:
 class Calibrated:
     """Coefficients of an outcome on a component, with as much correction as the data support for THIS outcome.
 
-    coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of the
-    correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
+    coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
+    the correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
     covariates and what goes with the shared part removed: least squares of the one on the other gives coef, and penalised fits
     should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
     component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with

@@ -150,13 +150,15 @@ class OutcomeOnV:
             return () if (doubt := self.contradicts_stated()) == "" else (f"{doubt}.",)
         u, v = self.letters
         if not self.rank:
-            told = f"Nothing shared was found, but all of {v} stands beside {u}: it predicts y better on left-out samples."
+            told = (
+                f"Nothing shared was found, but all of {v} stands beside {u}: it predicts y better on left-out samples."
+            )
             return (told,) if self.beside else ()
         beside = (
             f"{v} as covariates means all of {v}."
             if self.every
-            else f"{v} as covariates means the {self.rank} directions of {v} that {u} shares: more of what correlates with {u} made "
-            "predictions of y on left-out samples no better, or was not tried (views with too many columns)."
+            else f"{v} as covariates means the {self.rank} directions of {v} that {u} shares: more of what correlates with {u} "
+            "made predictions of y on left-out samples no better, or was not tried (views with too many columns)."
         )
         if self.fails:
             return (f"The outcome contradicts the model: {self.fails}. {self.remedy}.", beside)

@@ -330,7 +330,7 @@ class PairSolution(TwoViews):
         u = LinearMap(found.y_from_v[:k_u], found.v_from_y[:, :k_u])
         into = joint_whitening(self.posterior.correlations)
         turn = into @ np.roll(np.eye(2 * r), r, axis=0) @ np.linalg.inv(into)
-        A = None if self.known_A is None else np.linalg.pinv(self.known_A)
+        A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
         turned = replace(
             self,
             keys=(self.keys[2], self.keys[1], self.keys[0]),
@@ -350,7 +350,9 @@ class PairSolution(TwoViews):
             known_A=A,
             turned=True,
         )
-        space = SearchSpace(StateData(turned.state, self.lost), dict(zip(turned.views, (v, u), strict=True)), mean=turned.mean)
+        space = SearchSpace(
+            StateData(turned.state, self.lost), dict(zip(turned.views, (v, u), strict=True)), mean=turned.mean
+        )
         return replace(_solve(space, turned.keys, turned.options, decided=turned).checked(), turned=True)
 
     def facing(self, key: Key) -> tuple[PairSolution, IntArray | None]:
@@ -479,11 +481,11 @@ class PairSolution(TwoViews):
         )
 
     def _on_shared(self, outcome: Outcome) -> Calibrated:
-        """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T, to
-        the prediction at T from both views (learning/predicted)."""
+        """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
+        to the prediction at T from both views (learning/predicted)."""
         if not self.rank:
             raise DataError(
-                f"the views share nothing, so there is no {self.keys[1]!r} that an outcome could depend on: use {self.keys[0]!r}"
+                f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
             )
         r, (u, v) = self.rank, self.split(outcome.rows)
         z = np.hstack([u @ self.pair.to_x.T, v @ self.pair.to_y.T])
@@ -504,7 +506,8 @@ class PairSolution(TwoViews):
             return None
         found = self.canonical.truncated(self.rank) if self.truncated else self.canonical
         covariance = BlockCovariances.of(self.state).covariance(delete_one(len(self.blocks)))
-        bases, t = near_pair(found, self.rank, covariance), np.broadcast_to(self.posterior.t_trusted, (len(self.blocks), self.rank, self.rank))
+        bases = near_pair(found, self.rank, covariance)
+        t = np.broadcast_to(self.posterior.t_trusted, bases.cross.shape)
         if self.evident:
             t = self.posterior.gate * Logistic.at(replicate(self.block_evidence()).xs).value
         maps = np.swapaxes(bases.from_full, -1, -2) @ shared_prediction(bases, t)

@@ -648,8 +648,8 @@ class SetSolution:
         return [self._prediction(key, one) for one in refits if key in one.system]
 
     def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
-        """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for two
-        views.
+        """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
+        two views.
 
         All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
         prediction K P (S + noise) keeps the share P^(1/2) K P^(1/2) of it. Singular values of predictions are in the user's

@@ -63,7 +63,9 @@ class Places:
         out[columns, np.arange(len(columns))] = 1.0
         if len(self.outside):
             inner = covariance[np.ix_(self.outside, self.outside)]
-            out[self.outside] = -np.linalg.pinv(inner, hermitian=True, rcond=_RANGE) @ covariance[self.outside][:, columns]
+            out[self.outside] = (
+                -np.linalg.pinv(inner, hermitian=True, rcond=_RANGE) @ covariance[self.outside][:, columns]
+            )
         return out
 
     def simple_map(self, covariance: Array, n: float) -> Array:

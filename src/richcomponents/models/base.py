@@ -129,14 +129,13 @@ class ComponentLearner(Estimator):
 class OutcomeLearner(ComponentLearner):
     """An estimator of the coefficients of an outcome on a component.
 
-    After fit: coef_ (d,) or (1, d), residualised_ (d,) or None (what V as covariates would give), coefficients_, an
+    After fit: coef_ (d,) or (1, d), residualised_ (d,) or None (what the simple method would give: V as covariates; simple_ is
+    its name, "instrumental" for a component of several views, which predict each other's parts of it), coefficients_, an
     Estimate or None, and on_v_, an OutcomeOnV or None: what the outcome has to do with V.
     """
 
     takes_outcome = True
-    simple_: str = "residualised"
-    """What the simple method that `residualised_` comes from is called: "instrumental" for a component that lives in several
-    views, which predict each other's parts of it."""
+    simple_: str
     coef_: Array
     residualised_: Array | None
     coefficients_: Estimate | None

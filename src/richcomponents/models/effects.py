@@ -111,9 +111,9 @@ class ExposureEffects(Estimator):
     reference : optional
         Of classes: the one that others are compared with. By default the one whose name says so (control, no, healthy, ...).
     component : optional
-        What the exposure changes: "S1" (the first view, by default) or "S3" (the second) of a ContrastiveRCA, or a subset of the
-        views of an RCA. Tests are the columns that the component is written in (of a subset: those of its first view), controls
-        all views where it does not live; a component that lives in all views leaves no controls.
+        What the exposure changes: "S1" (the first view, by default) or "S3" (the second) of a ContrastiveRCA, or a subset of
+        the views of an RCA. Tests are the columns that the component is written in (of a subset: those of its first view),
+        controls all views where it does not live; a component that lives in all views leaves no controls.
 
     Attributes
     ----------
@@ -238,8 +238,8 @@ class ExposureEffects(Estimator):
         tests, _, controls = self.rca.sides(self.component, names)
         if not controls:
             raise DataError(
-                f"component {self.component!r} lives in all views, so that none is left as controls: name a component that some "
-                "view does not have"
+                f"component {self.component!r} lives in all views, so that none is left as controls: name a component that "
+                "some view does not have"
             )
         if [tests, *controls] == list(names) and len(names) == 2:
             return table, design

@@ -784,7 +784,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def through_shared(self, X: object, coef: Array, component: object = None) -> Array:
         """coef'S2 (n,), centred, of the part that two views share; coef (d,) : in the columns of the component's view."""
-        own_u, shared, own_v = self._solution.keys
+        _, shared, own_v = self._solution.keys
         values = self._predicted(self._table(X), shared, False) - self.components_[shared].mean
         return np.asarray((self._solution.through_A(values) if self._key(component) == own_v else values) @ coef)
 

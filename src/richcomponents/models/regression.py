@@ -156,6 +156,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         found = model.calibrate_both(outcome)
         names = self.component_.feature_names
         self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, found.on_v
+        self.simple_ = "residualised"
         self._through_shared = None
         self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
         self.coefficients_ = replace(found.coef, names=names)
@@ -284,10 +285,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
         elif self.coefficients_ is not None and self.coefficients_.identified is not None:
             lines.append(
-                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with {self.rca_.others(self.component)} as covariates. "
-                f"Where {own} and the shared part cannot be told apart, those on {own} may be anything in the identified set: all "
-                f"that second moments allow if a tenth of what is left of each shared direction is {own}'s and {own} explains no "
-                "more of y than there is. Intervals and p values are those of the set, widened for noise."
+                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with {self.rca_.others(self.component)} as "
+                f"covariates. Where {own} and the shared part cannot be told apart, those on {own} may be anything in the "
+                "identified set: all that second moments allow if a tenth of what is left of each shared direction is "
+                f"{own}'s and {own} explains no more of y than there is. "
+                "Intervals and p values are those of the set, widened for noise."
             )
         elif self.residualised_ is not None and self.rca_ is not None:
             others = self.rca_.others(self.component)
