@@ -67,6 +67,14 @@ class Cumulants:
     moments : Moments
     unbiased : bool
         True: k-statistics. False: cumulants of the empirical distribution (biased at finite n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from richcomponents import Moments
+    >>> state = Moments.of(np.random.default_rng(0).normal(size=(100, 5)), order=4)
+    >>> Cumulants(state).tensor([3, 4], [0, 1, 2], [0]).shape
+    (2, 3, 1)
     """
 
     def __init__(self, moments: Moments, *, unbiased: bool = True) -> None:
