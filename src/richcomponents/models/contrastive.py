@@ -178,6 +178,10 @@ class ContrastiveRCA(ComponentAnalysis):
         check_is_fitted(self)
         return self._solution.A
 
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        u, v = views
+        return {"S1": (u, [], [v]), "S2": (u, [v], []), "S3": (v, [], [u])}[self._key(component)]
+
     def others(self, component: object = None) -> str:
         """ "V" for S1, "U" for S3."""
         return {"S1": "V", "S2": "", "S3": "U"}[self._key(component)]
