@@ -235,10 +235,10 @@ class ErrorsByBlock:
     def trust(self) -> float:
         return sum(self.errors.used)
 
-    def strength(self, t: Array) -> float:
+    def strength(self, t: Array, other: Array) -> float:
         """Wald's chi-square as a normal number (Wilson and Hilferty)."""
         rows, cols = np.tril_indices(self.rank)
-        moved, unknowns = t[rows, cols] @ self._design(t) / np.sqrt(INFLATION), len(rows)
+        moved, unknowns = (t - other)[rows, cols] @ self._design(t) / np.sqrt(INFLATION), len(rows)
         spread = 2 / (9 * unknowns)
         return float((np.cbrt(moved @ moved / unknowns) - (1 - spread)) / np.sqrt(spread))
 

@@ -382,8 +382,8 @@ class FurtherEvidence(Protocol):
     def trust(self) -> float:
         """How far its assumptions stand their test: 0 to 1."""
 
-    def strength(self, t: Array) -> float:
-        """How far T = t is from T = 0, in standard errors."""
+    def strength(self, t: Array, other: Array) -> float:
+        """How far T = t is from T = `other`, in standard errors."""
 
     def information(self, t: Array) -> Array:
         """Of the diagonal entries of T (r,), at T = t: inverse variances."""
@@ -626,8 +626,8 @@ class Posterior:
     def t_trusted(self) -> Array:
         """T times the gate, for covariances: without evidence Cov(S1) is the covariance of U given V.
 
-        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. A is not gated:
-        without evidence the prior's T is a better guess of A than either end of the identified set.
+        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. (A has an end of its
+        own to fall back on: see `mixing`.)
         """
         return self.gate * self.t
 
@@ -802,7 +802,7 @@ def identify(
     strength = sign_flip_z(nats, reference) if cumulants_tell else 0.0
     gate = _opened(strength)
     if further is not None:
-        beside = further.strength(energy.matrix(fits[1].mode))
+        beside = further.strength(energy.matrix(fits[1].mode), np.zeros((rank, rank)))
         strength, gate = max(strength, beside), max(gate, further.trust * _opened(beside))
     sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
     verdict = sure if gate > 0 else "not identified"
