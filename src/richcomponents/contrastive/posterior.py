@@ -558,6 +558,10 @@ STRONG_EVIDENCE = 4.5
 
 STRONG_GAIN = 10.0
 
+PLAUSIBLE = 0.01
+"""Weight of a tau, relative to the best one, from which on its T cannot be excluded: held-out energies differ by chance by as
+much as their error, a few nats."""
+
 AT_THE_END = 0.99
 """T from which on a shared direction leaves nothing to S1."""
 
@@ -575,6 +579,7 @@ class Posterior:
     strength : energy above T = 0 over its standard error under random signs of the blocks.
     gate : 0 (not identified: use T = 0 for coefficients) to 1.
     informed : (r,), inverse variances of the T_ii from evidence beside the cumulants.
+    t_modes : (k, r, r), the modes at every tau.
     """
 
     correlations: Array
@@ -591,6 +596,12 @@ class Posterior:
     gate: float
     verdict: str
     informed: Array
+    t_modes: Array
+
+    @property
+    def plausible(self) -> Array:
+        """(m, r, r), modes at the penalties that held-out energy does not exclude."""
+        return np.asarray(self.t_modes[self.tau_weights >= PLAUSIBLE * self.tau_weights.max(initial=0.0)])
 
     @property
     def rank(self) -> int:
@@ -744,6 +755,7 @@ def lower_end(correlations: Array, n_blocks: int, verdict: str) -> Posterior:
         gate=0.0,
         verdict=verdict,
         informed=np.zeros(rank),
+        t_modes=np.zeros((len(TAUS), rank, rank)),
     )
 
 
@@ -809,7 +821,7 @@ def identify(
     return Posterior(
         correlations, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
-        np.zeros(rank) if further is None else further.information(t),
+        np.zeros(rank) if further is None else further.information(t), energy.matrix(np.stack([fit.mode for fit in fits])),
     )  # fmt: skip
 
 
@@ -867,5 +879,5 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     return Posterior(
         d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
         0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
-        "known mixing", np.zeros(r),
+        "known mixing", np.zeros(r), np.zeros((0, r, r)),
     )  # fmt: skip
