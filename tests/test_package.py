@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +37,38 @@ def test_ways_to_import(statement):
 def test_pictures_need_no_matplotlib_until_drawn():
     code = "import sys, richcomponents; richcomponents.ContrastiveRCA; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """docs/reference.py, which says what is on the site."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "docs"))
+    import reference
+
+    yield reference
+    sys.path.pop(0)
+
+
+def test_the_reference_has_every_public_name(reference):
+    listed = {public.path for names in reference.grouped().values() for public in names}
+    modules = {name for name in rc.__all__ if inspect.ismodule(getattr(rc, name))}
+    assert {f"richcomponents.{name}" for name in rc.__all__ if name not in modules} <= listed
+    for module in modules:
+        assert {f"richcomponents.{module}.{name}" for name in getattr(rc, module).__all__} <= listed
+
+
+def test_every_public_name_has_lines_that_run(reference):
+    assert [
+        public.path for public in reference.public_names() if ">>>" not in (inspect.getdoc(public.what) or "")
+    ] == []
+
+
+def test_every_public_method_says_what_it_does(reference):
+    silent = [
+        f"{public.path}.{name}"
+        for public in reference.public_names()
+        if inspect.isclass(public.what)
+        for name in reference.own_members(public.what)
+        if not inspect.getdoc(inspect.getattr_static(public.what, name))
+    ]
+    assert silent == []

@@ -34,27 +34,63 @@ _TRACY_WIDOM = 0.9793  # its 95% quantile, for real numbers
 
 
 def true(learner: Any, S: object, y: object = None) -> Any:
-    """The learner on samples S (n, d) of the component itself: the gold standard, in simulations only."""
+    """The learner on samples S (n, d) of the component itself: the gold standard, in simulations only.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> true(learner, data.S1, data.y).coef_.shape
+    (4,)
+    """
     if y is None and hasattr(learner, "fit_clean"):
         return clone(learner).fit_clean(as_matrix(S))
     return _fit_samples(learner, as_matrix(S), y)
 
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on U, as if nothing were shared."""
+    """The learner on U, as if nothing were shared.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> naive(learner, data.X, data.y).coef_.shape
+    (4,)
+    """
     parts, y = _parts(learner, X, y)
     return _fit_samples(learner, parts.own, y, parts.known)
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on the residual of U on V; for a regression this is V as covariates."""
+    """The learner on the residual of U on V; for a regression this is V as covariates.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> covariates(learner, data.X, data.y).coef_.shape
+    (4,)
+    """
     parts, y = _parts(learner, X, y)
     residual = _residual(parts.own, parts.other - parts.other.mean(axis=0))
     return _fit_samples(learner, residual, y, parts.known)
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
-    """The learner on U with its first canonical variates projected out (the paper's comparison)."""
+    """The learner on U with its first canonical variates projected out (the paper's comparison).
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> cca(learner, data.X, data.y, n_variates=2).coef_.shape
+    (4,)
+    """
     parts, y = _parts(learner, X, y)
     U, V = parts.own, parts.other
     u, v = U - U.mean(axis=0), V - V.mean(axis=0)
@@ -69,6 +105,14 @@ def kernel_cca(
     """The learner on U after regressing out its first kernel canonical variates (Gaussian kernels, low-rank).
 
     Gaussian kernels with the median distance as width, `rank` random Fourier features per view, regularised by `ridge`.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> kernel_cca(learner, data.X, data.y).coef_.shape
+    (4,)
     """
     parts, y = _parts(learner, X, y)
     U, V = parts.own, parts.other
@@ -173,6 +217,14 @@ def unadjusted(X: object, y: object, rca: Any) -> Estimate:
     Estimate
         Of one exposure: value (d_u,), named by the columns of U. Of several, each adjusted for the others: value (q, d_u).
         Standard errors are those of least squares, and know nothing of a bias; `degrees` are those of the residuals.
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_confounded
+    >>> data = make_confounded(1000, random_state=3)
+    >>> unadjusted(data.X, data.y, ContrastiveRCA(views=data.views)).value.shape
+    (6,)
     """
     parts = _exposed(X, y, rca)
     return _effects(parts, np.empty((len(parts.y), 0)))
@@ -216,6 +268,14 @@ def ruv2(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     k : number of factors. None: how many eigenvalues of the correlations of V (without intercept and covariates) exceed the
     95% quantile of the largest one of independent columns (Tracy and Widom; Johnstone 2001), at least 1.
     Other inputs and output: :func:`unadjusted`.
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_confounded
+    >>> data = make_confounded(1000, random_state=3)
+    >>> ruv2(data.X, data.y, ContrastiveRCA(views=data.views), k=2).value.shape
+    (6,)
     """
     parts = _exposed(X, y, rca)
     _check_factors(k, parts)
@@ -238,6 +298,14 @@ def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     k : number of factors, at most that of the controls. None: as :func:`ruv2`, of the residuals of all columns given y, but at
     most one for every three controls (rounded up), since gamma is a regression over the controls.
     Other inputs and output: :func:`unadjusted`.
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_confounded
+    >>> data = make_confounded(1000, random_state=3)
+    >>> ruv4(data.X, data.y, ContrastiveRCA(views=data.views), k=2).value.shape
+    (6,)
     """
     parts = _exposed(X, y, rca)
     _check_factors(k, parts)

@@ -26,6 +26,12 @@ class MultiView:
     sets : subsets in the given order; components : {Q: samples (n, d)}; transforms : {(view, Q): A}, the identity at the first
     view of Q; covariances : {Q: population covariance}; kinds : {Q: distribution of its independent sources};
     mixing : {Q: (d, d)}, S_Q = mixing @ sources of variance one.
+
+    Examples
+    --------
+    >>> data = make_views(100, 3, 2, sets=[("a",), ("a", "b"), ("b",), ("c",)])
+    >>> data.X.shape, data.transforms["b", ("a", "b")].shape
+    ((100, 6), (2, 2))
     """
 
     X: Array
@@ -71,7 +77,7 @@ def make_views(
     d : int
         Columns of each view, unless `views` says.
     sets : subsets of views, optional
-        One component per subset, as in :class:`RCA`; all non-empty subsets by default, single views first.
+        One component per subset, as in :class:`richcomponents.RCA`; all non-empty subsets by default, single views first.
     kinds : str, list or {subset: str}
         Distribution of the independent sources of each component: "exponential" (skewed), "uniform" (symmetric), "discrete"
         (three points, skewed) or "gaussian"; a list is dealt out in turn.

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import available_cores, run_all
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.contrastive.canonical import Canonical
@@ -146,8 +147,9 @@ def projector(t: Array, delta: Array) -> Array:
     return np.asarray(_transpose(rows) @ np.linalg.solve(rows @ _transpose(rows), rows))
 
 
-def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Array]:
-    """tr(P G) (...) and its derivative (..., r, r) in logit T, for G (..., 2r, 2r) in the coordinates w.
+def energy_and_slope(t: Logistic, delta: Array, gram: Array, beside: Beside | None = None) -> tuple[Array, Array]:
+    """tr(P G) (...) and its derivative (..., r, r) in logit T, for G (..., 2r, 2r) in the coordinates w; with evidence beside,
+    those of the sum.
 
     Delta is diagonal in the canonical coordinates of a sample, and any (r, r) matrix in those of its replicates.
     """
@@ -157,7 +159,11 @@ def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Arr
     dual_gram = dual @ gram
     inner = dual_gram @ _transpose(rows)
     slope = dual_gram[..., :r] - inner @ dual[..., :r]
-    return np.trace(inner, axis1=-2, axis2=-1), t.derivative(slope + _transpose(slope))
+    value, slope = np.trace(inner, axis1=-2, axis2=-1), slope + _transpose(slope)
+    if beside is not None:
+        more, steeper = beside.value_and_slope(t.value)
+        value, slope = value + more, slope + steeper
+    return value, t.derivative(slope)
 
 
 def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = None) -> Callable[[Array], Array]:
@@ -174,8 +180,10 @@ def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = 
     dual_gram, grams = dual @ gram, np.hstack([gram[:, :r], gram @ rows.T])
     inner, first = dual_gram @ rows.T, dual[:, :r]
     slope = dual_gram[:, :r] - inner @ first
-    of_link = t.bent(_between(slope + slope.T, v))
-    of_beside = None if beside is None else beside.bend(t)
+    slope, of_beside = slope + slope.T, None
+    if beside is not None:
+        slope, of_beside = slope + beside.value_and_slope(t.value)[1], beside.bend(t.value)
+    of_link = t.bent(_between(slope, v))
 
     def bend(directions: Array) -> Array:
         turned = _between(directions, v)
@@ -188,9 +196,10 @@ def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = 
         change = _transpose(_times(dt, dual_gram[:, :r].T))
         change = seen[..., :r] - _times(seen[..., r:] + change, first)
         change -= _transpose(_times(_transpose(moved[..., :r]), inner.T))
-        of_energy = t.quotient * _between(change + _transpose(change), v)
-        out = -_between(of_energy + of_link(turned), v.T)
-        return out if of_beside is None else out + of_beside(directions)
+        change = change + _transpose(change)
+        if of_beside is not None:
+            change -= of_beside(dt)
+        return -_between(t.quotient * _between(change, v) + of_link(turned), v.T)
 
     return bend
 
@@ -211,14 +220,17 @@ _ENTRIES = 1000  # of E up to which all probes of its curvature are used
 _KRYLOV, _DEPTH = 8, 8  # beyond: directions at once, and how often the curvature is applied to them
 
 
+@lru_cache(maxsize=8)
+def _entry_of(r: int) -> IntArray:
+    """(r, r): which entry of a lower triangle stands here or in its mirror image."""
+    i, j = np.indices((r, r))
+    low, high = np.minimum(i, j), np.maximum(i, j)
+    return np.asarray(high * (high + 1) // 2 + low)
+
+
 def symmetric_matrices(triangles: Array) -> Array:
     """Symmetric (..., r, r) of their lower triangles, row by row, (..., r (r + 1) / 2)."""
-    r = int(np.sqrt(2 * triangles.shape[-1]))
-    i, j = np.tril_indices(r)
-    out = np.empty((*triangles.shape[:-1], r, r))
-    out[..., i, j] = triangles
-    out[..., j, i] = triangles
-    return out
+    return np.take(triangles, _entry_of(int(np.sqrt(2 * triangles.shape[-1]))), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -346,9 +358,12 @@ class Laplace:
         return np.asarray(rows * across + rows @ self.axes * (along - across) @ self.axes.T)
 
 
-def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int = 8) -> Array:
+_CHUNK = 2**13  # numbers that fit into a cache, as many matrices as they are
+
+
+def in_chunks(function: Callable[[Array], Array], directions: Array) -> Array:
     """The rows of `directions` through a function of rows, a few at a time, on all cores."""
-    out = np.empty_like(directions)
+    out, chunk = np.empty_like(directions), max(8, _CHUNK // directions.shape[1])
 
     def some(starts: Iterator[int]) -> None:
         for first in starts:
@@ -361,11 +376,11 @@ def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int 
 class Beside(Protocol):
     """Further evidence about T, of a sample or of a stack of replicates."""
 
-    def value_and_slope(self, t: Logistic) -> tuple[Array, Array]:
-        """In nats (...), and its derivative (..., r, r) in logit T."""
+    def value_and_slope(self, t: Array) -> tuple[Array, Array]:
+        """In nats (...), and its derivative (..., r, r) in T."""
 
-    def bend(self, t: Logistic) -> Callable[[Array], Array]:
-        """Directions (m, r, r) of logit T -> minus the second derivative along each; of one sample."""
+    def bend(self, t: Array) -> Callable[[Array], Array]:
+        """Directions (m, r, r) of T -> minus the second derivative along each; of one sample."""
 
     def value_on_the_rest(self, t: Array, near: Array) -> Array:
         """In nats of the whole sample (...), at T (..., r, r), of the rows that these are not; near : (r, r), an estimate."""
@@ -441,10 +456,7 @@ class SharedEnergy:
     def value_and_gradient(self, theta: Array, gram: Array) -> tuple[Array, Array]:
         """tr(P G) (...) and its gradient (..., size), for theta (..., size) and G (..., 2r, 2r)."""
         t = self._logistic(theta)
-        value, slope = energy_and_slope(t, self.delta, gram)
-        if self.beside is not None:
-            more, steeper = self.beside.value_and_slope(t)
-            value, slope = value + more, slope + steeper
+        value, slope = energy_and_slope(t, self.delta, gram, self.beside)
         return value, self._pulled_back(slope)
 
     def prior(self, tau: float) -> Prior:
@@ -479,14 +491,14 @@ class SharedEnergy:
 
         theta = origin + prior.scale * minimise(objective, np.zeros(self.size), maxiter=few, ftol=1e-6)
         for _ in range(1 if self.beside is None else NEWTON // 2):
-            nearby, left = self.posterior(theta, gram, tau), slope(theta)[1]
+            before, nearby, left = theta, self.posterior(theta, gram, tau), slope(theta)[1]
             for _ in range(NEWTON):
                 trial = theta + nearby.solve((left / prior.scale)[None], 1e-2)[0]
                 after = slope(trial)[1]
                 if not np.linalg.norm(after) < np.linalg.norm(left):
                     break
                 theta, left = trial, after
-            if np.linalg.norm(left) < CLOSE:
+            if theta is before or np.linalg.norm(left) < CLOSE:
                 break
         return np.asarray(theta)
 

@@ -292,6 +292,7 @@ class ExposureEffects(Estimator):
 
     @property
     def effects_(self) -> Any:
+        """Effects per column of U; of several exposures a dict of them."""
         check_is_fitted(self, "rca_")
         return self._by_exposure(self._effects)
 
@@ -312,6 +313,7 @@ class ExposureEffects(Estimator):
 
     @property
     def control_effects_(self) -> Any:
+        """What hidden controls get: zero in truth; None with fewer than four."""
         check_is_fitted(self, "rca_")
         return None if self._hidden is None else self._by_exposure(self._control_effects)
 
@@ -344,6 +346,7 @@ class ExposureEffects(Estimator):
 
     @property
     def controls_(self) -> list[dict[str, object]]:
+        """Per control and exposure: hidden effect, error, p, and how far effects on U move without it."""
         check_is_fitted(self, "rca_")
         if self._hidden is None:
             return []

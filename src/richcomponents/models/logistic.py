@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.component import Calibrated
+from richcomponents.components.component import Calibrated, check_order
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign
@@ -387,11 +387,15 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array) -> tuple[Array, float]:
         """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
 
-        Cumulants come from the state, or, for mini-batches and for tables too wide for a state, from the rows.
+        Cumulants come from the state or from the rows, whichever is cheaper; for mini-batches from the rows.
         """
-        component = self.component_
-        if component.source is None or self.solver == "sgd":
-            component = model.component_on_rows(outcome, self.component)
+        order = int(self.degree) + 1
+        check_order(order)
+        component = (
+            model.component_on_rows(outcome, self.component)
+            if self.solver == "sgd"
+            else model.component_for_gradients(outcome, self.component, order)
+        )
         cross = plain.T @ (y - y.mean()) / outcome.free
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)

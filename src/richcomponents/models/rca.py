@@ -674,6 +674,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         source = RowSource(z, blocks)
         return replace(self.components_[key], source=source, terms=terms, _known={})
 
+    def component_for_gradients(self, outcome: Outcome, component: object, order: int) -> Component:
+        """The component with projected cumulants up to this order from where they are cheapest: the state that the fit kept,
+        or the rows of an outcome, where the state is larger than these, does not reach so far, or was not kept."""
+        kept: Component = self.components_[self._key(component)]
+        on_rows = self.component_on_rows(outcome, component)
+        assert on_rows.source is not None
+        source = kept.source
+        if source is None or source.max_order < order or source.cost(order) > on_rows.source.cost(order):
+            return on_rows
+        return kept
+
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the first view."""
         check_is_fitted(self)
