@@ -88,8 +88,9 @@ class ContrastiveRCA(ComponentAnalysis):
     Attributes
     ----------
     A_ : array (d_v, d_u)
-        On the range of the shared part; zero on its complement. Where the data say little, A_ leans on the prior and the
-        covariances on residualising: then Cov(S2) A' is not Cov(U, V).
+        On the range of the shared part; beyond it zero, or, while more shared directions cannot be excluded, what stands above
+        noise of the regression of V on U. Where the data say little, A_ leans on that regression and the covariances on
+        residualising: then Cov(S2) A' is not Cov(U, V).
     components_ : dict of Component
         "S1", "S2" (in U's columns) and "S3" (in V's columns).
     rank_ : int
