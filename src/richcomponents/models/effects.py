@@ -215,7 +215,9 @@ class ExposureEffects(Estimator):
         model: ContrastiveRCA = clone(self.rca)
         if model.A is not None:
             raise DataError("effects estimate A themselves: leave out A=")
-        return model
+        if model.classes not in ("auto", "none"):
+            raise DataError("effects leave hidden classes in the shared part: leave out classes=")
+        return model.set_params(classes="none")  # type: ignore[no-any-return]
 
     def _products(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Products:
         """Second moments of U, V, covariates and exposures, by block."""
