@@ -230,8 +230,8 @@ def test_bad_input_is_named(data):
         regression(alpha=-1).fit(data.X, data.y)
     with pytest.raises(ValueError, match="l1_ratio"):
         regression(l1_ratio=2).fit(data.X, data.y)
-    with pytest.raises(ValueError, match="exchange the views"):
-        regression(component="S3").fit(data.X, data.y)
+    with pytest.raises(ValueError, match="component must be one of"):
+        regression(component="S4").fit(data.X, data.y)
     with pytest.warns(rc.SpecificationWarning, match="The outcome contradicts the model: y goes with V"):
         regression().fit(data.X, data.y + data.S3[:, 0])
     with pytest.raises(ValueError, match="from 1 to 5"):

@@ -151,10 +151,11 @@ def residual_inner_products(ev: BlockEvidence, grams: Array) -> Array:
     influence = -(blocks - 1) * (each - each.mean(0)) @ metric
     off = 1 - np.eye(blocks)
     others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)
-    overall = np.einsum("ab,mabij->mij", off / off.sum(), grams)
-    first = np.einsum("ip,mabij,jp->mab", e0, grams, e0, optimize=True)
-    cross = np.einsum("ip,mabij,bjp->mab", e0, others, influence, optimize=True)
-    both = np.einsum("aip,mij,bjp->mab", influence, overall, influence, optimize=True)
+    overall = np.stack([np.tensordot(off / off.sum(), one, 2) for one in grams])
+    first = np.tensordot(grams, e0 @ e0.T, 2)
+    cross = np.einsum("mabij,bij->mab", others, e0 @ np.swapaxes(influence, 1, 2))
+    flat = influence.reshape(blocks, -1)
+    both = np.stack([(one @ influence).reshape(blocks, -1) @ flat.T for one in overall])
     inner = first + cross + np.swapaxes(cross, 1, 2) + both
     out: Array = (inner + np.swapaxes(inner, 1, 2)) / 2 * off
     return out
@@ -174,7 +175,7 @@ def flip_test(inner: Array, flips: int = 1999, seed: int = 0) -> TestResult:
         total = k.sum(0)
         k = np.concatenate([k, (total / np.sqrt(2 * (total**2).sum()))[None]])
     s = np.random.default_rng(seed).choice([-1.0, 1.0], (flips, k.shape[1]))
-    null = np.einsum("fa,mab,fb->fm", s, k, s, optimize=True).max(1)
+    null = np.max([np.sum(s @ one * s, axis=1) for one in k], axis=0)
     stat = float(k.sum((1, 2)).max())
     return TestResult(stat, (), (1 + int((null >= stat).sum())) / (1 + flips))
 

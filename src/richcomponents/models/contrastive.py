@@ -111,8 +111,9 @@ class ContrastiveRCA(ComponentAnalysis):
     Attributes
     ----------
     A_ : array (d_v, d_u)
-        On the range of the shared part; zero on its complement. Where the data say little, A_ leans on the prior and the
-        covariances on residualising: then Cov(S2) A' is not Cov(U, V).
+        On the range of the shared part; beyond it zero, or, while more shared directions cannot be excluded, what stands above
+        noise of the regression of V on U. Where the data say little, A_ leans on that regression and the covariances on
+        residualising: then Cov(S2) A' is not Cov(U, V).
     components_ : dict of Component
         "S1", "S2" (in U's columns) and "S3" (in V's columns).
     rank_ : int
@@ -243,6 +244,10 @@ class ContrastiveRCA(ComponentAnalysis):
             return self._solution.A
         root = self._solution.root_s2
         return self._class_part.mixing(root, self._solution.through_A(root.T).T)
+
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        u, v = views
+        return {"S1": (u, [], [v]), "S2": (u, [v], []), "S3": (v, [], [u])}[self._key(component)]
 
     def others(self, component: object = None) -> str:
         """ "V" for S1, "U" for S3."""

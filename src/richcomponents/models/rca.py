@@ -46,6 +46,7 @@ from richcomponents.errors import (
 )
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import Refit
 from richcomponents.models.design import Design, UsedColumns, is_column, labels_in, lay_out, with_outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.gaps import (
@@ -125,6 +126,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     @abstractmethod
     def _key(self, component: object) -> Hashable:
         """The name of a component, from what the user gave; None: the first view's own."""
+
+    @abstractmethod
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        """Of these views: the one in whose columns a component is written, the others where it lives, and those where it does
+        not; nothing is fitted."""
 
     def _hidden_classes(self, data: RowData) -> HiddenClasses | None:
         """Classes of rows that this model finds by itself and removes as covariates are; none by default."""
@@ -710,6 +716,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         source = RowSource(z, blocks)
         return replace(self.components_[key], source=source, terms=terms, _known={})
 
+    def component_for_gradients(self, outcome: Outcome, component: object, order: int) -> Component:
+        """The component with projected cumulants up to this order from where they are cheapest: the state that the fit kept,
+        or the rows of an outcome, where the state is larger than these, does not reach so far, or was not kept."""
+        kept: Component = self.components_[self._key(component)]
+        on_rows = self.component_on_rows(outcome, component)
+        assert on_rows.source is not None
+        source = kept.source
+        if source is None or source.max_order < order or source.cost(order) > on_rows.source.cost(order):
+            return on_rows
+        return kept
+
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the first view."""
         check_is_fitted(self)
@@ -788,10 +805,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             return None
         return outcome.coef[len(self._covariate_columns) :]
 
-    def shared_beyond_classes(self, X: object) -> Array:
-        """Predictions (n, d) of what is shared besides hidden classes, of two views, centred."""
-        return np.asarray(self._solution.predict(self._solution.keys[1], self._centred(X))[0])
-
     def along_classes(self, X: object, effect: Array) -> Array:
         """What that adds to the outcome of new rows, (n,)."""
         return np.asarray(self._beside_views(self.filled(self._table(X).array()))[1] @ effect)
@@ -806,18 +819,45 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def residual(self, X: object, component: object = None) -> Array:
         """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
         not live (on what they share with it, for two views; of an outcome, on what stands beside the first view)."""
+        return self._simple("residual", X, component)
+
+    def stand_in(self, X: object, component: object = None) -> Array:
+        """The simple prediction of a component (n, d), centred, that learners are measured by: the residual, or, of a component
+        that lives in several views, what the others predict of it. Least squares of an outcome on it is "residualised" (the
+        other views as covariates) or "instrumental" (as instruments)."""
+        return self._simple("stand_in", X, component)
+
+    def _simple(self, what: str, X: object, component: object) -> Array:
         check_is_fitted(self)
         beside = X.on_v.beside if isinstance(X, Outcome) and X.on_v is not None else None
-        return np.asarray(self._solution.residual(self._key(component), self._centred(X), beside))
+        (solution, order), rows = self._facing(component), self._centred(X)
+        rows = rows if order is None else rows[:, order]
+        return np.asarray(getattr(solution, what)(self._key(component), rows, beside))
 
-    def beside(self, outcome: Outcome) -> tuple[Outcome, Array | None]:
-        """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
-        the other view that stand beside its residual."""
+    def _facing(self, component: object) -> tuple[Any, IntArray | None]:
+        """The solution that answers for a component, and the order in which it takes the columns of all views."""
         check_is_fitted(self)
-        found = replace(outcome, on_v=self._solution.on_v(outcome))
+        found: tuple[Any, IntArray | None] = self._solution.facing(self._key(component))
+        return found
+
+    def beside(self, outcome: Outcome, component: object = None) -> tuple[Outcome, Array | None]:
+        """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
+        the other view that stand beside its residual. A component that lives in both views has no other."""
+        (solution, order), key = self._facing(component), self._key(component)
+        if not len(solution.outside(key)):
+            return replace(outcome, on_v=None), None
+        turned = outcome.turned(order)
+        found = replace(outcome, on_v=solution.on_v(turned))
         if found.on_v is None or not found.on_v.goes_with:
             return found, None
-        return found, self._solution.variates(outcome.rows, found.on_v.beside)
+        return found, solution.variates(turned.rows, found.on_v.beside)
+
+    def through_shared(self, X: object, coef: Array, component: object = None) -> Array:
+        """coef'S2 (n,), centred, of the part that two views share besides hidden classes; coef (d,) : in the columns of the
+        component's view."""
+        _, shared, own_v = self._solution.keys
+        values = self._solution.predict(shared, self._centred(X))[0]
+        return np.asarray((self._solution.through_A(values) if self._key(component) == own_v else values) @ coef)
 
     def outcome(
         self,
@@ -958,23 +998,33 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
         check_is_fitted(self)
-        key = self._key(component)
+        key, (solution, order) = self._key(component), self._facing(component)
         if not penalised and log_odds is None:
-            self._solution.check_determined(key, len(self._covariate_columns))
+            solution.check_determined(key, len(self._covariate_columns))
         outcome = self.outcome(X, y, sample_weight=sample_weight, log_odds=log_odds)
-        found: Calibrated = self._solution.calibrate(key, outcome)
+        found: Calibrated = solution.calibrate(key, outcome.turned(order))
         return found
 
     def estimate_of(
-        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool = False, replicates: Array | None = None
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        component: object = None,
+        *,
+        grouped: bool = False,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
     ) -> Estimate:
         """Calibrated coefficients with their standard errors or, where the data leave them open, with their identified set.
 
-        outcome : that they were calibrated from; grouped : whether its rows belong to groups. replicates : (B, d), of log-odds:
-        those on the residual without each block.
+        outcome, component : that they were calibrated from; grouped : whether its rows belong to groups. Of log-odds :
+        replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
+        of some of the rows, with what they lack.
         """
-        check_is_fitted(self)
-        found: Estimate = self._solution.estimate(calibrated, outcome, grouped=grouped, replicates=replicates)
+        solution, order = self._facing(component)
+        found: Estimate = solution.estimate(
+            calibrated, outcome.turned(order), grouped=grouped, replicates=replicates, refit=refit
+        )
         return found
 
     def outcome_test(
@@ -1064,14 +1114,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def covariance_for_directions(self, component: object, k: int) -> Blend:
         """The covariance that the k leading directions of a component are read from, and what it was put together from."""
         check_is_fitted(self)
-        found: Blend = self._solution.covariance_for_directions(self._key(component), k)
+        found: Blend = self._facing(component)[0].covariance_for_directions(self._key(component), k)
         return found
 
     def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
         """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
         from `untrusted` to 1; None where there are no such coordinates."""
         check_is_fitted(self)
-        found: tuple[Array, Array] | None = self._solution.canonical_weights(self._key(component), untrusted)
+        found: tuple[Array, Array] | None = self._facing(component)[0].canonical_weights(
+            self._key(component), untrusted
+        )
         return found
 
     def functional_error(
@@ -1087,7 +1139,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key, given = self._key(component), set(getattr(self, "mean", None) or ())
         if of_mean and given - {key} - set(self._solution.keys[1:2]):  # its mean was moved along with A
             return None
-        found: tuple[Array, int] | None = self._solution.functional_error(key, change, key in given)
+        found: tuple[Array, int] | None = self._facing(component)[0].functional_error(key, change, key in given)
         return found
 
     @property
