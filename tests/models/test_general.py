@@ -392,5 +392,5 @@ def test_models_of_a_component_that_no_covariance_shows(entangled):
 def test_learners_name_the_remedy(data, rca):
     with pytest.raises(ValueError, match=r"\('a', 'b', 'c'\)"):
         rc.ComponentPCA(rca=rca).fit(data.X)
-    with pytest.raises(ValueError, match="use ComponentRegression"):
-        rc.ComponentLogisticRegression(rca=rca, component=COMMON).fit(data.X, data.X[:, 0] > 0)
+    with pytest.raises(ValueError, match=r"\('a', 'b', 'c'\)"):
+        rc.ComponentLogisticRegression(rca=rca).fit(data.X, data.X[:, 0] > 0)

@@ -211,6 +211,15 @@ class RCA(ComponentAnalysis):
             raise ValueError(f"component must be one of {', '.join(map(str, self.components_))}, got {component!r}")
         return subset
 
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        wanted = (views[0],) if component is None else (component,) if isinstance(component, str) else tuple(component)
+        inside = [view for view in views if view in wanted]
+        if not inside or len(inside) < len(wanted):
+            raise DataError(f"component must be a subset of the views {', '.join(map(repr, views))}, got {component!r}")
+        gauge = {tuple(sorted(subset)): view for subset, view in (self.gauge or {}).items()}
+        own = gauge.get(tuple(sorted(inside)), inside[0])
+        return own, [view for view in inside if view != own], [view for view in views if view not in inside]
+
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the default component."""
         check_is_fitted(self)
