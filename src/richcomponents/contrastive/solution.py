@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
@@ -94,11 +94,12 @@ from richcomponents.contrastive.pair import (
     ends_below,
     near_pair,
 )
-from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
+from richcomponents.contrastive.posterior import Logistic, Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
 from richcomponents.cumulants.estimate import Estimate, delete_one, from_replicates, jackknife_error
 from richcomponents.errors import (
     CapacityError,
+    DataError,
     SampleSizeWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
@@ -106,6 +107,7 @@ from richcomponents.errors import (
 )
 from richcomponents.learning.logistic import attenuation
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
@@ -143,7 +145,8 @@ class PairSolution(TwoViews):
     use the canonical maps, for which they are positive and add up. beyond : A outside the shared directions, where more of them
     cannot be excluded; known_A : A where it was given;
     second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
-    that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups.
+    that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups; turned :
+    whether the first view is the user's second.
     """
 
     options: PairOptions
@@ -160,6 +163,7 @@ class PairSolution(TwoViews):
     lost: float
     units: int | None
     grouped: bool
+    turned: bool = False
 
     # ---- A, covariances, predictions
 
@@ -334,10 +338,55 @@ class PairSolution(TwoViews):
 
     # ---- outcomes that depend on S1
 
+    @cached_property
+    def exchanged(self) -> PairSolution:
+        """The same two views with V first, estimated as such from the state: S3 is its S1. (What is told of T here is shrunk
+        towards residualising U on V; what S3 needs, towards residualising V on U.)"""
+        found, r = self.canonical.exchanged(), self.rank
+        k_v, k_u = (r, r) if self.truncated else (found.rank_u, found.rank_v)
+        v = LinearMap(found.x_from_u[:k_v], found.u_from_x[:, :k_v])
+        u = LinearMap(found.y_from_v[:k_u], found.v_from_y[:, :k_u])
+        into = joint_whitening(self.posterior.correlations)
+        turn = into @ np.roll(np.eye(2 * r), r, axis=0) @ np.linalg.inv(into)
+        A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
+        turned = replace(
+            self,
+            keys=(self.keys[2], self.keys[1], self.keys[0]),
+            views=(self.views[1], self.views[0]),
+            mean=self.mean[self.columns_exchanged],
+            canonical=found,
+            state=self.state.select(np.concatenate([np.arange(k_u, k_u + k_v), np.arange(k_u)])),
+            cov_u=self.cov_v,
+            cov_v=self.cov_u,
+            source=None,
+            mixing_test=None,
+            options=replace(self.options, rank=r, A=A, errors=(self.options.errors[1], self.options.errors[0])),
+            errors=None,
+            grams=turn @ self.grams @ turn.T,
+            lift_u=self.lift_v,
+            lift_v=self.lift_u,
+            known_A=A,
+            turned=True,
+        )
+        space = SearchSpace(
+            StateData(turned.state, self.lost), dict(zip(turned.views, (v, u), strict=True)), mean=turned.mean
+        )
+        return replace(_solve(space, turned.keys, turned.options, decided=turned).checked(), turned=True)
+
+    def facing(self, key: Key) -> tuple[PairSolution, IntArray | None]:
+        return (self.exchanged, self.columns_exchanged) if key == self.keys[2] else (self, None)
+
+    def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """R, or, of S2, what the shared variates of V predict of U: the prediction at T = 0."""
+        if key != self.keys[1]:
+            return self.residual(key, rows, beside)
+        return np.asarray((self.variates(rows, self.rank) * self.posterior.correlations) @ self.lift_u.T)
+
     def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
         """R (n, d_u): what is left of every column of U after regression on the shared variates of V, or on the first `beside`
-        of all."""
-        self.require_own(key)
+        of all; U itself for S2, which lives in both views."""
+        if key == self.keys[1]:
+            return self.split(rows)[0]
         k = self.rank if beside is None else beside
         lift = self.lift_u if k == self.rank else self.canonical.u_from_x[:, :k]
         return np.asarray(self.split(rows)[0] - (self.variates(rows, k) * self.canonical.correlations[:k]) @ lift.T)
@@ -352,6 +401,7 @@ class PairSolution(TwoViews):
             return outcome.on_v
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
         found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        found = replace(found, letters=("V", "U") if self.turned else ("U", "V"))
         return found.doubted(self._misfit) if found.goes_with else found
 
     @property
@@ -378,7 +428,8 @@ class PairSolution(TwoViews):
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
-        self._demand.check(covariates, self.determined(covariates))
+        if key != self.keys[1]:
+            self._demand.check(covariates, self.determined(covariates))
 
     @property
     def degrees(self) -> float:
@@ -405,6 +456,8 @@ class PairSolution(TwoViews):
         Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
         that were searched: a guide for penalised fits, no result.
         """
+        if key == self.keys[1]:
+            return self._on_shared(outcome)
         inverse, log_odds = self._inverse_of_residual(outcome.covariates), outcome.log_odds
         reading, on_v = self._reading(inverse), self.on_v(outcome)
         known = replace(self.posterior, gate=self.posterior.gate * on_v.belief)
@@ -445,6 +498,40 @@ class PairSolution(TwoViews):
             by=(solved, fit, reading, inverse),
         )
 
+    def _on_shared(self, outcome: Outcome) -> Calibrated:
+        """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
+        to the prediction at T from both views (learning/predicted)."""
+        if not self.rank:
+            raise DataError(
+                f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
+            )
+        r, (u, v) = self.rank, self.split(outcome.rows)
+        z = np.hstack([u @ self.pair.to_x.T, v @ self.pair.to_y.T])
+        found = OnPrediction.of(
+            z,
+            outcome,
+            Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
+            self.canonical.n,
+            Prediction(shared_prediction(self.pair, self.posterior.t_trusted), self._covered),
+            self._shared_predictions(len(outcome.kept)),
+            LinearMap(self.pair.to_x, self.lift_u),
+        )
+        return found.calibrated(outcome, self._lifted(self.lift_u, found.covariance), r)
+
+    def _shared_predictions(self, n_blocks: int) -> list[Prediction] | None:
+        """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
+        if self.reduced_views:
+            return None
+        found = self.canonical.truncated(self.rank) if self.truncated else self.canonical
+        covariance = BlockCovariances.of(self.state).covariance(delete_one(len(self.blocks)))
+        bases = near_pair(found, self.rank, covariance)
+        t = np.broadcast_to(self.posterior.t_trusted, bases.cross.shape)
+        if self.evident:
+            t = self.posterior.gate * Logistic.at(replicate(self.block_evidence()).xs).value
+        maps = np.swapaxes(bases.from_full, -1, -2) @ shared_prediction(bases, t)
+        maps = maps @ np.swapaxes(self.pair.to_x @ bases.from_x, -1, -2)
+        return [Prediction(one, self._covered) for one in maps]
+
     def _of_log_odds(self, coef: Array) -> tuple[Array, Array]:
         """Log-odds (..., d_u + k) of R and of variates of V -> of R (..., d_u), and of the shared variates (..., r), zero where
         there are none."""
@@ -462,16 +549,24 @@ class PairSolution(TwoViews):
         return Residualised(fit.coef, fit.noise, *on_v.shared(D, with_y, self.canonical.n))
 
     def estimate(
-        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        *,
+        grouped: bool,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
     ) -> Estimate:
         """Calibrated coefficients with their errors or, where the data do not tell S1 from S2, with their identified set: see
-        `coefficients`.
+        `coefficients`; those on S2 as in learning/predicted.
 
-        replicates : (B, d_u), of log-odds: those on the residual without each block.
+        replicates : (B, d_u), of log-odds: those on the residual without each block. refit : of log-odds, on other features.
 
         On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.
         """
+        if isinstance(calibrated.by, OnPrediction):
+            return calibrated.by.estimate(calibrated.coef, outcome, refit)
         (solved, fit, reading, inverse), on_v = calibrated.by, calibrated.on_v
         outcome = replace(outcome, on_v=on_v)
         coef, degrees = calibrated.coef, max(len(outcome.kept) - 1, 1)
@@ -748,6 +843,13 @@ class PairSolution(TwoViews):
         )
 
 
+def shared_prediction(pair: Pair, t: Array) -> Array:
+    """(..., 2r, r): (x, y) -> the best linear prediction of S2, x - h (I - T) h^-1 (x - D y)."""
+    own = pair.h @ np.linalg.solve(pair.h, np.eye(t.shape[-1]) - np.swapaxes(t, -1, -2)).swapaxes(-1, -2)
+    both = np.concatenate([np.eye(t.shape[-1]) - own, own @ pair.cross], axis=-1)
+    return np.asarray(np.swapaxes(both, -1, -2))
+
+
 def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
     """The estimator. keys : what S1, S2 and S3 are called."""
     solution = _solve(space, keys, options).checked()
@@ -808,7 +910,8 @@ def _solve(
                 and any(wanted != "free" for wanted in options.errors)
             ):
                 blocks = BlockCovariances.of(state)
-                errors = independent_errors(found, r, blocks, options.errors) if decided is None else decided.errors
+                errors = None if decided is None else decided.errors
+                errors = independent_errors(found, r, blocks, options.errors) if errors is None else errors
                 further = None if errors is None or errors.silent else ErrorsByBlock(errors, found, r, blocks)
             posterior = identify(D, inner.n, seen, options.random_state, further)
         if decided is not None and decided.verdict == "model fails":
