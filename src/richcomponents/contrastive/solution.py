@@ -925,11 +925,13 @@ def _solve(
     if inner_A is not None and decided is None and space.rows is None:
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)
     most_rank = r if A is not None or options.rank != "auto" else largest_rank(inner, r)
-    beyond = None if decided is None else decided.beyond
-    if beyond is not None and not decided.reduced_views or decided is None and most_rank > r and space.rows is None:
-        beyond = Beyond.of(found, r)
-    elif decided is None and A is None and options.rank in ("auto", "full") and space.rows is not None:
-        beyond = Beyond.of_rows(space.rows, len(u.back), inner.n, found.x_from_u[:r])
+    beyond = None
+    if A is None and options.rank in ("auto", "full") and decided is None:
+        beyond = _beyond(space, len(u.back), found, r, most_rank > r)
+    elif (
+        decided is not None and decided.beyond is not None
+    ):  # a replicate of reduced views knows the searched columns only
+        beyond = decided.beyond if decided.reduced_views else Beyond.of(found, r)
     high = None
     if options.order > 4 and fourth and decided is None:
         high = data.moments(options.order, everything)
@@ -959,6 +961,13 @@ def _solve(
         units=space.units,
         grouped=space.grouped,
     )
+
+
+def _beyond(space: SearchSpace, d_u: int, found: Canonical, r: int, in_doubt: bool) -> Beyond | None:
+    """A beyond the r shared directions that were found; in_doubt : more cannot be excluded."""
+    if space.rows is not None:
+        return Beyond.of_rows(space.rows, d_u, found.n, found.x_from_u[:r])
+    return Beyond.of(found, r) if in_doubt else None
 
 
 def _evidence(
