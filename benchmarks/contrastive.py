@@ -29,7 +29,10 @@ ACCURACY: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("uniform d=30", {"S1": "regression", "S2": "uniform", "d": 30}, (10_000,)),
 ]
 MIXING: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
-    *((f"regression d={d}", {"S2": "paper", "d": d}, (100, 300, 1000, 3000)[: 4 if d < 30 else 3]) for d in (10, 20, 30)),
+    *(
+        (f"regression d={d}", {"S2": "paper", "d": d}, (100, 300, 1000, 3000)[: 4 if d < 30 else 3])
+        for d in (10, 20, 30)
+    ),
     ("regression, free", {"S2": "paper", "errors": "free"}, (100, 300, 1000, 3000)),
     ("regression, A good", {"S2": "paper", "A": "good"}, (100, 300, 1000)),
     ("gaussian, free", {"S2": "gaussian", "errors": "free"}, (100, 300, 1000, 3000)),
