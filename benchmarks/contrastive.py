@@ -3,7 +3,8 @@
     python benchmarks/contrastive.py run [SECTION ...] [--draws 20] [--seed 90000] [--out DIR]    # measure what is missing
     python benchmarks/contrastive.py show [--out DIR]                                             # print the tables
 
-Sections: accuracy, mixing (A over the regression of V on U), protection, rank, coverage, tests. Ratios are of medians over draws.
+Sections: accuracy, mixing (A over the regression of V on U), protection, rank, coverage, tests. Ratios are of medians over
+draws.
 """
 
 from __future__ import annotations
@@ -216,8 +217,8 @@ def show(rows: Measured, options: Options) -> None:
         ratio = np.array([r["ours"] / r["regression"] for r in held])
         middle = medians(held, ("ours", "regression"))
         print(
-            f"MIXING {case['label']:>20} n={case['n']:>5}: A {middle['ours']:.4f}, over the regression of V on U {np.median(ratio):.2f},"
-            f" worst {ratio.max():.2f} ({len(held)} draws)"
+            f"MIXING {case['label']:>20} n={case['n']:>5}: A {middle['ours']:.4f}, "
+            f"over the regression of V on U {np.median(ratio):.2f}, worst {ratio.max():.2f} ({len(held)} draws)"
         )
     hard = list(by_case(rows("protection"), cases("protection")))
     if hard:

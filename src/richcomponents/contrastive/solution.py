@@ -926,7 +926,8 @@ def _solve(
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)
     most_rank = r if A is not None or options.rank != "auto" else largest_rank(inner, r)
     beyond = None if decided is None else decided.beyond
-    if beyond is not None and not decided.reduced_views or decided is None and most_rank > r and space.rows is None:
+    open_rank = decided is None and most_rank > r and space.rows is None
+    if (beyond is not None and not decided.reduced_views) or open_rank:
         beyond = Beyond.of(found, r)
     elif decided is None and A is None and options.rank in ("auto", "full") and space.rows is not None:
         beyond = Beyond.of_rows(space.rows, len(u.back), inner.n, found.x_from_u[:r])
