@@ -127,6 +127,11 @@ class TwoViews:
     # ---- what follows
 
     @property
+    def component_verdicts(self) -> dict[Key, str]:
+        """One for all three: what tells one part tells the others."""
+        return dict.fromkeys(self.keys, self.verdict)
+
+    @property
     def d_u(self) -> int:
         return len(self.cov_u)
 

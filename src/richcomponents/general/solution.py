@@ -201,7 +201,7 @@ class SetProblem:
         evidence, system = self.evidence, self.system
         require_dimensions(system, evidence.columns, self.gauge)
         high = self.space.data.moments(self.order, self.map) if self.order > _BLOCKED else None
-        parameters, errors = None, None
+        parameters, errors, of_covariances = None, None, None
         if self.method == "paper":
             state = evidence.state if high is None else high
             system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
@@ -212,7 +212,7 @@ class SetProblem:
                 fit = fit_joint(
                     evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
                 )
-            parameters, errors = fit.parameters, fit.errors
+            parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
             _warn_of_weak(errors)
             parts = _by_loadings(evidence, system, self.gauge, parameters)
         self._warn_of_covariances(system, parts[0])
@@ -233,6 +233,7 @@ class SetProblem:
             independent=self.independent,
             units=self.space.units,
             grouped=self.space.grouped,
+            covariance_errors=of_covariances,
         )
 
     def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
@@ -358,10 +359,10 @@ class SetSolution:
     source : of cumulants of the white columns; white_transforms : {(view, Q): (white columns of the view, of the gauge view)};
     covariances : {Q: white}; total : (white, white), the covariance of all white columns that predictors divide by;
     parameters : of the joint fit; relative_errors : {(view, Q): approximate standard error of A over its size}, none of large
-    problems (both None for the paper's method); verdicts : of discovery, None without;
-    mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its own}, of
-    wide views; independent : how many independent rows the samples are worth; units : different rows, where they are few, and
-    grouped : whether rows belong to groups.
+    problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of discovery, None
+    without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its
+    own}, of wide views; independent : how many independent rows the samples are worth; units : different rows, where they are
+    few, and grouped : whether rows belong to groups.
     """
 
     system: SetSystem
@@ -381,6 +382,7 @@ class SetSolution:
     independent: float
     units: int | None
     grouped: bool
+    covariance_errors: Mapping[Subset, float] | None = None
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -573,13 +575,26 @@ class SetSolution:
 
     @property
     def verdict(self) -> str:
-        """ "paper", "weak" where the data say little about some transformation, "strong" where they tell all of them, "not
-        rated" where errors of transformations are not known (large problems)."""
-        if self.parameters is None:
-            return "paper"
-        if not self.relative_errors:
-            return "not rated"
-        return "weak" if any(error > _WEAK for error in self.relative_errors.values()) else "strong"
+        """ "paper", "weak" where the data say little about some component, "strong" where they tell all of them, "not rated"
+        where errors are not known (large problems)."""
+        said = list(self.component_verdicts.values())
+        return next((one for one in ("weak", "paper", "not rated") if one in said), "strong")
+
+    @property
+    def component_verdicts(self) -> dict[Subset, str]:
+        """{Q: as above, or "covariance not told": its transformations are known, how much there is of it is not}. What is said
+        of a component rests on what is subtracted for those of larger sets."""
+        if self.parameters is None or not self.relative_errors or self.covariance_errors is None:
+            return dict.fromkeys(self.keys, "paper" if self.parameters is None else "not rated")
+        out = {}
+        for q in self.keys:
+            below = [q, *self.system.supersets(q)]
+            weak = any(
+                self.relative_errors[view, r] > _WEAK for r in below for view in r if (view, r) in self.relative_errors
+            )
+            open_ = any(self.covariance_errors[r] > _WEAK for r in below)
+            out[q] = "weak" if weak else "covariance not told" if open_ else "strong"
+        return out
 
     @property
     def independent_rows(self) -> float:
@@ -629,8 +644,40 @@ class SetSolution:
             self._predictions_without_blocks(key),
             self.white.frames[self.gauge[key]],
             weighed=self.parameters is not None,
+            told=self._told(key),
         )
         return found.calibrated(outcome, self._lifted(key, found.covariance), self._demand(key).wanted)
+
+    def _told(self, key: Subset) -> bool:
+        """Whether the data tell how much there is of a component, as far as that is rated."""
+        return self.component_verdicts[key] not in ("weak", "covariance not told")
+
+    def interval(self, key: Subset, view: str | None = None) -> Estimate | None:
+        """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
+
+        Second moments say 0 <= Cov(S) <= Cov(R), R what is left of its view given the views where it does not live, and so much
+        for every entry: (C_ab -+ sqrt(C_aa C_bb)) / 2 with C = Cov(R). A has no bounds.
+        """
+        if self._told(key) or self.beyond:
+            return None
+        if view is not None:
+            weak = self.component_verdicts[key] == "weak" and view != self.gauge[key]
+            return Estimate.unbounded(self.transform(view, key)) if weak else None
+        places, back = self.places(key), self.white.frames[self.gauge[key]].back
+
+        def ends(state: Moments) -> Array:
+            C = state.covariance(unbiased=False)
+            left = places.residual_map(C, places.own)
+            most = back @ left.T @ C @ left @ back.T
+            size = np.sqrt(np.outer(np.diag(most), np.diag(most)))
+            return np.stack([(most - size) / 2, (most + size) / 2])
+
+        (low, high), left_out = ends(self.state), np.stack([ends(self.state.without([b])) for b in self.blocks])
+        errors, point = jackknife_error(left_out), np.asarray(self.covariance(key))
+        nothing = np.full_like(point, np.nan)
+        return Estimate(
+            point, nothing, len(left_out) - 1, identified=(low, high), identified_error=(errors[0], errors[1])
+        )
 
     def _prediction(self, key: Subset, fitted: Fitted) -> Prediction:
         """The best linear prediction of a component from the white columns, as a fit has it: Cov(z)^-1 L K."""

@@ -88,6 +88,10 @@ class RCA(ComponentAnalysis):
     relative_errors_ : {(view, subset): float}
         Approximate standard error of A over its size (white columns), method="efficient"; absent for large problems and for
         two views. :meth:`confidence_interval` has the errors of every entry.
+    component_verdicts_ : {subset: str}
+        How well the data tell each component: "strong"; "covariance not told": its transformations are known, how much there is
+        of it is not; "weak": neither; "not rated" for large problems, "paper" for the paper's method. Of two views as in
+        ContrastiveRCA, one for all.
     views_ : Views
 
     Examples
@@ -220,6 +224,12 @@ class RCA(ComponentAnalysis):
 
     # ---- how sure
 
+    @property
+    def component_verdicts_(self) -> dict[Subset, str]:
+        check_is_fitted(self)
+        found: dict[Subset, str] = self._solution.component_verdicts
+        return found
+
     def confidence_interval(
         self,
         what: str = "covariance",
@@ -230,8 +240,9 @@ class RCA(ComponentAnalysis):
         progress: bool = False,
     ) -> Estimate:
         """Errors and limits for the "covariance" of a component, or for "A" of a view and a component: by the block jackknife,
-        or, for two views with all three subsets, as in :class:`ContrastiveRCA`. Of views that were reduced, because they have
-        too many columns for their samples, there are no errors: see :meth:`jackknife`."""
+        or, for two views with all three subsets, as in :class:`ContrastiveRCA`. Where the data do not tell a component
+        (`component_verdicts_`): its covariance's identified set, widened for noise, and no bounds for A. Of views that were
+        reduced, because they have too many columns for their samples, there are no errors: see :meth:`jackknife`."""
         check_is_fitted(self)
         subset = self._key(component)
         if what not in ("A", "covariance"):
@@ -255,6 +266,11 @@ class RCA(ComponentAnalysis):
             targets: dict[object, Target] = {own_u: "cov_s1", shared: "cov_s2", own_v: "cov_s3"}
             targets[shared[1], shared] = "mixing"
             limits = self._solution.interval(targets[what]) if what in targets else None
+        elif what in self.transforms_:
+            view, subset = what  # type: ignore[misc]
+            limits = self._solution.interval(subset, view)
+        else:
+            limits = self._solution.interval(what)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
 
     # ---- reports
@@ -338,6 +354,8 @@ def _summary(model: RCA, inner: str | None = None) -> str:
         cells = [_cell(shares[view, q]) if view in q else "." for view in views]
         lines.append(f"{in_line(component_name(q)):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
     lines.append("")
+    if inner is None:
+        lines += _verdict_lines(model, width)
     errors = getattr(model, "relative_errors_", None)
     if errors:
         lines.append("Relative standard errors of the transformations (approximate):")
@@ -353,6 +371,23 @@ def _summary(model: RCA, inner: str | None = None) -> str:
         lines.append("")
     lines.append(inner if inner is not None else model.system_.explain())
     return page(lines)
+
+
+_MEANINGS = {
+    "strong": "told",
+    "covariance not told": "its transformations are told, how much there is of it is not: intervals are identified sets",
+    "weak": "hardly told: nearly Gaussian, small, not there, or mixed up with one that is; intervals are identified sets",
+    "not rated": "not rated: the problem is large",
+    "paper": "the paper's formulas, which do not say how sure they are",
+}
+
+
+def _verdict_lines(model: RCA, width: int) -> list[str]:
+    """How well each component is told."""
+    lines = ["How well the data tell each component:"]
+    for q in model.system_.order:
+        lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")
+    return [*lines, ""]
 
 
 def _cell(share: float) -> str:
