@@ -94,7 +94,7 @@ def test_directions_gain_where_the_evidence_is_clear():
     for seed in range(3):
         for n, S2 in ((1000, "labs(3)"), (10_000, "skewed")):
             X, truth = pca_draw(n, 6, 1, S2, "unif", seed)
-            learner = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=6))
+            learner = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=6, classes="none"))
             model, simple = learner.fit(X), baselines.covariates(learner, X)
             assert sum(model.shares_.values()) == pytest.approx(1.0, abs=1e-12)
             assert model.shares_["residualised"] < 0.7

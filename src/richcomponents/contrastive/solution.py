@@ -82,6 +82,7 @@ from richcomponents.contrastive.intervals import (
     plain_grams,
     replicate,
 )
+from richcomponents.contrastive.mixing import Beyond, t_of_mixing, told_from_regression
 from richcomponents.contrastive.outcomes import OutcomeOnV
 from richcomponents.contrastive.own_errors import ErrorsByBlock, IndependentErrors, independent_errors
 from richcomponents.contrastive.pair import (
@@ -133,14 +134,16 @@ class PairSolution(TwoViews):
 
         BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-    Covariances and predictions use T times the gate (Posterior.t_trusted), A and the cumulants T itself. If the
+    Covariances and predictions use T times the gate (Posterior.t_trusted), the cumulants T itself, A a T between that and the
+    regression of V on U (see `mixing`). If the
     truth is T* and T is used, the squared error of the prediction is h [T* (I - T*) + (T* - T)^2] h; its mean over the
     posterior draws of T* is reported.
 
     posterior : what is known of T; truncated : whether `state` holds the leading canonical coordinates only; grams :
     (2, B, B, 2r, 2r), the evidence; lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter EVERY column, also
     where a view was searched for them in its principal components only. Predictions and A use these; covariances of the parts
-    use the canonical maps, for which they are positive and add up. known_A : A where it was given;
+    use the canonical maps, for which they are positive and add up. beyond : A outside the shared directions, where more of them
+    cannot be excluded; known_A : A where it was given;
     second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
     that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups; turned :
     whether the first view is the user's second.
@@ -153,6 +156,7 @@ class PairSolution(TwoViews):
     grams: Array
     lift_u: Array
     lift_v: Array
+    beyond: Beyond | None
     known_A: Array | None
     second_order_only: bool
     most_rank: int
@@ -192,21 +196,35 @@ class PairSolution(TwoViews):
         return Pair.at(self.canonical, self.rank)
 
     @cached_property
+    def _t_of_mixing(self) -> Array:
+        """T (r, r) at which A is reported."""
+        known, errors = self.posterior, self.errors
+        if self.known_A is not None or not self.rank:
+            return known.t
+        further = None
+        if errors is not None and not errors.silent:
+            further = ErrorsByBlock(errors, self.canonical, self.rank, BlockCovariances.of(self.state))
+        sure = 0.0 if known.verdict == "model fails" else told_from_regression(known, self.grams, further)
+        return t_of_mixing(known, sure, self.canonical.n)
+
+    @cached_property
     def _on_u(self) -> Array:
         """S^-1 x_from_u (r, d_u): A = lift_v D of it."""
-        return self.pair.from_shared(self.posterior.t)
+        return self.pair.from_shared(self._t_of_mixing)
 
     @property
     def A(self) -> Array:
         if self.known_A is not None:
             return self.known_A
         check_entries("the matrix A", (len(self.lift_v), self._on_u.shape[1]))
-        return np.asarray((self.lift_v * self.posterior.correlations) @ self._on_u)
+        shared = np.asarray((self.lift_v * self.posterior.correlations) @ self._on_u)
+        return shared if self.beyond is None else shared + self.beyond.matrix
 
     def through_A(self, s: Array) -> Array:
         if self.known_A is not None:
             return np.asarray(s @ self.known_A.T)
-        return np.asarray((s @ self._on_u.T) @ (self.lift_v * self.posterior.correlations).T)
+        shared = np.asarray((s @ self._on_u.T) @ (self.lift_v * self.posterior.correlations).T)
+        return shared if self.beyond is None else shared + (s @ self.beyond.from_u.T) @ self.beyond.into_v.T
 
     @cached_property
     def _covered(self) -> Array:
@@ -218,7 +236,7 @@ class PairSolution(TwoViews):
             return added(self.cov_u, self.pair.from_x, -symmetric(self._covered))
         if key == self.keys[1]:
             return self._lifted(self.pair.from_x, self._covered)
-        back = self.posterior.correlations[:, None] * np.linalg.inv(self.pair.shared(self.posterior.t))
+        back = self.posterior.correlations[:, None] * np.linalg.inv(self.pair.shared(self._t_of_mixing))
         return added(self.cov_v, self.pair.from_y, -symmetric(back @ self._covered @ back.T))
 
     def _lifted(self, lift: Array, core: Array) -> Spread:
@@ -720,7 +738,7 @@ class PairSolution(TwoViews):
         if self.known_A is not None:
             return None
         point, more = self._point(what), self.largest_rank > self.rank
-        if what == "mixing" and (more or self.rank == 0):
+        if what == "mixing" and (more or self.rank == 0 or self.beyond is not None):
             return Estimate.unbounded(point)
         if more or (self.rank and (self.posterior.gate == 0 or self.reduced_views)):
             limits = self._identified_interval(what, point, more)
@@ -789,12 +807,10 @@ class PairSolution(TwoViews):
         return np.asarray(total) - own @ own.T
 
     def _one_step(self, what: Target, point: Array) -> Estimate:
-        """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
-        from there over those of the estimate without the gate."""
+        """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and A lies nearer to the
+        regression of V on U: the limits reach from there over those of the estimate at T itself."""
         replicates = replicate(self.block_evidence())
-        centre = point
-        if what != "mixing":
-            centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
+        centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
         return replace(confidence(replicates, what, centre), value=point, centre=centre)
 
     def grams_in(self, inner: Canonical, state: Moments) -> Array:
@@ -908,6 +924,12 @@ def _solve(
     test = None  # replicates keep what the full fit decided; of reduced views A is not the whole story
     if inner_A is not None and decided is None and space.rows is None:
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)
+    most_rank = r if A is not None or options.rank != "auto" else largest_rank(inner, r)
+    beyond = None if decided is None else decided.beyond
+    if (beyond is not None and not decided.reduced_views) or (decided is None and most_rank > r and space.rows is None):
+        beyond = Beyond.of(found, r)
+    elif decided is None and A is None and options.rank in ("auto", "full") and space.rows is not None:
+        beyond = Beyond.of_rows(space.rows, len(u.back), inner.n, found.x_from_u[:r])
     high = None
     if options.order > 4 and fourth and decided is None:
         high = data.moments(options.order, everything)
@@ -928,10 +950,11 @@ def _solve(
         grams=seen,
         lift_u=every_u.lift,
         lift_v=every_v.lift,
+        beyond=beyond,
         known_A=A,
         mixing_test=test,
         second_order_only=second_order_only,
-        most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        most_rank=most_rank,
         lost=data.lost,
         units=space.units,
         grouped=space.grouped,

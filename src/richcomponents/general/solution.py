@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
@@ -32,6 +33,7 @@ from richcomponents.components.component import (
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import (
     Factored,
+    LinearMap,
     SearchSpace,
     Spread,
     added,
@@ -43,14 +45,14 @@ from richcomponents.components.wide import (
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.general.discover import SetTest, discover_sets
-from richcomponents.general.evidence import SetEvidence, WhiteViews, home
+from richcomponents.general.discover import SetTest, choose_ranks, discover_sets, most_directions
+from richcomponents.general.evidence import SetEvidence, WhiteViews, home, leading, pair_ranks, shared_directions
 from richcomponents.general.model import Parameters, by_view, pattern_terms
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
 from richcomponents.moments import Moments
-from richcomponents.moments.data import AffineMap
+from richcomponents.moments.data import AffineMap, Data
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import (
     Linear,
@@ -142,9 +144,20 @@ def settle(
     map = AffineMap(second.mean, white.into)
     evidence = SetEvidence(white.columns, data.moments(min(order, _BLOCKED), map), min(order, _BLOCKED))
     system, verdicts = sets, None
-    if discover:
+    worth = float(second.n - data.lost) if independent is None else independent
+    chosen = {}
+    if method == "efficient":
+        level = alpha / max(sum(len(q) > 1 for q in sets), 1)
+        widths = {view: len(columns) for view, columns in white.columns.items()}
+        correlation = white.into.T @ second.covariance(unbiased=False) @ white.into
+        pairs = pair_ranks(correlation, white.columns, worth, level)
         with one_blas_thread():
-            system, verdicts = discover_sets(evidence, sets, homes, alpha, random_state)
+            shared = _shared_evidence(data, map, white, correlation, worth, level, evidence.order)
+            if discover:
+                system, verdicts = discover_sets(shared, sets, alpha, random_state, given, pairs)
+            chosen = choose_ranks(shared, system, pairs, given, widths, random_state)
+        if verdicts is not None:
+            verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
     for q, rank in given.items():
@@ -152,18 +165,32 @@ def settle(
             raise DataError(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
             )
-    ranks = {q: int(given.get(q, full[q])) for q in system}
-    worth = float(second.n - data.lost) if independent is None else independent
+    ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
     return SetProblem(
         space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state, worth
     )
 
 
+def _shared_evidence(
+    data: Data, map: AffineMap, white: WhiteViews, correlation: Array, n: float, alpha: float, order: int
+) -> SetEvidence:
+    """Cumulants of the directions that each view shares with the others; all of them where it seems to share none."""
+    frames = {}
+    for view, own in white.columns.items():
+        frame, rank = shared_directions(correlation, own, n, alpha)
+        frames[view] = leading(frame, rank) if rank else LinearMap.identity(len(own))
+    ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
+    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
+    into = map.matrix @ linalg.block_diag(*(frame.to.T for frame in frames.values()))
+    return SetEvidence(columns, data.moments(order, AffineMap(map.centre, into)), order)
+
+
 def _gauge(q: Subset, sets: SetSystem, white: WhiteViews) -> str:
-    """The first view, or the smallest one where a view that tells the component from others could not show all of the first."""
+    """The first view, or the narrowest one that shows all directions that the component can have where the first has fewer
+    columns, or more."""
     width = {view: len(white.columns[view]) for view in q}
-    told = sets.distinguishing(q) if q in sets else q
-    return q[0] if all(width[view] >= width[q[0]] for view in told) else min(q, key=lambda view: width[view])
+    most = most_directions(sets, q, width) if q in sets else width[q[0]]
+    return q[0] if width[q[0]] == most else min(q, key=lambda view: (width[view] < most, width[view]))
 
 
 def _inner_places(space: SearchSpace) -> dict[str, slice]:
@@ -199,10 +226,10 @@ class SetProblem:
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
         evidence, system = self.evidence, self.system
-        require_dimensions(system, evidence.columns, self.gauge)
         high = self.space.data.moments(self.order, self.map) if self.order > _BLOCKED else None
         parameters, errors, of_covariances = None, None, None
         if self.method == "paper":
+            require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state if high is None else high
             system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
             self._warn_of_absent([q for q in self.system.order if q not in system])
@@ -577,8 +604,10 @@ class SetSolution:
     def verdict(self) -> str:
         """ "paper", "weak" where the data say little about some component, "strong" where they tell all of them, "not rated"
         where errors are not known (large problems)."""
-        said = list(self.component_verdicts.values())
-        return next((one for one in ("weak", "paper", "not rated") if one in said), "strong")
+        said = set(self.component_verdicts.values())
+        if said & {"weak", "covariance not told"}:
+            return "weak"
+        return next((one for one in ("paper", "not rated") if one in said), "strong")
 
     @property
     def component_verdicts(self) -> dict[Subset, str]:

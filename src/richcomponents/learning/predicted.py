@@ -258,6 +258,9 @@ def _ends_by_block(sums: Sums, places: Places, frame: LinearMap) -> Array:
     return np.stack([whole, *map(ends, sums.covariances, sums.crosses, sums.variances)])
 
 
+MOST_ADDED = 1 / LEAST_KEPT - 1
+"""k: the largest eigenvalue of P."""
+
 _PARTS = np.linspace(0.0, 1.0, 101)
 """q, where the extremes have no closed form."""
 
@@ -275,7 +278,7 @@ def ends_of_inverse(
     does not depend on mu). attenuation : of log-odds, m'P m -> the factor that coefficients lack; there the ends are the
     extremes over q of both together.
     """
-    most = 1 / LEAST_KEPT - 1
+    most = MOST_ADDED
     lengths = np.sqrt(np.sum(into**2, axis=-1))
     size = np.sqrt(np.sum(m**2, axis=-1))[..., None]
     dot = (into @ m[..., None])[..., 0]

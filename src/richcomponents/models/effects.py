@@ -223,11 +223,13 @@ class ExposureEffects(Estimator):
             raise DataError("rca= says which columns are tests and controls: give rca=ContrastiveRCA(views=...)")
         if getattr(self.rca, "A", None) is not None:
             raise DataError("effects estimate A themselves: leave out A=")
+        if getattr(self.rca, "classes", "auto") not in ("auto", "none"):
+            raise DataError("effects leave hidden classes in the shared part: leave out classes=")
         model = clone(self.rca)
         if isinstance(model, ContrastiveRCA):
-            return model
+            return model.set_params(classes="none")  # type: ignore[no-any-return]
         shared = ("views", "method", "covariates", "n_blocks", "random_state", "missing")
-        return ContrastiveRCA(**{name: getattr(model, name) for name in shared})
+        return ContrastiveRCA(**{name: getattr(model, name) for name in shared}, classes="none")
 
     def _two_views(self, found: Exposures, model: ContrastiveRCA) -> tuple[Rows | Moments, Design]:
         """The table and its design with tests and controls as the two views: of more, those that `component` makes."""

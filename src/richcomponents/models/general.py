@@ -60,7 +60,7 @@ class RCA(ComponentAnalysis):
         A component is written in the columns of one of its views, where its transformation is the identity: by default the
         first, or the one with the fewest columns where the first has too many. Name another one here.
     rank : {subset: int}, optional
-        Dimension of components that have fewer than the columns of their gauge view.
+        Dimensions of components, where they are known; else as many as the data show (`ranks_`).
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6; above 4 they are kept for the components (and for
         method="paper"), not for the joint refinement.
@@ -81,6 +81,8 @@ class RCA(ComponentAnalysis):
     components_ : {subset: Component}
     system_ : SetSystem
         With `explain()`, in words.
+    ranks_ : {subset: int}
+        How many directions each component has.
     evidence_ : {subset: SetTest}
         What `discover` found, also for the subsets that were dropped.
     variance_shares_ : {(view, subset): float}
@@ -186,6 +188,11 @@ class RCA(ComponentAnalysis):
         self._solution = solution
         self.system_ = SetSystem.of(solution.keys, self.views_.names)
         self.transforms_ = solution.transforms()
+        if isinstance(solution, PairSolution):
+            widths = solution.canonical.rank_u, solution.rank, solution.canonical.rank_v
+            self.ranks_ = dict(zip(solution.keys, widths, strict=True))
+        else:
+            self.ranks_ = dict(solution.ranks)
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
         self.components_: dict[Subset, Component] = solution.components(self._names, titles)

@@ -25,6 +25,7 @@ from richcomponents.algebra.arrays import LEAF
 from richcomponents.algebra.spectral import least_squares
 from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
+from richcomponents.contrastive.classes import ClassPart, HiddenClasses
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
@@ -80,6 +81,7 @@ from richcomponents.progress import each
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _WIDE = 2000  # columns above which nothing is kept for all pairs of them
+_BLOCKED = 300  # columns above which hidden classes have no second moments by block
 _D = TypeVar("_D", bound=Data)
 _GAPS = "missing or infinite values"
 _OTHER_ROWS = (
@@ -129,6 +131,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
         """Of these views: the one in whose columns a component is written, the others where it lives, and those where it does
         not; nothing is fitted."""
+
+    def _hidden_classes(self, data: RowData) -> HiddenClasses | None:
+        """Classes of rows that this model finds by itself and removes as covariates are; none by default."""
+        return None
 
     # ---- doors
 
@@ -380,6 +386,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._design, self.views_ = design, design.views
         self._columns, self._covariate_columns = design.columns, design.known
         self._fill: Fill | None = None
+        self._classes: HiddenClasses | None = None
+        self._class_note = ""
+        self._class_part: ClassPart | None = None
         return None if table is None else table.select(design.used)
 
     def _fit_state(self, state: Moments) -> StateData:
@@ -391,6 +400,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
         self._depends, self._weighted, lost = state.dependent, state.dependent, 0.0
+        self._class_note = "not looked for: a state has no rows"
         if len(self._covariate_columns):
             self._partial = partial_out(state, range(len(self._columns), state.layout.n_columns))
             lost = float(self._partial.rank)
@@ -451,25 +461,45 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             weight = table.select([0]).array()[:, -1] if table.weighted else None
             self._units = RowUnits.of(table.n_rows, groups, weight)
         self._warn_of_counts(table.head(LEAF))
-        self._partial, lost = None, 0.0
-        if len(known):
-            places = np.arange(len(self._columns), table.width)
-            if table.width > _WIDE:
-                inside = table.array()
-                weight = inside[:, -1] if table.weighted else np.ones(len(inside))
-                self._partial = partial_out_rows(inside[:, : table.width], places, weight)
-            else:
-                self._partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
-            lost = lost_rows(self._partial, table, groups)
-            kept = [self.views_.feature_names[c] for c in self._columns]
-            table = table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept)
-        return self._finish(RowData(table, self.n_blocks, lost=lost, **reading))
+        self._partial = None
+        data = self._row_data(table, len(known), reading)
+        self._classes = self._hidden_classes(data)
+        if self._classes is not None:
+            if reading.get("checkpoint") is not None:  # of other columns than those of the first pass
+                reading = {**reading, "checkpoint": f"{os.fspath(reading['checkpoint'])}.classes"}
+            data = self._row_data(table.mapped(self._classes), len(known) + len(self._classes) - 1, reading)
+        return self._finish(data)
+
+    def _row_data(self, table: Rows, known: int, reading: dict[str, Any]) -> RowData:
+        """table : the columns of all views, then so many covariates, which are removed."""
+        if not known:
+            return RowData(table, self.n_blocks, **reading)
+        width, groups, second = len(self._columns) + known, reading.get("groups"), None
+        places = np.arange(len(self._columns), width)
+        if width > _WIDE:
+            inside = table.array()
+            weight = inside[:, -1] if table.weighted else np.ones(len(inside))
+            self._partial = partial_out_rows(inside[:, :width], places, weight)
+        elif self._classes is None or width > _BLOCKED:
+            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
+        else:
+            second = Moments.of(table, 2, n_blocks=self.n_blocks, groups=groups)
+            self._partial = partial_out(second, places.tolist())
+        if self._classes is not None:
+            d_u = next(iter(self._places.values())).stop
+            self._class_part = ClassPart.of(self._partial, d_u, len(self._classes), second)
+        lost = lost_rows(self._partial, table, groups)
+        kept = [self.views_.feature_names[c] for c in self._columns]
+        return RowData(
+            table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept), self.n_blocks, lost=lost, **reading
+        )
 
     def _fit_available(self, table: Rows, gaps: Gaps, groups: object) -> Available:
         """Fit to rows with gaps."""
         data, known = available(table, gaps, self._design, self.n_blocks, groups), self._covariate_columns
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units, self._partial, self._gaps_told = None, None, gaps.note()
+        self._class_note = "not looked for in rows with gaps (missing='available')"
         second = data.moments(2)
         self._fill = Fill(np.array(second.mean), second.covariance())
         if not table.source.shared and table.n_rows is not None:
@@ -526,9 +556,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _space(self, data: Data, at_least: int = 1) -> SearchSpace:
         """The columns to look at: of wide views their principal components, at least so many."""
-        space = search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
+        space = self._searched(data, at_least)
         self._warn_of_constants(space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
         return space
+
+    def _searched(self, data: Data, at_least: int) -> SearchSpace:
+        return search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
 
     def _warn_of_counts(self, rows: Array) -> None:
         """Say what to do first with views that look like raw counts; rows : some of the table, those of the views first."""
@@ -628,14 +661,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _predicted(self, table: Rows, component: object, return_std: bool) -> Any:
         """table : of the columns used."""
         key = self._key(component)
-        values, error = self._solution.predict(key, self._about_fit(table.array()))
+        rows = self.filled(table.array())
+        values, error = self._solution.predict(key, self._about_fit(rows))
         values = values + self.components_[key].mean
+        if self._class_part is not None and key == self._solution.keys[1]:
+            values = values + self._class_part.in_u(*self._beside_views(rows))
         if not return_std:
             return values
         variance = np.tile(np.maximum(error.diagonal(), 0.0), (len(values), 1))
         if self.missing != "error":
             maps = self._solution.predict(key, np.eye(len(self._columns)))[0]
-            maps = maps if self._partial is None else self._partial.matrix @ maps
+            maps = maps if self._partial is None else (self._partial.matrix @ maps)[: len(self._design.used)]
             variance += prediction_variance(self._prediction(), table.array(), maps)
         return values, np.sqrt(variance)
 
@@ -720,8 +756,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         values = self.filled(values)
         check_finite(values, self._design.side_by_side())
         self._check_covariates(values[:, len(self._columns) :])
+        return self._residuals(values if self._classes is None else self._classes(values))
+
+    def _residuals(self, values: Array) -> Array:
+        """Of values (n, columns of all views, covariates and probabilities of hidden classes)."""
         rows: Array = (values if self._partial is None else self._partial.residuals(values)) - self._solution.mean
         return rows
+
+    def _beside_views(self, values: Array) -> tuple[Array, Array]:
+        """Covariates (n, q), and probabilities (n, K - 1) of hidden classes, of rows, about their means in the fit."""
+        assert self._classes is not None
+        assert self._partial is not None
+        every = self._classes(values)[:, len(self._columns) :] - self._partial.mean[self._partial.covariates]
+        q = len(self._covariate_columns)
+        return every[:, :q], every[:, q:]
 
     def filled(self, values: Array) -> Array:
         """Gaps predicted from what is there of their rows, unless missing="error"."""
@@ -737,7 +785,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 B, known = self._partial.coefficients, self._partial.known
                 joint = np.block([[joint + B @ known @ B.T, B @ known], [known @ B.T, known]])
                 mean = np.concatenate([mean, self._partial.mean[self._partial.covariates]])
-            self._fill = Fill(mean, joint)
+            used = len(self._design.used)  # not the probabilities of hidden classes
+            self._fill = Fill(mean[:used], joint[:used, :used])
         return self._fill
 
     def _check_covariates(self, known: Array) -> Array:
@@ -749,6 +798,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 f"the covariate {name!r} holds missing or infinite values: drop those rows or impute them first"
             )
         return known
+
+    def class_effect(self, outcome: Outcome) -> Array | None:
+        """Coefficients (K - 1,) of an outcome on the probabilities of all hidden classes but the first; None without them."""
+        if self._classes is None or outcome.coef is None:
+            return None
+        return outcome.coef[len(self._covariate_columns) :]
+
+    def along_classes(self, X: object, effect: Array) -> Array:
+        """What that adds to the outcome of new rows, (n,)."""
+        return np.asarray(self._beside_views(self.filled(self._table(X).array()))[1] @ effect)
 
     def covariate_values(self, X: object) -> Array:
         """The known covariates of new rows, (n, q), in the order of ``covariates=``; texts as levels of zeros and ones."""
@@ -794,9 +853,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return found, solution.variates(turned.rows, found.on_v.beside)
 
     def through_shared(self, X: object, coef: Array, component: object = None) -> Array:
-        """coef'S2 (n,), centred, of the part that two views share; coef (d,) : in the columns of the component's view."""
+        """coef'S2 (n,), centred, of the part that two views share besides hidden classes; coef (d,) : in the columns of the
+        component's view."""
         _, shared, own_v = self._solution.keys
-        values = self._predicted(self._table(X), shared, False) - self.components_[shared].mean
+        values = self._solution.predict(shared, self._centred(X))[0]
         return np.asarray((self._solution.through_A(values) if self._key(component) == own_v else values) @ coef)
 
     def outcome(
@@ -838,7 +898,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """table : the columns used and, last, the outcome; every_row : not second moments in their place; summed : these also
         where independent rows are in memory, which takes a fraction of the time of reading them block by block."""
         groups = table.group_labels(groups)
-        if self.missing == "available" and table.rereadable:
+        if self._classes is not None:
+            table = table.mapped(_Beside(self._classes))
+        elif self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
             if not keep.all() and not every_row and isinstance(self._solution, PairSolution):
                 return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
@@ -898,7 +960,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
         """table (n, columns of all views, covariates and the outcome), each row counted so often."""
         own, known = len(self._columns), table[:, len(self._columns) : -1]
-        rows, target = self._about_fit(table[:, :-1]), check_outcome(table[:, -1], len(table))
+        target = check_outcome(table[:, -1], len(table))
+        rows = self._about_fit(table[:, :-1]) if self._classes is None else self._residuals(table[:, :-1])
         centre = np.average(table[:, own:], axis=0, weights=weight)
         column: Any = target - centre[-1]
         coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
@@ -1042,6 +1105,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _without(self, block: int) -> Self:
         """This model refitted without one block."""
         other = copy(self)
+        other._class_part = None if self._class_part is None else self._class_part.without(block)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             other._adopt(self._solution.without(block))
@@ -1114,6 +1178,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """How many independent rows the samples are worth."""
         check_is_fitted(self)
         return float(self._solution.independent_rows)
+
+
+class _Beside:
+    """Hidden classes of rows whose last column is an outcome, which stays last."""
+
+    def __init__(self, classes: HiddenClasses) -> None:
+        self.classes, self.mark = classes, f"{classes.mark} beside an outcome"
+
+    def __call__(self, rows: Array) -> Array:
+        return np.column_stack([self.classes(rows[:, :-1]), rows[:, -1]])
 
 
 def check_level(level: float) -> None:

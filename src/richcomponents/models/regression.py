@@ -110,11 +110,16 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         block.
         """
         self._check_parameters()
-        model = self.unfitted_rca()
+        model = self._unfitted()
         X, y, groups = model.present(X, y, groups)
         _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
         self._keep_rca(model)
         return self._learn(outcome, grouped=groups is not None)
+
+    def _unfitted(self) -> Any:
+        """The RCA to be fitted: coefficients on S2 are those on all of it, hidden classes included."""
+        model = self.unfitted_rca()
+        return model.set_params(classes="none") if self.shared and model.classes == "auto" else model
 
     def partial_fit(self, X: object, y: object) -> Self:
         """Add a block of rows, and of y (values, or a column of X), to those seen so far, and refit from their moments."""
@@ -130,6 +135,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             return self._learn_both(model, outcome)
         outcome, _ = model.beside(outcome, self.component)
         self.on_v_ = outcome.on_v
+        self._along_classes: Array | None = model.class_effect(outcome)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
         self._warn_of_others(outcome, both if self._may_share() else "")
         found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
@@ -153,6 +159,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def _learn_both(self, model: Any, outcome: Outcome) -> Self:
         """Of an outcome that depends on S1 and S2."""
+        self._along_classes = None
         found = model.calibrate_both(outcome)
         names = self.component_.feature_names
         self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, found.on_v
@@ -184,6 +191,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
         self.residualised_, self.coefficients_, self.on_v_, self._through_shared = None, None, None, None
         self.shared_coef_, self.shared_coefficients_, self.variance_split_ = None, None, None
+        self._along_classes = None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
 
@@ -205,6 +213,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 "shared=True is for an outcome that depends on S1 and S2 of two views: give "
                 f'rca=ContrastiveRCA(method="efficient") and component="S1", got {type(self.rca).__name__}'
                 f"{_method(self.rca)} and component={self.component!r}"
+            )
+        if self.rca is not None and self.rca.classes not in ("auto", "none"):
+            raise ValueError(
+                f"shared=True leaves hidden classes in S2: use classes='none', got classes={self.rca.classes!r}"
             )
 
     def _may_share(self) -> bool:
@@ -229,11 +241,14 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         check_is_fitted(self)
         model = self._need_rca()
         own = model.predict_component(X, self.component)
-        if (
-            self._through_shared is not None
-        ):  # not asked for, but y goes with S2, and a prediction must not leave that out
-            through = model.through_shared(X, self._through_shared, self.component)
-            return np.asarray(self.predict_clean(own) + through)
+        # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out
+        if self._through_shared is not None or self._along_classes is not None:
+            total = self.predict_clean(own)
+            if self._through_shared is not None:
+                total = total + model.through_shared(X, self._through_shared, self.component)
+            if self._along_classes is not None:
+                total = total + model.along_classes(X, self._along_classes)
+            return np.asarray(total)
         return self.predict_clean(own, None if self.shared_coef_ is None else model.predict_component(X, "S2"))
 
     def predict_clean(self, S: object, shared: object = None) -> Array:
