@@ -343,3 +343,22 @@ def test_ends_of_the_set_are_reached():
     assert np.all(seen <= ends[1] + 1e-9)
     np.testing.assert_allclose(np.min(seen, axis=0), ends[0], atol=0.02 * k)
     np.testing.assert_allclose(np.max(seen, axis=0), ends[1], atol=0.02 * k)
+
+
+def test_known_means_and_variances_by_column(many):
+    """Given means are kept, all of them add up to the views', and variances to those of the columns."""
+    X = many.X + np.arange(6.0)
+    common, pair = np.array([2.0, -1.0]), np.array([0.5, 0.5])
+    model = rc.RCA(views=many.views, sets=SETS, mean={("a", "b", "c"): common, ("a", "b"): pair}).fit(X)
+    np.testing.assert_allclose(model.components_["a", "b", "c"].mean, common)
+    total = {v: sum(model.transforms_[v, q] @ model.components_[q].mean for q in SETS if v in q) for v in "abc"}
+    np.testing.assert_allclose(np.concatenate([total[v] for v in "abc"]), X.mean(axis=0), rtol=1e-6)
+    own = rc.RCA(views=many.views, sets=SETS, mean={"b": np.zeros(2)}).fit(X)
+    np.testing.assert_allclose(own.components_["b",].mean, 0, atol=1e-6)
+    with pytest.raises(rc.DataError, match="2 finite numbers"):
+        rc.RCA(views=many.views, sets=SETS, mean={"b": np.zeros(3)}).fit(X)
+    rows = model.variance_table().rows()
+    assert [row["view"] for row in rows] == list("aabbcc")
+    np.testing.assert_allclose([row["variance"] for row in rows], X.var(axis=0), rtol=0.1)
+    shares = [[value for key, value in row.items() if key.startswith("S{")] for row in rows]
+    np.testing.assert_allclose(np.nansum(shares, axis=1), 1)

@@ -492,30 +492,57 @@ class SetSolution:
     def components(
         self, names: Sequence[str], titles: Mapping[Subset, str], given: Mapping[Subset, object] | None = None
     ) -> dict[Subset, Component]:
-        """names : of the columns of all views; titles : of the components."""
-        own = self._means(self.mean)
+        """names : of the columns of all views; titles : of the components; given : known means of some."""
+        own = self._means(self.mean, given or {})
         out = {}
         for q in self.keys:
             columns = tuple(names[self.white.place[self.gauge[q]]])
             out[q] = Component(titles[q], columns, own[q], self.covariance(q), self.source, self._terms[q])
         return out
 
-    def _means(self, means: Array) -> dict[Subset, Array]:
-        """Shared components have mean zero and a view's own component takes the rest; where a view has none of its own, the
-        smallest means (in white units) that add up to the view's. Only such sums are identified."""
+    def _means(self, means: Array, given: Mapping[Subset, object]) -> dict[Subset, Array]:
+        """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
+        has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
+        such sums are identified."""
+        known = {q: self._given_mean(q, value) for q, value in given.items()}
         shared = [q for q in self.system.order if len(q) > 1]
-        homeless = [view for view in self.white.columns if (view,) not in self.system]
+        free = [q for q in shared if q not in known]
+        fixed = [view for view in self.white.columns if (view,) not in self.system or (view,) in known]
         white = {q: np.zeros(len(self.white.columns[self.gauge[q]])) for q in shared}
-        if homeless and shared:
-            rows = home(self.white.columns, homeless)
-            stack = np.hstack([self._loading(q)[rows] for q in shared])
-            solution = np.linalg.lstsq(stack, (means @ self.white.into)[rows], rcond=None)[0]
-            ends = np.cumsum([len(white[q]) for q in shared])
-            white = dict(zip(shared, np.split(solution, ends[:-1]), strict=True))
+        white |= {q: self.white.frames[self.gauge[q]].to @ value for q, value in known.items() if q in white}
+        if fixed and free:
+            left = means @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
+            for view in fixed:
+                if (view,) in known:
+                    left[self.white.columns[view]] -= self.white.frames[view].to @ known[view,]
+            rows = home(self.white.columns, fixed)
+            stack = np.hstack([self._loading(q)[rows] for q in free])
+            solution = np.linalg.lstsq(stack, left[rows], rcond=None)[0]
+            ends = np.cumsum([len(white[q]) for q in free])
+            white |= dict(zip(free, np.split(solution, ends[:-1]), strict=True))
         out = {q: self.white.frames[self.gauge[q]].back @ mean for q, mean in white.items()}
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = means[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
+        return out
+
+    def _given_mean(self, key: Subset, stated: object) -> Array:
+        value, width = np.array(stated, dtype=np.float64), len(self.white.frames[self.gauge[key]].back)
+        if value.shape != (width,) or not np.isfinite(value).all():
+            raise DataError(
+                f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
+                f"{self.gauge[key]!r}, got shape {value.shape}"
+            )
+        return value
+
+    def own_variances(self) -> dict[tuple[str, Subset], Array]:
+        """{(view, Q): variance of each column of the view that the component carries}."""
+        out = {}
+        for (view, q), A in self.white_transforms.items():
+            part = self.white.frames[view].back @ A
+            out[view, q] = np.sum(part * (part @ self.covariances[q]), axis=1)
+            if q == (view,) and view in self.beyond:
+                out[view, q] = out[view, q] + self.beyond[view].diagonal()
         return out
 
     def _loading(self, key: Subset) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,7 @@ from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
-from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.estimate import Estimate, as_frame
 from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
@@ -27,6 +27,30 @@ from richcomponents.general.solution import SetSolution, by_subset, component_na
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.text import in_line, page
+
+
+@dataclass(frozen=True)
+class SetVariances:
+    """Variances of columns by component: names {view: its columns}; parts {(view, subset): (columns of the view,)}."""
+
+    names: Mapping[str, tuple[str, ...]]
+    parts: Mapping[tuple[str, Subset], Array]
+
+    def rows(self) -> list[dict[str, object]]:
+        """One dict per column: view, column, variance, and the share of it that each component carries (nan where it does not
+        live)."""
+        sets, out = list(dict.fromkeys(q for _, q in self.parts)), []
+        for view, names in self.names.items():
+            own = {q: part for (where, q), part in self.parts.items() if where == view}
+            total = np.sum(list(own.values()), axis=0)
+            for i, name in enumerate(names):
+                shares = {component_name(q): float(own[q][i] / total[i]) if q in own else float("nan") for q in sets}
+                out.append({"view": view, "column": name, "variance": float(total[i]), **shares})
+        return out
+
+    def to_frame(self) -> Any:
+        """As a data frame."""
+        return as_frame(self.rows())
 
 
 class RCA(ComponentAnalysis):
@@ -64,6 +88,9 @@ class RCA(ComponentAnalysis):
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6; above 4 they are kept for the components (and for
         method="paper"), not for the joint refinement.
+    mean : {subset: array}, optional
+        Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
+        have mean zero and each view's own component takes the rest.
     covariates : list of columns, optional
         Known covariates (age, sex, ...) among the columns of X, partialled out of all views and of y.
     n_blocks : int
@@ -120,6 +147,7 @@ class RCA(ComponentAnalysis):
         n_blocks: int = 20,
         random_state: int | None = 0,
         missing: str = "error",
+        mean: Mapping[Subset, object] | None = None,
     ) -> None:
         self.views = views
         self.sets = sets
@@ -133,6 +161,7 @@ class RCA(ComponentAnalysis):
         self.n_blocks = n_blocks
         self.random_state = random_state
         self.missing = missing
+        self.mean = mean
 
     # ---- fitting
 
@@ -195,7 +224,8 @@ class RCA(ComponentAnalysis):
             self.ranks_ = dict(solution.ranks)
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
-        self.components_: dict[Subset, Component] = solution.components(self._names, titles)
+        given = by_subset(self.mean, "mean", self.system_)
+        self.components_: dict[Subset, Component] = solution.components(self._names, titles, given)
         errors = getattr(solution, "relative_errors", None)
         if errors is not None:
             self.relative_errors_ = errors
@@ -279,6 +309,13 @@ class RCA(ComponentAnalysis):
         else:
             limits = self._solution.interval(what)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
+
+    def variance_table(self) -> SetVariances:
+        """Of each column of each view: its variance, and the part of it that each component carries."""
+        check_is_fitted(self)
+        parts = self._solution.own_variances()
+        names = {view: tuple(str(self.views_.feature_names[c]) for c in self.views_[view]) for view in self.views_}
+        return SetVariances(names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
 
     # ---- reports
 
