@@ -141,6 +141,12 @@ def settle(
         whiten=method == "efficient",
     )
     homes = {q: homes.get(q) or _gauge(q, sets, white) for q in [*sets, *((view,) for view in sets.views)]}
+    for q, rank in given.items():
+        most = len(white.columns[homes[q]])
+        if not 1 <= rank <= most:
+            raise DataError(
+                f"rank={{{q!r}: {rank!r}}} must lie between 1 and {most}, the independent columns of {homes[q]!r}"
+            )
     map = AffineMap(second.mean, white.into)
     evidence = SetEvidence(white.columns, data.moments(min(order, _BLOCKED), map), min(order, _BLOCKED))
     system, verdicts = sets, None
@@ -160,11 +166,6 @@ def settle(
             verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
-    for q, rank in given.items():
-        if q in system and not 1 <= rank <= full[q]:
-            raise DataError(
-                f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
-            )
     ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
     return SetProblem(
         space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state, worth
