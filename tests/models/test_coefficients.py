@@ -8,11 +8,12 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.contrastive.calibration import MAX_T
-from richcomponents.contrastive.coefficients import MOST_ADDED, OnResidual, identified_estimate
+from richcomponents.contrastive.coefficients import OnResidual, identified_estimate
 from richcomponents.contrastive.pair import Pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.logistic import attenuation
+from richcomponents.learning.predicted import MOST_ADDED
 
 
 def on_residual(d=4, r=3, seed=0, variance=4.0, log_odds=False):
