@@ -1,6 +1,6 @@
 """Logistic regression on S1: how exact, how safe, how sure, how light.
 
-    python benchmarks/learner_logistic.py run [ratio safety coverage trajectory wide] [--rows FILE]
+    python benchmarks/learner_logistic.py run [ratio safety coverage trajectory wide times] [--rows FILE]
     python benchmarks/learner_logistic.py show [--rows FILE]
 
 ratio       20 draws: mean squared error of the coefficients for true / RCA with A known / RCA / covariates / naive / CCA, the
@@ -11,6 +11,7 @@ safety      500 random designs, N from 100, |beta| up to 10, separable classes i
 coverage    200 draws, N = 10 000, A unknown: share of coefficients inside their 95% intervals (aim: 91-98%).
 trajectory  20 draws, N = 1 000: error along stochastic gradient steps, on true samples and from the views (paper, Figure f).
 wide        d = 200, N = 5 000: seconds and peak memory of one gradient of the cubic likelihood, read off the rows.
+times       the whole cubic learner, N = 4 000, d = 40 and 300: CPU seconds, those of its RCA among them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from richcomponents.learning.likelihood import expected_gradient
 from richcomponents.paper.gradient import LogisticLikelihood
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
-SECTIONS = ("ratio", "safety", "coverage", "trajectory", "wide")
+SECTIONS = ("ratio", "safety", "coverage", "trajectory", "wide", "times")
 METHODS = ("true", "A known", "RCA", "covariates", "naive", "cca")
 MIXINGS = ("good", "unif")
 SIZES = (300, 1000, 3000, 10_000)
@@ -41,13 +42,17 @@ def cases(section: str) -> list[Job]:
     """Sizes and kinds of A; designs of the section safety are drawn with the data."""
     if section in ("safety", "wide"):
         return [{"A": None, "n": 5000 if section == "wide" else None}]
+    if section == "times":
+        return [{"A": None, "n": 4000, "d": d} for d in (40, 300)]
     sizes = {"ratio": SIZES, "coverage": (10_000,), "trajectory": (1000,)}[section]
     return [{"A": A, "n": n} for A in (MIXINGS if section != "trajectory" else ("good",)) for n in sizes]
 
 
 def jobs(section: str, options: Options) -> list[Job]:
     """Seeds of different sections do not overlap."""
-    draws = options.draws or {"ratio": 20, "safety": 500, "coverage": 200, "trajectory": 20, "wide": 1}[section]
+    draws = (
+        options.draws or {"ratio": 20, "safety": 500, "coverage": 200, "trajectory": 20, "wide": 1, "times": 1}[section]
+    )
     return drawn(cases(section), draws, options.seed + 10_000 * SECTIONS.index(section))
 
 
@@ -125,11 +130,30 @@ def trajectory(job: Job) -> Row:
     return out
 
 
+def factors(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Views of d columns each that share five skewed factors, and S1."""
+    rng = np.random.default_rng(seed)
+    s1, s2 = rng.uniform(-1, 1, size=(n, d)), (rng.exponential(size=(n, 5)) - 1) @ rng.normal(size=(5, d))
+    return np.hstack([s1 + s2, s2 + rng.uniform(-1, 1, size=(n, d))]), s1
+
+
+def times(job: Job) -> Row:
+    d, n = job["d"], job["n"]
+    X, s1 = factors(job["seed"], n, d)
+    beta = np.full(d, 1 / np.sqrt(d))
+    y = s1 @ beta + np.random.default_rng(job["seed"] + 1).logistic(size=n) > 0
+    rca = ContrastiveRCA(views=d, rank=5)
+    start = time.process_time()
+    rca.fit(X)
+    alone = time.process_time() - start
+    start = time.process_time()
+    ComponentLogisticRegression(rca=rca, approximation="chebyshev").fit(X, y)
+    return {"RCA": alone, "learner": time.process_time() - start}
+
+
 def wide(job: Job) -> Row:
-    rng = np.random.default_rng(job["seed"])
     n, d, r = job["n"], WIDTH, 5
-    s2 = (rng.exponential(size=(n, r)) - 1) @ rng.normal(size=(r, d))
-    X = np.hstack([rng.uniform(-1, 1, size=(n, d)) + s2, s2 + rng.uniform(-1, 1, size=(n, d))])
+    X, _ = factors(job["seed"], n, d)
     model = ContrastiveRCA(views=d, rank=r).fit(X)
     component = model.component_on_rows(X)
     likelihood = LogisticLikelihood.of(component, np.full(d, 0.01), 0.5, alpha=1e-3)
@@ -145,7 +169,7 @@ def wide(job: Job) -> Row:
     return {"seconds": seconds, "peak MB": peak / 1e6, "table MB": X.nbytes / 1e6}
 
 
-MEASURES = {f.__name__: f for f in (ratio, safety, coverage, trajectory, wide)}
+MEASURES = {f.__name__: f for f in (ratio, safety, coverage, trajectory, wide, times)}
 
 
 def measure(job: Job) -> Row:
@@ -182,6 +206,10 @@ def show(rows: Measured, options: Options) -> None:
         print(
             f"d = {WIDTH}, N = {row['n']}: one gradient {1000 * row['seconds']:.0f} ms, peak "
             f"{row['peak MB']:.1f} MB beyond the rows ({row['table MB']:.0f} MB)"
+        )
+    for row in rows("times"):
+        print(
+            f"d = {row['d']}, N = {row['n']}: learner {row['learner']:.1f} s CPU, its RCA {row['RCA']:.1f} s of these"
         )
 
 

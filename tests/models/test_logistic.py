@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import richcomponents as rc
 from richcomponents import baselines
-from richcomponents.components import Component
+from richcomponents.components import Component, RowSource
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.likelihood import approximate, check_gradient, expected_gradient
 from richcomponents.learning.logistic import (
@@ -191,13 +191,36 @@ def test_polynomials_agree_for_weak_signal(data, options):
     assert options["approximation"] in fitted.summary()
 
 
-def test_higher_degrees_need_higher_orders(data):
-    with pytest.raises(ValueError, match="order"):
-        logistic(approximation="chebyshev", degree=5).fit(data.X, data.y)
+def test_higher_degrees_are_read_off_rows_or_need_higher_orders(data):
+    """Rows have cumulants up to order six; a state those that it was made with; no one more."""
+    fifth = logistic(approximation="chebyshev", degree=5).fit(data.X, data.y)
     rca = rc.ContrastiveRCA(views=5, order=6)
-    fitted = ComponentLogisticRegression(rca=rca, approximation="chebyshev", degree=5).fit(data.X, data.y)
+    kept = ComponentLogisticRegression(rca=rca, approximation="chebyshev", degree=5).fit(data.X, data.y)
+    # alternatives of orders five and six are weighed over blocks on rows, and not in a state of one block
+    np.testing.assert_allclose(fifth.coef_, kept.coef_, atol=0.02)
     third = logistic(approximation="chebyshev").fit(data.X, data.y)
-    np.testing.assert_allclose(fitted.coef_, third.coef_, atol=0.1)
+    np.testing.assert_allclose(fifth.coef_, third.coef_, atol=0.1)
+    with pytest.raises(ValueError, match="degree <= 5"):
+        logistic(approximation="chebyshev", degree=6).fit(data.X, data.y)
+    component, cross = rc.ContrastiveRCA(views=5).fit(data.X).components_["S1"], np.full(5, 0.01)
+    with pytest.raises(ValueError, match="fit with order=5"):
+        ComponentLogisticRegression(approximation="chebyshev", degree=4).fit_component(component, cross)
+    with pytest.raises(ValueError, match="degree <= 5"):
+        ComponentLogisticRegression(approximation="chebyshev", degree=7).fit_component(component, cross)
+
+
+def test_gradients_read_what_is_cheaper(data):
+    """The rows where the state has more numbers than they, the same gradient from both."""
+    many = rc.ContrastiveRCA(views=5).fit(data.X)
+    outcome = many.outcome(data.X, np.asarray(data.y, dtype=float))
+    assert many.component_for_gradients(outcome, "S1", 4) is many.components_["S1"]
+    wide = make_contrastive(400, d=16, S1="logistic", S2="skewed", random_state=3)
+    model = rc.ContrastiveRCA(views=16).fit(wide.X)
+    rows = model.component_for_gradients(model.outcome(wide.X, np.asarray(wide.y, dtype=float)), "S1", 4)
+    assert isinstance(rows.source, RowSource)
+    for order in (3, 4):
+        one, two = (c.projected_cumulant(wide.beta, order) for c in (model.components_["S1"], rows))
+        np.testing.assert_allclose(one, two, atol=1e-10 * np.abs(one).max())
 
 
 def test_known_mixing_and_the_papers_formulas(data):
@@ -422,8 +445,8 @@ def test_bad_input_is_named(data):
         logistic().fit_component(component, np.zeros(5), 1.0)
     with pytest.raises(TypeError, match="takes a Component"):
         logistic().fit_component(data.S1, np.zeros(5))
-    with pytest.raises(ValueError, match="exchange the views"):
-        ComponentLogisticRegression(component="S3").fit(data.X, data.y)
+    with pytest.raises(ValueError, match="component must be one of"):
+        logistic(component="S4").fit(data.X, data.y)
     with pytest.warns(rc.SpecificationWarning, match="The outcome contradicts the model: y goes with V"):
         logistic().fit(data.X, data.S1[:, 0] + data.S3[:, 0] > 0)
     clean = logistic().fit_clean(data.S1, data.y)

@@ -45,10 +45,19 @@ from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError, SampleSizeWarning, warn_user
 from richcomponents.moments import Moments
+from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.storage import Storable, storable
 
 _MAX_COMPARED = 200_000  # packed entries up to which alternatives are compared over blocks; beyond, the first is used
-_MAX_ROW_ORDER = 6
+
+
+def check_order(order: int) -> None:
+    """Refuse orders that no state and no rows have cumulants of."""
+    if order > MAX_ORDER:
+        raise ValueError(
+            f"cumulants of order {order} were asked for, the highest order there is is {MAX_ORDER}: a polynomial of degree k "
+            f"needs order k + 1, so use degree <= {MAX_ORDER - 1}"
+        )
 
 
 @storable
@@ -157,12 +166,22 @@ class CumulantSource:
         layout = self.moments.layout
         return order <= layout.order and packed_size(layout.n_columns, order) <= _MAX_COMPARED and len(self.blocks) >= 5
 
-    def _packed(self, order: int) -> Array:
+    def cost(self, order: int) -> float:
+        """Multiplications that one projected cumulant takes, about."""
+        p = self.moments.layout.n_columns
+        return float(order * p * packed_size(p, order - 1))
+
+    def require(self, order: int) -> None:
+        """Refuse an order that is not kept, with the remedy."""
+        check_order(order)
         if order > self.max_order:
             raise ValueError(
                 f"cumulants of order {order} are not kept here (order <= {self.max_order}): fit with order={order}; "
                 "orders above four are kept for the whole sample only, not for jackknife replicates"
             )
+
+    def _packed(self, order: int) -> Array:
+        self.require(order)
         return (self._low if order <= self.moments.layout.order else self._high).packed(order)
 
     def tensor(self, terms: Sequence[Term], order: int) -> Array:
@@ -229,7 +248,11 @@ class RowSource(CumulantSource):
 
     @property
     def max_order(self) -> int:
-        return _MAX_ROW_ORDER
+        return MAX_ORDER
+
+    def cost(self, order: int) -> float:
+        """Three different slots, each projected and each left open once."""
+        return float(6 * self._z.size)
 
     def comparable(self, order: int) -> bool:
         return packed_size(self._z.shape[1], order) <= _MAX_COMPARED and len(self.blocks) >= 5
@@ -257,8 +280,7 @@ class RowSource(CumulantSource):
 
     def projected(self, terms: Sequence[Term], order: int, theta: Array) -> Array:
         """The same tensor with all slots but one contracted with theta, shape (m,): matrix-vector products only."""
-        if not 1 < order <= _MAX_ROW_ORDER:
-            raise ValueError(f"cumulants of order 2 to {_MAX_ROW_ORDER} are read off rows, got order {order}")
+        self.require(order)
         if self.unbiased and self.n < order:
             raise DataError(f"an unbiased cumulant of order {order} needs at least {order} rows, got {self.n}")
         total: Array = np.zeros(len(theta))
@@ -322,6 +344,14 @@ class Component(Storable):
         Positive semi-definite. Formed from factors when it is asked for, if the component has very many coordinates.
     variance : array (d,)
         Its diagonal, which is always cheap.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=0)
+    >>> own = rc.ContrastiveRCA(views=3).fit(data.X).components_["S1"]
+    >>> own.covariance.shape, own.cumulant(3).shape, own.feature_names
+    ((3, 3), (3, 3, 3), ('x0', 'x1', 'x2'))
     """
 
     name: str
@@ -339,10 +369,12 @@ class Component(Storable):
 
     @property
     def covariance(self) -> Array:
+        """(d, d); formed from factors where there are very many coordinates."""
         return self._remember("covariance", 2, lambda _: np.asarray(self.spread))
 
     @property
     def variance(self) -> Array:
+        """(d,), its diagonal."""
         return np.array(self.spread.diagonal())
 
     @classmethod
@@ -402,6 +434,8 @@ class Component(Storable):
         for E[w^n], one slot taken out.
         """
         theta = np.asarray(theta, dtype=np.float64)
+        if order > 2:
+            self._need_source().require(order)
         vectors = [self.projected_cumulant(theta, t) for t in range(1, order + 1)]
         powers, moments = [1.0], np.empty((order, len(theta)))  # E[w^n], E[S w^n]
         for n in range(order):
@@ -504,18 +538,19 @@ def _positive(order: int) -> None:
 class Calibrated:
     """Coefficients of an outcome on a component, with as much correction as the data support for THIS outcome.
 
-    coef : (d,); residualised : (d,), those of the simple method, None where there is none; trust : in [0, 1], how much of the
-    correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
+    coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
+    the correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
     covariates and what goes with the shared part removed: least squares of the one on the other gives coef, and penalised fits
     should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
     component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with
     those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
     factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far as the outcome goes with it; on_v :
-    what the outcome has to do with the other view of two; by : what the solver remembers, None where nothing was weighed.
+    what the outcome has to do with the other view of two; weighed : whether the correction was weighed against the simple
+    method; by : what the solver remembers.
     """
 
     coef: Array
-    residualised: Array | None
+    residualised: Array
     trust: float
     features: Array
     outcome: Array
@@ -527,6 +562,8 @@ class Calibrated:
     factor: float = 1.0
     shared: Array | None = None
     on_v: Any = None
+    simple: str = "residualised"
+    weighed: bool = True
     by: Any = None
 
 
