@@ -158,7 +158,9 @@ class OutcomeLearner(ComponentLearner):
         if found is None:
             coef = np.ravel(self.coef_)
             found = Estimate(coef, np.full_like(coef, np.nan), 1, positive=self._positive())
-        others = {} if self.residualised_ is None or self.rca_ is None else {"residualised": self.residualised_}
+        others = (
+            {} if self.residualised_ is None or self.rca_ is None else {"residualised": np.ravel(self.residualised_)}
+        )
         return replace(found, names=self._names(names), others=others)
 
     @property
