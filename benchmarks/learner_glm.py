@@ -4,7 +4,7 @@
     python benchmarks/learner_glm.py show [--rows FILE]
 
 ratio     20 draws: mean squared error of the coefficients for true / RCA with A known / RCA / covariates / naive, the same
-          small ridge everywhere; d = 10, S1 uniform, |beta| = 1 (for every class against the reference), A with singular values in
+          small ridge everywhere; d = 10, S1 uniform, |beta| = 1 (each class against the reference), A with singular values in
           [0.5, 1.5] ("good") or uniform entries ("unif"), the paper's S2 or a skewed one. RCA over covariates should be <= 1.15
           everywhere, and below naive from N = 3 000 on.
 coverage  60 draws, N = 10 000, A unknown: share of coefficients inside their 95% intervals (aim: 91-98%).

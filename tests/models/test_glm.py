@@ -98,9 +98,7 @@ def test_counts_are_predicted_without_bias(data, rca):
     model = rc.ComponentGLM("poisson", rca=rca).fit(data.X, y)
     assert model.predict(data.X).mean() == pytest.approx(y.mean(), rel=0.05)
     assert model.intercept_ == pytest.approx(0.0, abs=0.1)
-    np.testing.assert_allclose(np.log(model.predict(data.X)), model.decision_function(data.X))
-    with pytest.raises(AttributeError, match="expected counts"):
-        model.predict_proba(data.X)
+    assert not hasattr(model, "predict_proba")
 
 
 def test_the_dispersion_is_that_given_S1(data, rca):
@@ -160,7 +158,7 @@ def test_what_is_refused(data, rca):
     y = np.arange(4000) % 3
     with pytest.raises(ValueError, match="family must be one of"):
         glm("gamma", y)
-    with pytest.raises(rc.DataError, match="whole numbers"):
+    with pytest.raises(rc.DataError, match="none negative"):
         glm("poisson", y - 0.5)
     with pytest.raises(rc.DataError, match="text"):
         glm("poisson", np.array(["a", "b", "c"])[y])

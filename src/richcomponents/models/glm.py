@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, d2_tweedie_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_array, column_or_1d
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -41,6 +42,12 @@ _UNITS = {
     "probit": "the probit of {}",
     "multinomial": "the log-odds of each class of {} against {}",
 }
+
+
+def _has_classes(model: Any) -> bool:
+    if not FAMILIES[model.family].of_classes:
+        raise AttributeError(f"family={model.family!r} counts: predict gives expected counts")
+    return True
 
 
 class ComponentGLM(OutcomeLearner):
@@ -434,17 +441,15 @@ class ComponentGLM(OutcomeLearner):
         unknown = np.array([max(float(row @ (error @ row)), 0.0) for row in theta])
         return self.family_.averaged(self._predictors(model.predict_component(X, self.component)), unknown)
 
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(self, X: object) -> Array:
-        """For new (u, v): of two classes eta (n,) of classes_[1]; of more, (n, k) in the order of classes_; of counts, the log
-        of the expected count (n,).
+        """For new (u, v): of two classes eta (n,) of classes_[1]; of more, (n, k) in the order of classes_.
 
-        eta at the BLUP of the component, averaged over the error of that prediction: attenuated, or, of counts, raised.
+        eta at the BLUP of the component, attenuated by the error of that prediction.
         """
         return self._decided(self._expected(X))
 
     def _decided(self, eta: Array) -> Array:
-        if not self._of_classes:
-            return np.asarray(eta[:, 0])
         if eta.shape[1] == 1:
             return np.asarray(eta[:, 0] if self.positive_ == self.classes_[1] else -eta[:, 0])
         return self._in_order(np.column_stack([np.zeros(len(eta)), eta]))
@@ -456,13 +461,12 @@ class ComponentGLM(OutcomeLearner):
         out[:, order] = columns
         return out
 
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: object) -> Array:
         """Probabilities (n, k) of classes_ for new (u, v)."""
         return self._chances(self._expected(X))
 
     def _chances(self, eta: Array) -> Array:
-        if not self._of_classes:
-            raise AttributeError(f"family={self.family!r} counts: predict gives expected counts")
         return self._in_order(self.family_.mean(eta))
 
     def _predicted(self, eta: Array) -> Array:
@@ -479,6 +483,7 @@ class ComponentGLM(OutcomeLearner):
         check_is_fitted(self)
         return self._predicted(self._predictors(self._samples(S)))
 
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba_clean(self, S: object) -> Array:
         """Probabilities (n, k) of classes_ for samples S (n, d) of the component itself."""
         check_is_fitted(self)
@@ -572,18 +577,15 @@ def _against(outcome: Outcome) -> int:
 
 
 def _counts(y: object) -> Array:
-    """Whole numbers, none negative: (n,)."""
+    """Numbers, none negative: (n,). Rates are welcome: what is used of y is its mean, and how it varies."""
     values = _labels(y)
     try:
         counts = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
+        raise DataError("y holds text, and this family counts: give numbers, or use family='multinomial'") from None
+    if np.any(counts < 0):
         raise DataError(
-            "y holds text, and this family counts: give whole numbers, or use family='multinomial'"
-        ) from None
-    if np.any(counts < 0) or np.any(counts != np.rint(counts)):
-        bad = counts[(counts < 0) | (counts != np.rint(counts))][0]
-        raise DataError(
-            f"y must hold counts (whole numbers, none negative), got {bad:g}: use ComponentRegression for measurements"
+            f"y must hold counts, none negative, got {counts.min():g}: use ComponentRegression for measurements"
         )
     if not counts.any():
         raise DataError("y is zero in every row: there is nothing to count")

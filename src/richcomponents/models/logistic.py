@@ -308,3 +308,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     def unfitted(self) -> Self:
         """A clone with the class that was taken as positive."""
         return clone(self).set_params(positive=self.positive_)  # type: ignore[no-any-return]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # ClassifierMixin's, over those of ComponentGLM
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # of any table only what V does not share is used
+        return tags
