@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE := docs/_build/html
+CODE := src tests benchmarks examples torture docs
 
-.PHONY: demo test check bench accuracy paper torture setup format clean
+.PHONY: demo test check docs dist install bench accuracy paper torture setup format clean
 
 demo: $(STAMP)
 	$(BIN)/rca demo
@@ -13,11 +15,29 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks examples torture
-	$(BIN)/ruff check src tests benchmarks examples torture
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --doctest-modules src/richcomponents
+	@$(MAKE) --no-print-directory dist docs
+
+# What would be uploaded, checked; nothing is uploaded.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	$(BIN)/twine check --strict dist/*
+
+# The wheel in an environment of its own, without extras: the README runs there.
+install: dist
+	rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(VENV)-wheel/bin/python tests/run_readme.py
+
+# The site, in docs/_build/html: tutorials are run, a warning is an error, no network is needed once .venv is there.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs $(SITE)
+	$(BIN)/python docs/check_site.py $(SITE)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/kernel.py --json benchmarks/results/kernel.json
@@ -37,8 +57,8 @@ torture: $(STAMP)
 	$(BIN)/python -m torture
 
 format: $(STAMP)
-	$(BIN)/ruff format src tests benchmarks examples torture
-	$(BIN)/ruff check --fix src tests benchmarks examples torture
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 setup: $(STAMP)
 
@@ -50,5 +70,10 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,dask,zarr,h5ad,test,check]'
 	@touch $(STAMP)
 
+$(VENV)/.docs: $(STAMP)
+	@echo "installing what the site is built with"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-wheel docs/_build docs/api docs/auto_tutorials docs/pictures build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

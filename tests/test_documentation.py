@@ -29,11 +29,14 @@ import typer
 import richcomponents
 import richcomponents as rc
 import richcomponents.report
-from richcomponents.cli import app, main
+from richcomponents.cli import EXAMPLES, app, main
 from richcomponents.paper.gradient import LogisticLikelihood
+from tests.documents import fenced, prose, shell_lines
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted(
+    (ROOT / "docs").glob("*.md")
+)
 D = 10  # columns of a view of a table in memory; the documents say views=10
 TESTS, CONTROLS = ["T_1", "T_2", "T_3"], ["C_1", "C_2", "C_3"]  # those of a file
 
@@ -58,6 +61,9 @@ WORDS = {
     "NA",
     "index.html",
     "rows.csv",
+    "page.html",
+    "FutureWarning",
+    "rca",
     ".venv",
 }  # a reader's columns and cells; files that are made
 ENDINGS = set(".csv .tsv .tab .txt .gz .npy .npz .parquet .zarr .h5ad .h5mu".split())  # noqa: SIM905
@@ -66,24 +72,8 @@ MODEL_NAMES = {"pca", "mixture", "ising", "logistic", "regression"}
 # ---- the documents
 
 
-def fenced(document):
-    """(language, code) of every fenced block."""
-    return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text(encoding="utf-8"), flags=re.S | re.M)
-
-
-def prose(document):
-    """The text without fenced blocks."""
-    return re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.S | re.M)
-
-
 def scaled(code):
     return re.sub("|".join(map(re.escape, SMALLER)), lambda match: SMALLER[match[0]], code)
-
-
-def shell_lines(document):
-    """Commands to type: indented lines that begin with rca or make, as words; what follows # is a comment."""
-    lines = re.findall(r"^    ((?:rca|make) .*)$", prose(document), flags=re.M)
-    return [shlex.split(line, comments=True) for line in lines]
 
 
 def inline(document):
@@ -187,10 +177,36 @@ def test_commands_run(document, folder, capsys):
     for command, *arguments in shell_lines(document):
         if command == "make":
             assert arguments[0] in make_targets()
-        elif arguments[0] in PARSED_ONLY:
-            parsed(arguments)
+        elif command == "pip":
+            assert arguments[0] == "install"
         else:
-            assert rca(*arguments) == 0, (arguments, capsys.readouterr().err)
+            check_command(arguments, capsys)
+
+
+def check_command(arguments, capsys):
+    if arguments[0] in PARSED_ONLY:
+        parsed(arguments)
+    else:
+        assert rca(*arguments) == 0, (arguments, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", [name for name in EXAMPLES if name])
+def test_examples_of_the_help_run(command, folder, capsys):
+    """What `rca COMMAND --help` and the page of the command give as examples."""
+    if command in ("transform", "predict"):
+        fit = "fit table.csv --views tests=T_* --views controls=C_* --target disease --save model.npz"
+        rca(*shlex.split(fit))
+    for _, line in EXAMPLES[command]:
+        check_command(shlex.split(line)[1:], capsys)
+
+
+def test_examples_of_the_first_help_run_in_their_order(folder, capsys):
+    for _, line in EXAMPLES[""]:
+        check_command(shlex.split(line)[1:], capsys)
+
+
+def test_every_command_has_examples():
+    assert {*typer.main.get_command(app).commands} == {name for name in EXAMPLES if name}
 
 
 def make_targets():
@@ -215,7 +231,13 @@ def options_of_commands():
 @every_document
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)\)", prose(document)):
-        assert target.startswith("https://") or (document.parent / target).exists(), target
+        made = target.startswith("pictures/") and target.removeprefix("pictures/").removesuffix(".svg") in drawn()
+        assert made or target.startswith("https://") or (document.parent / target).exists(), target
+
+
+def drawn():
+    """The pictures that are drawn when the site is built."""
+    return set(re.findall(r'"([\w-]+)": \w+', (ROOT / "docs" / "pictures.py").read_text().split("PICTURES = ")[1]))
 
 
 # ---- code inside the text
@@ -312,7 +334,7 @@ def check_inline(span, names, known):
     if words[0] == "make":
         assert words[1] in make_targets()
     elif words[0] == "rca" and len(words) == 2:
-        assert words[1] in typer.main.get_command(app).commands
+        assert words[1] in {*typer.main.get_command(app).commands} | options_of_commands()
     elif words[0] == "rca":
         assert rca(*words[1:]) == 0
     elif words[0].startswith("--"):

@@ -1,4 +1,4 @@
-"""Every example runs, by itself, as a reader would run it."""
+"""Every example and every tutorial of the site runs, by itself, as a reader would run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 import richcomponents
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "docs" / "tutorials").glob("*.py")])
 
 
 def test_the_pipeline_is_covered():
@@ -23,7 +24,7 @@ def test_the_pipeline_is_covered():
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(example, tmp_path):
     source = str(Path(richcomponents.__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": source, "PYTHONWARNINGS": "error::FutureWarning"}
+    environment = {**os.environ, "PYTHONPATH": source, "PYTHONWARNINGS": "error::FutureWarning", "MPLBACKEND": "agg"}
     done = subprocess.run(
         [sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
     )

@@ -17,9 +17,84 @@ if TYPE_CHECKING:
     from richcomponents.commands import Answered, FitResult
 
 
-app = typer.Typer(
-    help="Rich Component Analysis.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+EXAMPLES: dict[
+    str, tuple[tuple[str, str], ...]
+] = {  # of every command, the first is what most people want; help, and the page
+    "": (
+        ("See what it is for, on embedded data:", "rca demo"),
+        ("A table to try things on:", "rca simulate --out table.csv"),
+        (
+            "What is the tests' own, and how sure is that?",
+            "rca fit table.csv --views 'U=U_*' --views 'V=V_*' --target y",
+        ),
+    ),
+    "fit": (
+        (
+            "Which tests go with the disease, once what they share with the controls is removed? A page for colleagues:",
+            "rca fit table.csv --views tests='T_*' --views controls='C_*' --target disease --report page.html",
+        ),
+        (
+            "One file per view, rows matched by a column; the cleaned table:",
+            "rca fit tests.csv controls.csv --id sample --cleaned cleaned.parquet",
+        ),
+        (
+            "Two assays of the same cells; keep the model:",
+            "rca fit cells.h5mu --views rna --views protein --save model.npz",
+        ),
+        (
+            "Three views, and which of them share anything:",
+            "rca fit table.csv --views a='T_*' --views b='C_*' --views c='I_*' --discover",
+        ),
+    ),
+    "effects": (
+        (
+            "Does the disease change the tests? Known covariates removed, a page and a table of every effect:",
+            "rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --covariates age,sex "
+            "--report page.html --out effects.csv",
+        ),
+        (
+            "Against which class; repeated measurements of a subject:",
+            "rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --reference control "
+            "--groups subject",
+        ),
+        (
+            "One object for a program:",
+            "rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --json",
+        ),
+    ),
+    "diagnose": (
+        (
+            "Can these data tell at all? Before an outcome is looked at:",
+            "rca diagnose table.csv --views tests='T_*' --views controls='C_*'",
+        ),
+        (
+            "Does the outcome go with the controls, which the model does not allow for?",
+            "rca diagnose table.csv --views tests='T_*' --views controls='C_*' --target disease",
+        ),
+    ),
+    "transform": (
+        ("The cleaned table:", "rca transform model.npz table.csv --out cleaned.parquet"),
+        ("The shared part instead:", "rca transform model.npz table.csv --component S2 --out shared.csv"),
+    ),
+    "predict": (("The outcome of new rows:", "rca predict model.npz table.csv --out predicted.csv"),),
+    "simulate": (
+        ("A table and the truth behind it:", "rca simulate --out table.csv --truth truth.json"),
+        ("Three hidden labs, a binary outcome:", "rca simulate --out labs.csv --s2 'labs(3)' --s1 logistic -n 700"),
+    ),
+    "demo": (("With fewer draws, in seconds:", "rca demo --draws 5 --out demo.html"),),
+    "paper": (
+        ("Minutes:", "rca paper --quick --out paper"),
+        ("Two panels, all repeats; a killed run continues:", "rca paper --panel a --panel k --full --out paper"),
+    ),
+}
+
+
+def _examples(command: str) -> str:
+    """The end of a help text. A single line end would be taken for a space."""
+    return "\n\n".join(["Examples:", *(f"{about}\n\n  {line}" for about, line in EXAMPLES[command])])
+
 
 _SHOWN = 50
 _STRONGEST = 10
@@ -105,7 +180,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog=_examples(""))
 def common(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
@@ -115,7 +190,7 @@ def common(
     """Rich Component Analysis: models of one hidden component of several views."""
 
 
-@app.command()
+@app.command(epilog=_examples("fit"))
 def fit(
     data: Data,
     views: ViewOptions = None,
@@ -152,10 +227,7 @@ def fit(
     save: Save = None,
     as_json: Json = False,
 ) -> None:
-    """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share.
-
-    rca fit cohort.csv --views tests='T_*' --views controls='C_*' --target disease --report cohort.html
-    """
+    """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share."""
     from richcomponents.outputs import check_outputs, check_table_name
 
     check_outputs([report, coefficients, cleaned, save], data)
@@ -184,7 +256,7 @@ def fit(
         _print_fit(result)
 
 
-@app.command()
+@app.command(epilog=_examples("effects"))
 def effects(
     data: Data,
     exposure: Annotated[str, typer.Option(help="The exposure's column: disease, drug, dose; numbers, or classes.")],
@@ -216,8 +288,6 @@ def effects(
     """Does an exposure change the tests, when something hidden goes with it and disturbs them too?
 
     Controls are columns that the exposure does not change, but what is hidden disturbs.
-
-    rca effects cohort.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html --out effects.csv
     """
     from richcomponents.commands import EffectsRequest, run_effects, write_rows
     from richcomponents.outputs import check_outputs, check_table_name
@@ -245,7 +315,7 @@ def effects(
             )
 
 
-@app.command()
+@app.command(epilog=_examples("diagnose"))
 def diagnose(
     data: Data,
     views: ViewOptions = None,
@@ -293,7 +363,7 @@ Labels = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=_examples("transform"))
 def transform(
     model: Model,
     table: Rows,
@@ -305,10 +375,7 @@ def transform(
     key: Labels = None,
     header: Header = None,
 ) -> None:
-    """Write a component of every row of a table: by default the first view, cleaned of what it shares with the others.
-
-    rca transform model.npz cells.parquet --out cleaned.parquet
-    """
+    """Write a component of every row of a table: by default the first view, cleaned of what it shares with the others."""
     from richcomponents.commands import write_component
     from richcomponents.outputs import check_outputs, check_table_name
     from richcomponents.storage import load
@@ -318,12 +385,9 @@ def transform(
     _say_answered(write_component(load(model), table, out, component, key, header))
 
 
-@app.command()
+@app.command(epilog=_examples("predict"))
 def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Header = None) -> None:
-    """Write what a model predicts for every row of a table: the outcome, or the class and its probabilities.
-
-    rca predict model.npz new.csv --out predicted.csv
-    """
+    """Write what a model predicts for every row of a table: the outcome, or the class and its probabilities."""
     from richcomponents.commands import write_predictions
     from richcomponents.outputs import check_outputs, check_table_name
     from richcomponents.storage import load
@@ -333,7 +397,7 @@ def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Hea
     _say_answered(write_predictions(load(model), table, out, key, header))
 
 
-@app.command()
+@app.command(epilog=_examples("simulate"))
 def simulate(
     out: Annotated[Path, typer.Option(help="Where to: .csv, .tsv, .npz or .parquet.")],
     n: Annotated[int, typer.Option("-n", help="Samples.", min=2)] = 3000,
@@ -356,7 +420,7 @@ def simulate(
     _print(f"{n} samples of U ({d} columns) and V ({d}) are in {out}. Next:\n  rca fit {out}{views}{outcome}")
 
 
-@app.command()
+@app.command(epilog=_examples("demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="Where the report goes; the picture goes next to it.")] = Path(
         "richcomponents-demo.html"
@@ -404,7 +468,7 @@ def demo(
     )
 
 
-@app.command()
+@app.command(epilog=_examples("paper"))
 def paper(
     out: Annotated[
         Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")

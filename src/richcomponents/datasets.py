@@ -41,6 +41,12 @@ class Contrastive:
     y : outcome (n,) or None; beta : its coefficients on S1, or None; direction : the top direction of S1, or None;
     cov_S1 : population covariance of S1.
     Of S1="mixture": centres (10, d) and weights (10,); of S1="ising": edges (m, 2) and couplings (m,). None otherwise.
+
+    Examples
+    --------
+    >>> data = make_contrastive(100, d=3, random_state=0)
+    >>> data.U.shape, data.A.shape, data.beta.shape, bool(np.allclose(data.U, data.S1 + data.S2))
+    ((100, 3), (3, 3), (3,), True)
     """
 
     S1: Array
@@ -58,14 +64,17 @@ class Contrastive:
 
     @property
     def U(self) -> Array:
+        """(n, d_u), the first view."""
         return self.S1 + self.S2
 
     @property
     def V(self) -> Array:
+        """(n, d_v), the second view."""
         return self.S2 @ self.A.T + self.S3
 
     @property
     def X(self) -> Array:
+        """(n, d_u + d_v), the views side by side."""
         return np.hstack([self.U, self.V])
 
 
@@ -256,6 +265,12 @@ class Confounded:
     oracle : (d_u,) the effects that least squares finds when the confounder is seen, the best that the sample allows;
     S1, S2 : samples (n, d_u); S3 : (n, d_v); A : (d_v, d_u); lab : hidden lab of each sample (n,), or None;
     names : of the columns of X = (U, V); views : {name: slice of columns}, ready for `views=`.
+
+    Examples
+    --------
+    >>> data = make_confounded(100, d_u=4, d_v=5, random_state=0)
+    >>> data.X.shape, data.effects.shape, data.views
+    ((100, 9), (4,), {'tests': slice(0, 4, None), 'controls': slice(4, 9, None)})
     """
 
     y: Array
@@ -271,18 +286,22 @@ class Confounded:
 
     @property
     def U(self) -> Array:
+        """(n, d_u), the first view."""
         return np.outer(self.y, self.effects) + self.S1 + self.S2
 
     @property
     def V(self) -> Array:
+        """(n, d_v), the second view."""
         return np.outer(self.y, self.control_effects) + self.S2 @ self.A.T + self.S3
 
     @property
     def X(self) -> Array:
+        """(n, d_u + d_v), the views side by side."""
         return np.hstack([self.U, self.V])
 
     @property
     def views(self) -> dict[str, slice]:
+        """Columns of tests and controls, ready for `views=`."""
         d = len(self.effects)
         return {"tests": slice(0, d), "controls": slice(d, len(self.names))}
 
@@ -418,6 +437,12 @@ def load_biomarkers() -> tuple[Table, list[int]]:
     -------
     table : Table
     malignant : list of int, 1 for malignant samples
+
+    Examples
+    --------
+    >>> table, malignant = load_biomarkers()
+    >>> table.values.shape, list(table.views), sum(malignant)
+    ((569, 20), ['mean', 'variation'], 212)
     """
     values, names, malignant = _breast_cancer()
     values, names = values[:, :20], names[:20]
@@ -506,6 +531,14 @@ def add_hidden_labs(
 
     tests, controls : standardised columns. permute : the rows of the controls are permuted first: controls must share
     nothing with the tests but the labs, and real columns of one sample usually do. Returns the perturbed (tests, controls).
+
+    Examples
+    --------
+    >>> table, malignant = load_biomarkers()
+    >>> tests, controls = (table.values[:, table.views[name]] for name in ("mean", "variation"))
+    >>> tests, controls = add_hidden_labs(tests, controls, n_labs=3)
+    >>> tests.shape, controls.shape
+    ((569, 10), (569, 10))
     """
     rng = np.random.default_rng(random_state)
     n = len(tests)

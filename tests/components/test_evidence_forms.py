@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
+from richcomponents.algebra.packing import packed_rank
 from richcomponents.contrastive import evidence, posterior, solution
 from richcomponents.contrastive.canonical import canonical_of
-from richcomponents.contrastive.evidence import Sketch, form_of, implicit_grams, joint_whitening, sketched_rows
+from richcomponents.contrastive.evidence import Sketch, form_of, grams, implicit_grams, joint_whitening, sketched_rows
 from richcomponents.contrastive.posterior import Prior, SharedEnergy, identify
+from richcomponents.cumulants.kstatistics import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.solvers import conjugate_gradients
 from richcomponents.moments import Moments, Rows
@@ -41,6 +43,19 @@ def sketch(D, z, rows, seed=0, *, pieces=None, groups=None, weight=None):
 
 def different_pairs(gram):
     return gram[:, ~np.eye(BLOCKS, dtype=bool)]
+
+
+@pytest.mark.parametrize("r", [1, 2, 3])
+def test_rows_that_are_equal_by_symmetry_are_counted_as_often_as_they_stand(r):
+    """The Gram of all rows k4(x_i, y_j, w_b, w), one by one."""
+    rng = np.random.default_rng(r)
+    D, z = np.linspace(0.9, 0.2, r), rng.exponential(size=(400, 2 * r))
+    state = Moments.of(z, 4, n_blocks=4)
+    packed, lift = linearised_block_cumulants(state, 4), joint_whitening(D)
+    at = packed_rank(np.sort(np.stack(np.indices((2 * r,) * 4), axis=-1), axis=-1), 2 * r)
+    M = np.einsum("aijkl,bk,cl->aijbc", packed[:, at], lift, lift)[:, :r, r:].reshape(4, -1, 2 * r)
+    every = np.einsum("aki,bkj->abij", M, M)
+    np.testing.assert_allclose(grams(state, D)[1], every, rtol=1e-10, atol=1e-12 * np.abs(every).max())
 
 
 def test_a_complete_sketch_is_the_whole_gram(shared):

@@ -120,6 +120,36 @@ def test_noise_is_that_of_the_equations_at_fixed_S() -> None:
     np.testing.assert_allclose(noise_of(found, rank, S, scale_u, scale_v), 2 * flat @ flat.T, atol=1e-6)
 
 
+@pytest.mark.parametrize("rank", [1, 2, D_U])
+def test_noise_is_that_of_the_quadratic_forms(rank: int) -> None:
+    """2 tr(B Sigma B' Sigma) of x x' - R x (S D^-1 y)' - (S D^-1 y) x' R and y y' - y (D S^-1 x)' - (D S^-1 x) y'."""
+    cov_u, cross, cov_v, _ = _population(rank)
+    found = canonical(cov_u, cross, cov_v, 1200)
+    p, q, D = found.rank_u, found.rank_v, found.correlations
+    scale_u, scale_v = _scales(found)
+    S = OwnCovariances.of(Pair.at(found, rank), scale_u, scale_v).shared(0.3 * np.eye(rank))
+    sigma = np.eye(p + q)
+    sigma[np.arange(len(D)), p + np.arange(len(D))] = sigma[p + np.arange(len(D)), np.arange(len(D))] = D
+    x, y = np.eye(p, p + q), np.eye(p + q)[p:]
+    beyond, by_y, by_x = x.copy(), np.zeros((p, p + q)), np.zeros((q, p + q))
+    beyond[:rank], by_y[:rank], by_x[:rank] = (
+        0,
+        (S / D[:rank]) @ y[:rank],
+        D[:rank, None] * np.linalg.solve(S, x[:rank]),
+    )
+
+    def forms(lift: Array, scale: Array, *products: tuple[float, Array, Array]) -> list[Array]:
+        f = [(sign, lift @ a / scale[:, None], lift @ b / scale[:, None]) for sign, a, b in products]
+        above = zip(*np.triu_indices(len(lift), 1), strict=True)
+        full = [sum(sign * np.outer(a[i], b[j]) for sign, a, b in f) for i, j in above]
+        return [(one + one.T) / 2 for one in full]
+
+    every = forms(found.u_from_x, scale_u, (1, x, x), (-1, beyond, by_y), (-1, by_y, beyond))
+    every += forms(found.v_from_y, scale_v, (1, y, y), (-1, y, by_x), (-1, by_x, y))
+    expected = [[2 * np.trace(a @ sigma @ b @ sigma) for a in every] for b in every]
+    np.testing.assert_allclose(noise_of(found, rank, S, scale_u, scale_v), expected, atol=1e-12)
+
+
 def test_noise_is_not_rejected_and_more_than_noise_is() -> None:
     rng = np.random.default_rng(0)
     p_values = []

@@ -141,6 +141,23 @@ def test_results_go_into_the_modality_where_they_are(frame, tmp_path):
     assert read.uns["rich"]["model"] == "RCA"
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:'V' lacks", "error:X does not have valid")
+def test_samples_that_one_modality_lacks_are_predicted_from_the_other(frame):
+    anndata, mudata = pytest.importorskip("anndata"), pytest.importorskip("mudata")
+    labelled = frame[NAMES].set_index(frame.index.astype(str))[:1000]
+    tables = {"U": labelled[VIEWS["U"]], "V": labelled[VIEWS["V"]][::-2]}
+    both = mudata.MuData({view: anndata.AnnData(table) for view, table in tables.items()})
+    fitted = rc.ContrastiveRCA(missing="available").fit_views(both, align="outer")
+    fitted.annotate(both)
+    found, gaps = both.mod["U"].obsm["rca_S1"], labelled.copy()
+    gaps.loc[~gaps.index.isin(tables["V"].index), VIEWS["V"]] = np.nan
+    assert np.isfinite(found.to_numpy()).all()
+    np.testing.assert_allclose(found, fitted.predict_component(gaps), rtol=1e-9, atol=1e-12)
+    complete = rc.ContrastiveRCA(missing="drop").fit_views(both, align="inner")
+    complete.annotate(both, key="complete")
+    assert np.isfinite(both.mod["U"].obsm["complete_S1"].to_numpy()).all(axis=1).sum() == 500
+
+
 def test_a_table_of_variances_is_a_frame(model):
     table = model.variance_table()
     assert table.to_frame()["own (S1)"].tolist() == table.own.tolist()

@@ -25,6 +25,7 @@ from richcomponents.contrastive.canonical import (
     remaining_p_value,
     resolve_rank,
 )
+from richcomponents.contrastive.classes import HiddenClasses
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.own_errors import IndependentErrors, against_noise, span
@@ -150,10 +151,11 @@ def residual_inner_products(ev: BlockEvidence, grams: Array) -> Array:
     influence = -(blocks - 1) * (each - each.mean(0)) @ metric
     off = 1 - np.eye(blocks)
     others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)
-    overall = np.einsum("ab,mabij->mij", off / off.sum(), grams)
-    first = np.einsum("ip,mabij,jp->mab", e0, grams, e0, optimize=True)
-    cross = np.einsum("ip,mabij,bjp->mab", e0, others, influence, optimize=True)
-    both = np.einsum("aip,mij,bjp->mab", influence, overall, influence, optimize=True)
+    overall = np.stack([np.tensordot(off / off.sum(), one, 2) for one in grams])
+    first = np.tensordot(grams, e0 @ e0.T, 2)
+    cross = np.einsum("mabij,bij->mab", others, e0 @ np.swapaxes(influence, 1, 2))
+    flat = influence.reshape(blocks, -1)
+    both = np.stack([(one @ influence).reshape(blocks, -1) @ flat.T for one in overall])
     inner = first + cross + np.swapaxes(cross, 1, 2) + both
     out: Array = (inner + np.swapaxes(inner, 1, 2)) / 2 * off
     return out
@@ -173,7 +175,7 @@ def flip_test(inner: Array, flips: int = 1999, seed: int = 0) -> TestResult:
         total = k.sum(0)
         k = np.concatenate([k, (total / np.sqrt(2 * (total**2).sum()))[None]])
     s = np.random.default_rng(seed).choice([-1.0, 1.0], (flips, k.shape[1]))
-    null = np.einsum("fa,mab,fb->fm", s, k, s, optimize=True).max(1)
+    null = np.max([np.sum(s @ one * s, axis=1) for one in k], axis=0)
     stat = float(k.sum((1, 2)).max())
     return TestResult(stat, (), (1 + int((null >= stat).sum())) / (1 + flips))
 
@@ -372,6 +374,8 @@ class Diagnostics:
     errors : whether the own parts of columns are independent, and what of it was used; None where that was not asked.
     searched_u, searched_v : in how many principal components of a view with too many columns for its samples the shared
         directions were looked for; None where all columns were searched.
+    classes : hidden classes that were removed before all else, so that correlations and rank are those of what they leave; None
+        without them. class_note : why they were not looked for, where they were asked for.
     """
 
     n: int
@@ -396,6 +400,8 @@ class Diagnostics:
     errors: IndependentErrors | None = None
     searched_u: int | None = None
     searched_v: int | None = None
+    classes: HiddenClasses | None = None
+    class_note: str = ""
 
     @property
     def identified_low(self) -> Array:
@@ -477,6 +483,9 @@ class Diagnostics:
             lines.append(f"  shrinkage                tau = {self.tau:g}, gate = {self.gate:.2f}")
         if self.errors is not None:
             lines.append(f"  errors of the columns    {self.errors.words()}")
+        if self.classes is not None or self.class_note:
+            told = self.class_note if self.classes is None else self.classes.words()
+            lines.append(f"  hidden classes           {told}")
         if self.rank:
             lines.append(f"  condition of A           {self.condition_A:.1f}")
         if self.largest_rank:

@@ -26,11 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import permutations
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra.arrays import MEMORY_LIMIT, Array, IntArray, available_cores, run_all
-from richcomponents.algebra.packing import packed_rank
+from richcomponents.algebra.packing import packed_indices, packed_rank
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.cumulants.kstatistics import block_grams, linearised_block_cumulants
 from richcomponents.moments.kernel import block_numbers
@@ -74,40 +76,75 @@ def _pair_products(packed: Array, correlations: Array, order: int) -> Array:
     where = _places(r, order)
     # All blocks side by side: one product for all pairs. Many rows are held in single precision: rounding is then five
     # orders of magnitude below the sampling noise of the rows, and the product takes half the time.
-    kind = np.float32 if r >= _MANY else np.float64
-    packed = packed.astype(kind, copy=False)
+    kind: Any = np.float32 if r >= _MANY else np.float64
+    entries: Array = np.ascontiguousarray(packed.T, dtype=kind)  # (., B)
     scale = 1 / np.sqrt(1 - correlations**2)
-    of_x, of_y = scale.astype(kind), (-correlations * scale).astype(kind)  # the joint whitening is two diagonals
-    pieces = np.array_split(where, np.clip(where.size // m // _PIECE, 1, min(len(where), _PIECES)))
+    of_x, of_y = (
+        part.astype(kind)[:, None] for part in (scale, -correlations * scale)
+    )  # two diagonals: joint whitening
+    roots = _row_roots(correlations).astype(kind) if order == 4 else None
+    pieces = np.array_split(np.arange(len(where)), np.clip(where.size // m // _PIECE, 1, min(len(where), _PIECES)))
     products: list[Array] = [np.empty(0)] * len(pieces)
 
     def multiply(numbers: Iterator[int]) -> None:
         for number in numbers:
-            place = pieces[number]
-            rows = np.empty((*place.shape[:2], n_blocks, m), dtype=kind)
-            for b in range(n_blocks):
-                z, w = packed[b][place], rows[:, :, b]
-                if order == 4:
-                    z[:, :r] = z[:, :r] * of_x[:, None] + z[:, r:] * of_y[:, None]
-                w[..., :r] = z[..., :r] * of_x + z[..., r:] * of_y
-                w[..., r:] = z[..., r:]
-            flat = rows.reshape(-1, n_blocks * m)
+            piece = pieces[number]
+            rows = entries[where[piece]]  # (rows, 1 or 6, z, B)
+            rows[..., :r, :] *= of_x
+            rows[..., :r, :] += rows[..., r:, :] * of_y
+            rows = rows.reshape(*rows.shape[:2], -1)
+            flat = (rows if roots is None else roots[piece] @ rows).reshape(-1, m * n_blocks)
             products[number] = flat.T @ flat
 
     run_all(multiply, range(len(pieces)), available_cores())
     product = np.zeros((n_blocks * m, n_blocks * m))
     for part in products:  # in a fixed order: the same bits for any number of threads
         product += part
-    return np.asarray(product.reshape(n_blocks, m, n_blocks, m).swapaxes(1, 2))
+    return np.ascontiguousarray(product.reshape(m, n_blocks, m, n_blocks).transpose(1, 3, 0, 2))
+
+
+def _triples(r: int) -> IntArray:
+    """All p <= q <= s below r: (3, .)."""
+    return packed_indices(r, 3).T
 
 
 @lru_cache(maxsize=2)
 def _places(r: int, order: int) -> IntArray:
-    """Where the entries (x y, [z,] z) stand in a packed symmetric tensor of z: (r^2, 2r or 1, 2r)."""
+    """Where the entries of rows stand in a packed symmetric tensor of z: (., rows, 2r).
+
+    Order three: rows (x_i, y_j), one by one. Order four: of rows (x_i, y_j, z_b) the ones that differ. Those of three numbers
+    p, q and s, in any order, stand together: (x, y, x) with y_p, y_q and y_s, then (x, y, y) with x_p, x_q and x_s.
+    """
     m = 2 * r
-    axes = [np.arange(r), np.arange(r, m), *[np.arange(m)] * (order - 2)]
-    found = packed_rank(np.sort(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1), axis=-1), m)
-    return found.reshape(r * r, -1, m)
+    if order == 3:
+        rows = np.stack(np.meshgrid(np.arange(r), np.arange(r, m), indexing="ij"), axis=-1).reshape(-1, 1, 2)
+    else:
+        odd = np.eye(3, dtype=np.int64)
+        rows = _triples(r).T[:, None, :] + r * np.concatenate([odd, 1 - odd])  # (., 6, 3)
+    last = np.broadcast_to(np.arange(m)[:, None], (*rows.shape[:2], m, 1))
+    full = np.concatenate([np.broadcast_to(rows[:, :, None], (*rows.shape[:2], m, order - 1)), last], axis=-1)
+    return packed_rank(np.sort(full, axis=-1), m)
+
+
+def _row_roots(correlations: Array) -> Array:
+    """(., 6, 6): maps of the six rows of each p <= q <= s to rows of the same Gram as all their (x_i, y_j, w_b).
+
+    By symmetry r^2 2r rows are about half as many different ones. Row (x_i, y_j, e_b) is ((x_i, y_j, x_b) - D_b (x_i, y_j,
+    y_b)) / h_b; over the orders of p, q, s these and the (x_i, y_j, y_b) have the Gram R'Q R in the six rows R, and L'R has it
+    for Q = L L'. Equal numbers repeat orders: each counts once.
+    """
+    triples = _triples(len(correlations))
+    D = correlations[triples].T  # (., 3)
+    scale = 1 / np.sqrt(1 - D**2)
+    Q = np.zeros((len(D), 6, 6))
+    for i, j, b in permutations(range(3)):
+        e = np.zeros((len(D), 6))
+        e[:, j], e[:, 3 + i] = scale[:, b], -D[:, b] * scale[:, b]
+        Q += e[:, :, None] * e[:, None, :]
+        Q[:, 3 + i, 3 + i] += 1.0
+    p, q, s = triples
+    same = np.where(p == s, 6.0, np.where((p == q) | (q == s), 2.0, 1.0))
+    return np.swapaxes(np.linalg.cholesky(Q / same[:, None, None]), 1, 2)
 
 
 MOST_PAIRED = 50_000  # rows that are compared in pairs

@@ -9,9 +9,9 @@ are noise: the first are linear in S, the second in D' S^-1 D. These are d (d - 
 r (r + 1) / 2 unknowns, for any law of S2, Gaussian included. They enter the estimate of T beside the energy of the
 cumulants, as the log-likelihood
 
-    -(1 / 2) g' K^(-1/2) [w P + v (I - P)] K^(-1/2) g,     K / n = Cov(g) for Gaussian data at fixed S,
+    -(1 / 2) g' R [w P + v (I - P)] R' g,     R R' = K^-1,     K / n = Cov(g) for Gaussian data at fixed S,
 
-P the projector on what a change of S can do to K^(-1/2) g. Minimising it is generalised least squares, as good as joint
+P the projector on what a change of S can do to R' g. Minimising it is generalised least squares, as good as joint
 maximum likelihood of the factors (benchmarks/structure.py). w and v are inverse variances by blocks: a log-likelihood has a
 curvature equal to the variance of its score. T is S relative to the second moments of the same rows, and so far less noisy
 than S: what S2 does by chance is in both. w counts the noise at fixed T.
@@ -35,12 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import linalg, stats
 
-from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
 from richcomponents.contrastive.posterior import INFLATION, KNOWN_PRIOR_SD, PRIOR_CENTRE, Logistic, symmetric_matrices
@@ -59,18 +59,32 @@ _EDGE = 0.01  # eigenvalues of that T are as far from 0 and 1
 _FLOOR = 1e-10  # eigenvalues of the noise that count as zero, as a share of the largest
 
 
+@lru_cache(maxsize=8)
+def _above(d: int) -> IntArray:
+    """Where the entries above the diagonal stand in a flat (d, d)."""
+    i, j = np.triu_indices(d, 1)
+    return np.asarray(i * d + j)
+
+
+@lru_cache(maxsize=8)
+def _entry_of(d: int) -> IntArray:
+    """(d, d): which entry above the diagonal stands here or in its mirror image; the number of them on the diagonal."""
+    k = d * (d - 1) // 2
+    out = np.full((d, d), k)
+    out.reshape(-1)[_above(d)] = np.arange(k)
+    return np.asarray(np.minimum(out, out.T))
+
+
 def off_diagonal(matrix: Array) -> Array:
     """(..., d, d) -> the entries above the diagonal, (..., d (d - 1) / 2)."""
-    i, j = np.triu_indices(matrix.shape[-1], 1)
-    return np.asarray(matrix[..., i, j])
+    d = matrix.shape[-1]
+    return np.take(matrix.reshape(*matrix.shape[:-2], d * d), _above(d), axis=-1)
 
 
 def _spread(entries: Array, d: int) -> Array:
     """Entries (..., d (d - 1) / 2) -> the symmetric (..., d, d) with half of them on each side: the adjoint of the above."""
-    out = np.zeros((*entries.shape[:-1], d, d))
-    i, j = np.triu_indices(d, 1)
-    out[..., i, j] = out[..., j, i] = entries / 2
-    return out
+    halves = np.concatenate([entries / 2, np.zeros((*entries.shape[:-1], 1))], axis=-1)
+    return np.take(halves, _entry_of(d), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -112,14 +126,8 @@ class OwnCovariances:
 
     def designs(self, t: Array) -> tuple[Array, Array]:
         """Of a sample: what each entry of T adds to what S explains of U and V, off the diagonals, (m, k_u) and (m, k_v)."""
-        unknowns = len(self.h) * (len(self.h) + 1) // 2
-        return self.changes(t, symmetric_matrices(np.eye(unknowns)))
-
-    def changes(self, t: Array, directions: Array) -> tuple[Array, Array]:
-        """The same for changes (m, r, r) of T."""
-        moved = self.h @ directions @ self.h
         back = self.right @ np.linalg.inv(self.shared(t))
-        return off_diagonal(self.left @ moved @ self.left.T), -off_diagonal(back @ moved @ back.T)
+        return _entries_of(self.left @ self.h), -_entries_of(back @ self.h)
 
     def pulled_back(self, t: Array, weights: Array) -> Array:
         """The gradient (..., r, r) in T of weights' g."""
@@ -131,38 +139,49 @@ class OwnCovariances:
         return np.asarray(self.h @ (of_v - of_u) @ self.h)
 
 
+def _entries_of(loadings: Array) -> Array:
+    """What each entry of a symmetric X (r, r), lower triangle, adds to F X F' off its diagonal, F (d, r): (m, k)."""
+    (i, j), (a, b) = np.triu_indices(len(loadings), 1), np.tril_indices(loadings.shape[1])
+    first, second = loadings.T[:, i], loadings.T[:, j]
+    out = first[a] * second[b]
+    out += np.where(a == b, 0.0, 1.0)[:, None] * first[b] * second[a]
+    return np.asarray(out)
+
+
 @dataclass(frozen=True)
 class OwnTerm:
-    """-|root g|^2 / 2 times a share, of a sample or a stack of replicates: what `SharedEnergy` adds to the energy."""
+    """-g' precision g / 2 times a share, of a sample or a stack of replicates: what `SharedEnergy` adds to the energy."""
 
-    root: Array
+    precision: Array
     own: OwnCovariances
     whole: OwnCovariances | None = None
     share: Array | float = 1.0
 
-    def value_and_slope(self, t: Logistic) -> tuple[Array, Array]:
-        seen, share = self.own.at(t.value) @ self.root.T, np.asarray(self.share)
-        slope = t.derivative(self.own.pulled_back(t.value, seen @ self.root))
-        return -share / 2 * np.sum(seen**2, axis=-1), -share[..., None, None] * slope
+    def value_and_slope(self, t: Array) -> tuple[Array, Array]:
+        g, share = self.own.at(t), np.asarray(self.share)
+        weights = g @ self.precision
+        slope = self.own.pulled_back(t, weights)
+        return -share / 2 * np.sum(g * weights, axis=-1), -share[..., None, None] * slope
 
-    def bend(self, t: Logistic) -> Callable[[Array], Array]:
-        """With W the weights' matrix of V, back = M D' S^-1 and N = back' W back, the slope in S has the part N of V, and
-        dN = -(S^-1 dS N + N dS S^-1) beside what the change of the weights makes of it."""
-        own, v, share = self.own, t.vectors, float(self.share)
-        inverse = np.linalg.inv(own.shared(t.value))
-        weights = own.at(t.value) @ self.root.T @ self.root
+    def bend(self, t: Array) -> Callable[[Array], Array]:
+        """With P the design of the entries of T, g changes by -P' dT and the slope by P precision P' dT. With W the weights'
+        matrix of V, back = M D' S^-1 and N = back' W back, the slope in S has the part N of V, which changes by
+        -(S^-1 dS N + N dS S^-1) too."""
+        own, share = self.own, float(self.share)
+        inverse = np.linalg.inv(own.shared(t))
+        weights = own.at(t) @ self.precision
         d_v, k_v = own.right.shape[-2], own.right.shape[-2] * (own.right.shape[-2] - 1) // 2
         back = own.right @ inverse
         inner = back.T @ _spread(weights[len(weights) - k_v :], d_v) @ back
-        slope = -share * own.pulled_back(t.value, weights)
-        of_link = t.bent(v.T @ slope @ v)
+        first, second = own.h @ inverse, inner @ own.h
+        design = np.hstack(own.designs(t))
+        rows, cols = np.tril_indices(len(own.h))
+        linear = design @ self.precision @ design.T / np.where(rows == cols, 1.0, 2.0)  # entries of slopes stand twice
 
-        def bend(directions: Array) -> Array:
-            moved = t.derivative(directions)
-            seen = -np.hstack(own.changes(t.value, moved)) @ self.root.T @ self.root
-            turned = inverse @ (own.h @ moved @ own.h) @ inner
-            change = own.pulled_back(t.value, seen) - own.h @ (turned + np.swapaxes(turned, -1, -2)) @ own.h
-            return np.asarray(share * t.derivative(change) - v @ of_link(v.T @ directions @ v) @ v.T)
+        def bend(moved: Array) -> Array:
+            turned = first @ (own.h @ moved @ own.h) @ second
+            change = symmetric_matrices(moved[:, rows, cols] @ linear)
+            return np.asarray(share * (change - turned - np.swapaxes(turned, -1, -2)))
 
         return bend
 
@@ -172,7 +191,7 @@ class OwnTerm:
         assert self.whole is not None
         share = np.asarray(self.share)[..., None]
         rest = self.whole.at(t) + share / (1 - share) * (self.whole.at(near) - self.own.at(near))
-        return np.asarray(-np.sum((rest @ self.root.T) ** 2, axis=-1) / 2)
+        return np.asarray(-np.sum(rest @ self.precision * rest, axis=-1) / 2)
 
 
 @storable
@@ -183,12 +202,12 @@ class IndependentErrors:
     Draws of the posterior are INFLATION times wider than its curvature, for the sake of the cumulants. These nats are as many
     as they say, and count INFLATION times.
 
-    root (m, k) : the log-likelihood is -|root g|^2 / 2; m = 0 where nothing is said. scale_u, scale_v : standard deviations
-    of the columns. p_u, p_v, p_both : of the three tests, nan where there is nothing to test. used : weights in [0, 1] of
-    both views together, of U alone and of V alone. t : T at which these equations hold best.
+    precision (k, k) : the log-likelihood is -g' precision g / 2; empty where nothing is said. scale_u, scale_v : standard
+    deviations of the columns. p_u, p_v, p_both : of the three tests, nan where there is nothing to test. used : weights in
+    [0, 1] of both views together, of U alone and of V alone. t : T at which these equations hold best.
     """
 
-    root: Array
+    precision: Array
     scale_u: Array
     scale_v: Array
     p_u: float
@@ -199,7 +218,7 @@ class IndependentErrors:
 
     @property
     def silent(self) -> bool:
-        return not len(self.root)
+        return not len(self.precision)
 
     def words(self) -> str:
         """For the summary."""
@@ -215,7 +234,7 @@ class IndependentErrors:
 
     def of(self, pair: Pair) -> OwnTerm:
         """Of a sample or a stack of replicates, in their own coordinates."""
-        return OwnTerm(self.root, OwnCovariances.of(pair, self.scale_u, self.scale_v))
+        return OwnTerm(self.precision, OwnCovariances.of(pair, self.scale_u, self.scale_v))
 
 
 @dataclass(frozen=True)
@@ -235,26 +254,30 @@ class ErrorsByBlock:
     def trust(self) -> float:
         return sum(self.errors.used)
 
-    def strength(self, t: Array) -> float:
+    def strength(self, t: Array, other: Array) -> float:
         """Wald's chi-square as a normal number (Wilson and Hilferty)."""
         rows, cols = np.tril_indices(self.rank)
-        moved, unknowns = t[rows, cols] @ self._design(t) / np.sqrt(INFLATION), len(rows)
+        entries, unknowns = (t - other)[rows, cols], len(rows)
         spread = 2 / (9 * unknowns)
-        return float((np.cbrt(moved @ moved / unknowns) - (1 - spread)) / np.sqrt(spread))
+        return float((np.cbrt(entries @ self._curvature(t) @ entries / unknowns) - (1 - spread)) / np.sqrt(spread))
 
     def information(self, t: Array) -> Array:
         """The other entries unknown, as far as a prior lets them be."""
-        design, prior = self._design(t) / np.sqrt(INFLATION), _prior_precision(self.rank)
-        rows, cols = np.tril_indices(self.rank)
-        left = np.diag(np.linalg.inv(design @ design.T + np.diag(prior)))[rows == cols]
+        prior, (rows, cols) = _prior_precision(self.rank), np.tril_indices(self.rank)
+        left = np.diag(np.linalg.inv(self._curvature(t) + np.diag(prior)))[rows == cols]
         return np.asarray(1 / left - prior[rows == cols])
 
-    def _design(self, t: Array) -> Array:
-        """Changes (m, k') of root g with each entry of T."""
-        return np.hstack(self._at(np.ones(len(self.moments.count))).designs(t)) @ self.errors.root.T
+    def _curvature(self, t: Array) -> Array:
+        """Of the log-likelihood in the entries of T, to first order of g: (m, m)."""
+        design = np.hstack(self._whole.designs(t))
+        return np.asarray(design @ self.errors.precision @ design.T / INFLATION)
 
     def of(self, weights: Array, share: Array | float = 1.0) -> OwnTerm:
-        return OwnTerm(self.errors.root, self._at(weights), self._at(np.ones(len(self.moments.count))), share)
+        return OwnTerm(self.errors.precision, self._at(weights), self._whole, share)
+
+    @cached_property
+    def _whole(self) -> OwnCovariances:
+        return self._at(np.ones(len(self.moments.count)))
 
     def _at(self, weights: Array) -> OwnCovariances:
         pair = near_pair(self.canonical, self.rank, self.moments.covariance(weights))
@@ -262,33 +285,49 @@ class ErrorsByBlock:
 
 
 def noise_of(canonical: Canonical, rank: int, S: Array, scale_u: Array, scale_v: Array) -> Array:
-    """K (k, k) at S = Cov(S2)."""
+    """K (k, k) at S = Cov(S2).
+
+    With z = (x, y) each form is a signed sum of products (f_a'z)(f_b'z): with u = own + shared loadings, b those of S D^-1 y,
+    u u' - own b' - b own' = u u' - (own + b)(own + b)' / 2 + (own - b)(own - b)' / 2, and v v' - v c' - c v' = (v - c)(v - c)'
+    - c c'. Of (f_a'z)(f_b'z) and (g_i'z)(g_j'z) the covariance is H_ai H_bj + H_aj H_bi, H = f Sigma g'.
+    """
     r, p, D = rank, canonical.rank_u, canonical.correlations
     left, right = canonical.u_from_x / scale_u[:, None], canonical.v_from_y / scale_v[:, None]
     sigma, both = np.eye(p + canonical.rank_v), np.arange(len(D))
     sigma[both, p + both] = sigma[p + both, both] = D
-    root = power(sigma, 0.5, 0.0)
 
     def on(first: int, loadings: Array) -> Array:
-        """Loadings (d, j) on coordinates z from the first one on, in whitened coordinates (d, p + q)."""
-        return np.asarray(loadings @ root[first : first + loadings.shape[1]])
+        """Loadings (d, j) on coordinates z from the first one on: (d, p + q)."""
+        out = np.zeros((len(loadings), len(sigma)))
+        out[:, first : first + loadings.shape[1]] = loadings
+        return out
 
-    u, own_u, by_y = on(0, left), on(r, left[:, r:]), on(p, left[:, :r] @ (S / D[:r]))
-    v, by_x = on(p, right), on(0, right[:, :r] @ (D[:r, None] * np.linalg.inv(S)))
-    forms = np.concatenate([_product(u, u) - _product(own_u, by_y) - _product(by_y, own_u),
-                            _product(v, v) - _product(v, by_x) - _product(by_x, v)])  # fmt: skip
-    flat = forms.reshape(len(forms), -1)
-    return np.asarray(2 * flat @ flat.T)
+    u, own, b = on(0, left), on(r, left[:, r:]), on(p, left[:, :r] @ (S / D[:r]))
+    v, c = on(p, right), on(0, right[:, :r] @ (D[:r, None] * np.linalg.inv(S)))
+    of_u = [(1.0, u)] if r == p else [(1.0, u), (-0.5, own + b), (0.5, own - b)]
+    of_v = [(1.0, v - c), (-1.0, c)]
+    cross = _covariances(of_u, of_v, sigma)
+    return np.block([[_covariances(of_u, of_u, sigma), cross], [cross.T, _covariances(of_v, of_v, sigma)]])
 
 
-def _product(f: Array, g: Array) -> Array:
-    """The quadratic forms (f_a'z)(g_b'z), a < b: (k, p, p), symmetric."""
-    i, j = np.triu_indices(len(f), 1)
-    return symmetric(f[i][:, :, None] * g[j][:, None, :])
+def _covariances(first: list[tuple[float, Array]], second: list[tuple[float, Array]], sigma: Array) -> Array:
+    """Between forms sum_c sign_c (f_a'z)(f_b'z), a < b, of Gaussian z: (k, k')."""
+    (a, b), (i, j) = (np.triu_indices(len(forms[0][1]), 1) for forms in (first, second))
+    out = np.zeros((len(a), len(i)))
+    for sign, f in first:
+        for other, g in second:
+            H = f @ sigma @ g.T
+            of_i, of_j = H[:, i], H[:, j]
+            out += sign * other * (of_i[a] * of_j[b] + of_j[a] * of_i[b])
+    return out
 
 
 def _inverse_root(noise: Array) -> tuple[Array, int]:
-    """noise^(-1/2) on its range, and the dimension of that."""
+    """A root R (k, k) of the inverse, R R' = noise^-1, on the range of the noise, and the dimension of that."""
+    factor, fails = linalg.lapack.dpotrf(noise, lower=1, clean=1)
+    scale = np.diag(factor)
+    if not fails and len(noise) and scale.min() ** 2 > _FLOOR * scale.max() ** 2:
+        return np.asarray(linalg.lapack.dtrtri(factor, lower=1)[0].T), len(noise)
     values, vectors = np.linalg.eigh(noise)
     kept = values > _FLOOR * float(values.max(initial=1e-300))
     return np.asarray((vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T), int(kept.sum())
@@ -348,13 +387,12 @@ class _Weighed:
         left, own = (_without(rows, self.reach) @ free.T for rows in (self.g, self.own))
         return against_noise(left, own, more)[2]
 
-    def likelihood_root(self) -> Array:
-        """(k, k), of the log-likelihood -|root g|^2 / 2."""
-        inside = self.reach.T @ self.reach
+    def precision(self) -> Array:
+        """(k, k), of the log-likelihood -g' precision g / 2."""
         within = _precision(self.own @ self.reach.T, len(self.reach))
         beyond = _precision(_without(self.own, self.reach), self.spare)
-        weigh = np.sqrt(within) * inside + np.sqrt(beyond) * (np.eye(len(inside)) - inside)
-        return np.asarray(weigh @ self.root)
+        inside = self.reach @ self.root.T
+        return np.asarray(beyond * self.root @ self.root.T + (within - beyond) * inside.T @ inside)
 
     def flattening(self) -> float:
         """The largest misfit per equation, in units of its noise, that the test cannot exclude: at least one."""
@@ -391,7 +429,7 @@ class _Study:
         return len(self.here.total[self.equations(views)]) > self.rank * (self.rank + 1) // 2
 
     def root(self, t: Array, views: str) -> tuple[Array, int]:
-        """K^(-1/2) at T = t, zero in other equations, (k, k), and the number of equations."""
+        """R at T = t, zero in other equations, (k, k), and the number of equations."""
         kept = self.equations(views)
         out = np.zeros((len(self.here.total),) * 2)
         noise = noise_of(self.canonical, self.rank, self.here.shared(t), *self.scales)
@@ -413,10 +451,11 @@ class _Study:
         t, prior = self.start, _prior_precision(self.rank)
         for step in range(_STEPS):
             if step in (0, _STEPS // 3):
-                root = self.weighed(t, views).likelihood_root()
-            design = np.hstack(self.here.designs(t)) @ root
-            slope = design @ (root @ self.here.at(t)) - prior * (t - self.start)[rows, cols]
-            move = np.asarray(np.linalg.solve(design @ design.T + np.diag(prior), slope), dtype=np.float64)
+                precision = self.weighed(t, views).precision()
+            design = np.hstack(self.here.designs(t))
+            weighted = design @ precision
+            slope = weighted @ self.here.at(t) - prior * (t - self.start)[rows, cols]
+            move = np.asarray(np.linalg.solve(weighted @ design.T + np.diag(prior), slope), dtype=np.float64)
             values, vectors = np.linalg.eigh(t + symmetric_matrices(move))
             before, t = t, (vectors * np.clip(values, _EDGE, 1 - _EDGE)) @ vectors.T
             if step > _STEPS // 3 and np.max(np.abs(t - before)) < _CLOSE:
@@ -458,12 +497,13 @@ def independent_errors(
         forced, tested = wanted == "independent", not np.isnan(p_values[i])
         together[i] = _trust(p_values[i]) if tested and not forced else 1.0
         alone[i] = together[i] if tested or forced else 0.0
-    p_both, agree, roots, used, t = nothing, 0.0, [], [0.0, 0.0, 0.0], study.start
+    p_both, agree, used, t = nothing, 0.0, [0.0, 0.0, 0.0], study.start
+    precisions: list[Array] = []
 
     def use(number: int, share: float, seen: _Weighed) -> None:
         used[number] = share
         if share > 0:
-            roots.append(np.sqrt(share * INFLATION / seen.flattening()) * seen.likelihood_root())
+            precisions.append(share * INFLATION / seen.flattening() * seen.precision())
 
     if min(together) > 0 and (study.testable("uv") or min(alone) > 0):
         t = study.best("uv")
@@ -477,5 +517,5 @@ def independent_errors(
         if errors[i] == "independent" and share > 0:
             t = study.best(view)
             use(1 + i, share, study.weighed(t, view))
-    root = np.vstack([np.zeros((0, len(study.here.total))), *roots])
-    return IndependentErrors(root, *study.scales, p_values[0], p_values[1], p_both, (used[0], used[1], used[2]), t)
+    precision = np.sum(precisions, axis=0) if precisions else np.zeros((0, 0))
+    return IndependentErrors(precision, *study.scales, p_values[0], p_values[1], p_both, (used[0], used[1], used[2]), t)

@@ -246,10 +246,7 @@ def energy_and_score(pair: Pair, gram: Array, t: Logistic, beside: Beside | None
     ``gram`` is in the full sample's leading ``(x, y)`` (not whitened); ``beside`` further evidence of the pair, added; stacks
     broadcast.
     """
-    value, slope = energy_and_slope(t, pair.delta, _whitened(pair, gram))
-    if beside is not None:
-        more, steeper = beside.value_and_slope(t)
-        value, slope = value + more, slope + steeper
+    value, slope = energy_and_slope(t, pair.delta, _whitened(pair, gram), beside)
     return value, lower_triangles(slope)
 
 

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import available_cores, run_all
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.contrastive.canonical import Canonical
@@ -146,8 +147,9 @@ def projector(t: Array, delta: Array) -> Array:
     return np.asarray(_transpose(rows) @ np.linalg.solve(rows @ _transpose(rows), rows))
 
 
-def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Array]:
-    """tr(P G) (...) and its derivative (..., r, r) in logit T, for G (..., 2r, 2r) in the coordinates w.
+def energy_and_slope(t: Logistic, delta: Array, gram: Array, beside: Beside | None = None) -> tuple[Array, Array]:
+    """tr(P G) (...) and its derivative (..., r, r) in logit T, for G (..., 2r, 2r) in the coordinates w; with evidence beside,
+    those of the sum.
 
     Delta is diagonal in the canonical coordinates of a sample, and any (r, r) matrix in those of its replicates.
     """
@@ -157,7 +159,11 @@ def energy_and_slope(t: Logistic, delta: Array, gram: Array) -> tuple[Array, Arr
     dual_gram = dual @ gram
     inner = dual_gram @ _transpose(rows)
     slope = dual_gram[..., :r] - inner @ dual[..., :r]
-    return np.trace(inner, axis1=-2, axis2=-1), t.derivative(slope + _transpose(slope))
+    value, slope = np.trace(inner, axis1=-2, axis2=-1), slope + _transpose(slope)
+    if beside is not None:
+        more, steeper = beside.value_and_slope(t.value)
+        value, slope = value + more, slope + steeper
+    return value, t.derivative(slope)
 
 
 def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = None) -> Callable[[Array], Array]:
@@ -174,8 +180,10 @@ def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = 
     dual_gram, grams = dual @ gram, np.hstack([gram[:, :r], gram @ rows.T])
     inner, first = dual_gram @ rows.T, dual[:, :r]
     slope = dual_gram[:, :r] - inner @ first
-    of_link = t.bent(_between(slope + slope.T, v))
-    of_beside = None if beside is None else beside.bend(t)
+    slope, of_beside = slope + slope.T, None
+    if beside is not None:
+        slope, of_beside = slope + beside.value_and_slope(t.value)[1], beside.bend(t.value)
+    of_link = t.bent(_between(slope, v))
 
     def bend(directions: Array) -> Array:
         turned = _between(directions, v)
@@ -188,9 +196,10 @@ def energy_bend(t: Logistic, delta: Array, gram: Array, beside: Beside | None = 
         change = _transpose(_times(dt, dual_gram[:, :r].T))
         change = seen[..., :r] - _times(seen[..., r:] + change, first)
         change -= _transpose(_times(_transpose(moved[..., :r]), inner.T))
-        of_energy = t.quotient * _between(change + _transpose(change), v)
-        out = -_between(of_energy + of_link(turned), v.T)
-        return out if of_beside is None else out + of_beside(directions)
+        change = change + _transpose(change)
+        if of_beside is not None:
+            change -= of_beside(dt)
+        return -_between(t.quotient * _between(change, v) + of_link(turned), v.T)
 
     return bend
 
@@ -211,14 +220,17 @@ _ENTRIES = 1000  # of E up to which all probes of its curvature are used
 _KRYLOV, _DEPTH = 8, 8  # beyond: directions at once, and how often the curvature is applied to them
 
 
+@lru_cache(maxsize=8)
+def _entry_of(r: int) -> IntArray:
+    """(r, r): which entry of a lower triangle stands here or in its mirror image."""
+    i, j = np.indices((r, r))
+    low, high = np.minimum(i, j), np.maximum(i, j)
+    return np.asarray(high * (high + 1) // 2 + low)
+
+
 def symmetric_matrices(triangles: Array) -> Array:
     """Symmetric (..., r, r) of their lower triangles, row by row, (..., r (r + 1) / 2)."""
-    r = int(np.sqrt(2 * triangles.shape[-1]))
-    i, j = np.tril_indices(r)
-    out = np.empty((*triangles.shape[:-1], r, r))
-    out[..., i, j] = triangles
-    out[..., j, i] = triangles
-    return out
+    return np.take(triangles, _entry_of(int(np.sqrt(2 * triangles.shape[-1]))), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -346,9 +358,12 @@ class Laplace:
         return np.asarray(rows * across + rows @ self.axes * (along - across) @ self.axes.T)
 
 
-def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int = 8) -> Array:
+_CHUNK = 2**13  # numbers that fit into a cache, as many matrices as they are
+
+
+def in_chunks(function: Callable[[Array], Array], directions: Array) -> Array:
     """The rows of `directions` through a function of rows, a few at a time, on all cores."""
-    out = np.empty_like(directions)
+    out, chunk = np.empty_like(directions), max(8, _CHUNK // directions.shape[1])
 
     def some(starts: Iterator[int]) -> None:
         for first in starts:
@@ -361,11 +376,11 @@ def in_chunks(function: Callable[[Array], Array], directions: Array, chunk: int 
 class Beside(Protocol):
     """Further evidence about T, of a sample or of a stack of replicates."""
 
-    def value_and_slope(self, t: Logistic) -> tuple[Array, Array]:
-        """In nats (...), and its derivative (..., r, r) in logit T."""
+    def value_and_slope(self, t: Array) -> tuple[Array, Array]:
+        """In nats (...), and its derivative (..., r, r) in T."""
 
-    def bend(self, t: Logistic) -> Callable[[Array], Array]:
-        """Directions (m, r, r) of logit T -> minus the second derivative along each; of one sample."""
+    def bend(self, t: Array) -> Callable[[Array], Array]:
+        """Directions (m, r, r) of T -> minus the second derivative along each; of one sample."""
 
     def value_on_the_rest(self, t: Array, near: Array) -> Array:
         """In nats of the whole sample (...), at T (..., r, r), of the rows that these are not; near : (r, r), an estimate."""
@@ -382,8 +397,8 @@ class FurtherEvidence(Protocol):
     def trust(self) -> float:
         """How far its assumptions stand their test: 0 to 1."""
 
-    def strength(self, t: Array) -> float:
-        """How far T = t is from T = 0, in standard errors."""
+    def strength(self, t: Array, other: Array) -> float:
+        """How far T = t is from T = `other`, in standard errors."""
 
     def information(self, t: Array) -> Array:
         """Of the diagonal entries of T (r,), at T = t: inverse variances."""
@@ -441,10 +456,7 @@ class SharedEnergy:
     def value_and_gradient(self, theta: Array, gram: Array) -> tuple[Array, Array]:
         """tr(P G) (...) and its gradient (..., size), for theta (..., size) and G (..., 2r, 2r)."""
         t = self._logistic(theta)
-        value, slope = energy_and_slope(t, self.delta, gram)
-        if self.beside is not None:
-            more, steeper = self.beside.value_and_slope(t)
-            value, slope = value + more, slope + steeper
+        value, slope = energy_and_slope(t, self.delta, gram, self.beside)
         return value, self._pulled_back(slope)
 
     def prior(self, tau: float) -> Prior:
@@ -479,14 +491,14 @@ class SharedEnergy:
 
         theta = origin + prior.scale * minimise(objective, np.zeros(self.size), maxiter=few, ftol=1e-6)
         for _ in range(1 if self.beside is None else NEWTON // 2):
-            nearby, left = self.posterior(theta, gram, tau), slope(theta)[1]
+            before, nearby, left = theta, self.posterior(theta, gram, tau), slope(theta)[1]
             for _ in range(NEWTON):
                 trial = theta + nearby.solve((left / prior.scale)[None], 1e-2)[0]
                 after = slope(trial)[1]
                 if not np.linalg.norm(after) < np.linalg.norm(left):
                     break
                 theta, left = trial, after
-            if np.linalg.norm(left) < CLOSE:
+            if theta is before or np.linalg.norm(left) < CLOSE:
                 break
         return np.asarray(theta)
 
@@ -558,6 +570,10 @@ STRONG_EVIDENCE = 4.5
 
 STRONG_GAIN = 10.0
 
+PLAUSIBLE = 0.01
+"""Weight of a tau, relative to the best one, from which on its T cannot be excluded: held-out energies differ by chance by as
+much as their error, a few nats."""
+
 AT_THE_END = 0.99
 """T from which on a shared direction leaves nothing to S1."""
 
@@ -575,6 +591,7 @@ class Posterior:
     strength : energy above T = 0 over its standard error under random signs of the blocks.
     gate : 0 (not identified: use T = 0 for coefficients) to 1.
     informed : (r,), inverse variances of the T_ii from evidence beside the cumulants.
+    t_modes : (k, r, r), the modes at every tau.
     """
 
     correlations: Array
@@ -591,6 +608,12 @@ class Posterior:
     gate: float
     verdict: str
     informed: Array
+    t_modes: Array
+
+    @property
+    def plausible(self) -> Array:
+        """(m, r, r), modes at the penalties that held-out energy does not exclude."""
+        return np.asarray(self.t_modes[self.tau_weights >= PLAUSIBLE * self.tau_weights.max(initial=0.0)])
 
     @property
     def rank(self) -> int:
@@ -626,8 +649,8 @@ class Posterior:
     def t_trusted(self) -> Array:
         """T times the gate, for covariances: without evidence Cov(S1) is the covariance of U given V.
 
-        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. A is not gated:
-        without evidence the prior's T is a better guess of A than either end of the identified set.
+        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. (A has an end of its
+        own to fall back on: see `mixing`.)
         """
         return self.gate * self.t
 
@@ -744,6 +767,7 @@ def lower_end(correlations: Array, n_blocks: int, verdict: str) -> Posterior:
         gate=0.0,
         verdict=verdict,
         informed=np.zeros(rank),
+        t_modes=np.zeros((len(TAUS), rank, rank)),
     )
 
 
@@ -802,14 +826,14 @@ def identify(
     strength = sign_flip_z(nats, reference) if cumulants_tell else 0.0
     gate = _opened(strength)
     if further is not None:
-        beside = further.strength(energy.matrix(fits[1].mode))
+        beside = further.strength(energy.matrix(fits[1].mode), np.zeros((rank, rank)))
         strength, gate = max(strength, beside), max(gate, further.trust * _opened(beside))
     sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
     verdict = sure if gate > 0 else "not identified"
     return Posterior(
         correlations, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
-        np.zeros(rank) if further is None else further.information(t),
+        np.zeros(rank) if further is None else further.information(t), energy.matrix(np.stack([fit.mode for fit in fits])),
     )  # fmt: skip
 
 
@@ -867,5 +891,5 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     return Posterior(
         d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
         0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
-        "known mixing", np.zeros(r),
+        "known mixing", np.zeros(r), np.zeros((0, r, r)),
     )  # fmt: skip

@@ -57,6 +57,12 @@ class Estimate:
     others : what other methods make of the same entries, for comparison.
     positive : the class whose log-odds the values change, and exp(value) the odds; empty where they are something else.
     replicates : (B, ...) the values without each block, if they were computed.
+
+    Examples
+    --------
+    >>> found = Estimate(np.array([1.0, 0.1]), np.array([0.2, 0.2]), 19, names=("age", "dose"))
+    >>> found.p_value.round(4).tolist(), found.interval(0.9)[0].round(2).tolist()
+    ([0.0001, 0.6228], [0.65, -0.25])
     """
 
     value: Array
@@ -109,10 +115,12 @@ class Estimate:
 
     @property
     def low(self) -> Array:
+        """Lower limits, at `level`."""
         return self._limits[0]
 
     @property
     def high(self) -> Array:
+        """Upper limits, at `level`."""
         return self._limits[1]
 
     @property

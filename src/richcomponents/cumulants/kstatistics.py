@@ -67,6 +67,14 @@ class Cumulants:
     moments : Moments
     unbiased : bool
         True: k-statistics. False: cumulants of the empirical distribution (biased at finite n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from richcomponents import Moments
+    >>> state = Moments.of(np.random.default_rng(0).normal(size=(100, 5)), order=4)
+    >>> Cumulants(state).tensor([3, 4], [0, 1, 2], [0]).shape
+    (2, 3, 1)
     """
 
     def __init__(self, moments: Moments, *, unbiased: bool = True) -> None:
@@ -205,7 +213,8 @@ def linearised_block_cumulants(moments: Moments, order: int) -> Array:
     blocks, sizes = moments.central_blocks(), moments.block_sizes[used, None]
     mean, second = blocks[used, lay.orders[1]] / sizes, blocks[used, lay.orders[2]] / sizes
     sigma = moments.central_sums(2) / moments.n
-    out = blocks[used, lay.orders[order]] / sizes
+    out = blocks[used, lay.orders[order]]
+    out /= sizes
     index = packed_indices(p, order)
     rest = [[m for m in range(order) if m != slot] for slot in range(order)]
     around = sigma if order == 3 else moments.central_sums(3) / moments.n
@@ -213,20 +222,24 @@ def linearised_block_cumulants(moments: Moments, order: int) -> Array:
     pairs = list(packed_rank(index[:, _PAIRINGS].transpose(1, 2, 0, 3), p)) if order == 4 else []
     slots = [np.ascontiguousarray(index[:, slot]) for slot in range(order)]
     around_pairs = [(sigma[left], sigma[right]) for left, right in pairs]
-    work = np.empty(out.shape[1])
 
-    def subtract(values: Array, where: IntArray, factor: Array, b: int) -> None:
-        np.take(values, where, out=work, mode="clip")
-        np.multiply(work, factor, out=work)
-        np.subtract(out[b], work, out=out[b])
+    def less_lower_orders(numbers: Iterator[int]) -> None:
+        work = np.empty(out.shape[1])
 
-    for b in range(len(out)):  # one block at a time: its entries stay in the cache
-        for slot, factor in zip(slots, lower, strict=True):
-            subtract(mean[b], slot, factor, b)
-        excess = second[b] - sigma
-        for (left, right), (sigma_left, sigma_right) in zip(pairs, around_pairs, strict=True):
-            subtract(second[b], left, sigma_right, b)
-            subtract(excess, right, sigma_left, b)
+        def subtract(values: Array, where: IntArray, factor: Array, left: Array) -> None:
+            np.take(values, where, out=work, mode="clip")
+            np.multiply(work, factor, out=work)
+            np.subtract(left, work, out=left)
+
+        for b in numbers:  # one block at a time: its entries stay in the cache
+            for slot, factor in zip(slots, lower, strict=True):
+                subtract(mean[b], slot, factor, out[b])
+            excess = second[b] - sigma
+            for (left, right), (sigma_left, sigma_right) in zip(pairs, around_pairs, strict=True):
+                subtract(second[b], left, sigma_right, out[b])
+                subtract(excess, right, sigma_left, out[b])
+
+    run_all(less_lower_orders, range(len(out)), available_cores() if out.size > _ENTRIES else 1)
     return out
 
 

@@ -68,6 +68,16 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
         numbers: True when they name the columns, False when they are the first row.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "table.csv"
+    ...     _ = path.write_text("a,b\\n1,2\\n3,4\\n")
+    ...     rows = open_source(path)
+    ...     rows.names, rows.read(["b"])["b"].tolist()
+    (('a', 'b'), [2.0, 4.0])
     """
     if is_path(X):
         return Rows(open_path(X, id, **options))

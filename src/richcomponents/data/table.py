@@ -431,7 +431,14 @@ def check_weights(weights: Array) -> None:
 
 
 def as_table(X: object, views: object = None) -> Table:
-    """A table and its column groups, checked."""
+    """A table and its column groups, checked.
+
+    Examples
+    --------
+    >>> table = as_table(np.zeros((4, 5)), views={"tests": [0, 1, 2], "controls": slice(3, 5)})
+    >>> table.values.shape, table.views["controls"].tolist()
+    ((4, 5), [3, 4])
+    """
     check_labels(X, views)
     values, names = as_matrix(X), column_names(X)
     resolved = resolve_views(views, values.shape[1], names, values)

@@ -273,8 +273,8 @@ def fit_likelihood(
         States its gradient as ridge functions; checked against differences of its own log-likelihood first.
     start : (p,); zeros with one entry per column of the component by default.
     degree, approximation, interval :
-        How functions become polynomials, see :func:`approximate`. The component must keep cumulants of order
-        degree + 1. By default the interval follows theta: mean +- 3 standard deviations of w's.
+        How functions become polynomials, see `richcomponents.learning.likelihood.approximate`. The component must keep
+        cumulants of order degree + 1. By default the interval follows theta: mean +- 3 standard deviations of w's.
     step_size : float, optional
         By default 1 / (2 H), H the largest curvature at the start.
     ridge : float
@@ -285,6 +285,18 @@ def fit_likelihood(
     Returns
     -------
     LikelihoodFit
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> from richcomponents.paper.gradient import LogisticLikelihood
+    >>> data = rc.datasets.make_contrastive(20_000, d=3, S1="logistic", S2="skewed", A="good", random_state=1)
+    >>> component = rc.ContrastiveRCA(views=3, mean={"S1": np.zeros(3)}).fit(data.X).components_["S1"]
+    >>> cross = (data.U.T @ (data.y - data.y.mean())) / len(data.y)  # Cov(U, y) = Cov(S1, y)
+    >>> likelihood = LogisticLikelihood.of(component, cross, float(data.y.mean()), fit_intercept=False)
+    >>> fit = fit_likelihood(component, likelihood)
+    >>> fit.converged, fit.theta.shape
+    (True, (3,))
     """
     theta = np.zeros(len(component.mean)) if start is None else np.array(start, dtype=np.float64)
     if theta.ndim != 1 or not np.isfinite(theta).all():

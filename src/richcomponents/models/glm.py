@@ -25,6 +25,7 @@ from richcomponents.learning.families import FAMILIES, Family, Logistic, Multino
 from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
 from richcomponents.learning.logistic import match_fourth, match_tilt
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import Refit
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.rca import ComponentAnalysis
@@ -62,9 +63,9 @@ class ComponentGLM(OutcomeLearner):
     family : {"poisson", "negative binomial", "logistic", "probit", "multinomial"}
         "poisson", "negative binomial": counts, log E[y] = eta; the second has the variance mu + dispersion mu^2. "logistic",
         "probit": two classes. "multinomial": three or more, log-odds of each against the reference.
-    rca : ContrastiveRCA, optional
+    rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
-    component : "S1"
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
         The component y depends on.
     alpha : float
         l2 penalty: mean of -log P(y) + alpha/2 |coef|^2.
@@ -131,7 +132,6 @@ class ComponentGLM(OutcomeLearner):
         name of a column of X. groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
-        self._check_component()
         model = self.unfitted_rca()
         if isinstance(X, (Moments, Iterator)):
             return self._fit_sums(model, X, y, groups)
@@ -159,17 +159,15 @@ class ComponentGLM(OutcomeLearner):
         nuisance = first.known if first.covariates else None
         plain = [model.residual(outcome, self.component) for outcome in outcomes]
         d = plain[0].shape[1]
-        columns = [
-            one + self._origin() if more is None else np.hstack([one + self._origin(), more])
-            for one, more in zip(plain, beside, strict=True)
-        ]
+        stand_in = [model.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
+        columns = [one if more is None else np.hstack([one, more]) for one, more in zip(stand_in, beside, strict=True)]
         low = self._glm(columns, target, nuisance)
         self.residualised_ = self._shaped(np.stack([coef[:d] for coef in low.coefs]), flat=True)
         found = [
             model.calibrate(outcome, component=self.component, log_odds=low.predictor(j))
             for j, outcome in enumerate(outcomes)
         ]
-        told = self._warn_of_size(found[0], target)
+        self.simple_, told = found[0].simple, self._warn_of_size(found[0], target)
         theta, intercepts = self._calibrate(found, plain, columns, target, nuisance, low)
         theta, intercepts = self._instead(model, outcomes[0], plain[0], target, theta, intercepts)
         self._set(theta, intercepts)
@@ -178,15 +176,28 @@ class ComponentGLM(OutcomeLearner):
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(columns, target, low, float(self.alpha), keep, **options)
-            estimates = [
-                model.estimate_of(one, outcome, grouped=grouped, replicates=left_out)
-                for one, outcome, left_out in zip(found, outcomes, replicates, strict=True)
-            ]
+            estimates = []
+            for j, (one, outcome, left_out) in enumerate(zip(found, outcomes, replicates, strict=True)):
+                refit = self._refitting(one, j, target, nuisance)
+                options = {"grouped": grouped, "replicates": left_out, "refit": refit}
+                estimates.append(model.estimate_of(one, outcome, self.component, **options))
             self.coefficients_ = self._together(estimates, theta)
         return self
 
+    def _refitting(self, found: Calibrated, j: int, target: Array, nuisance: Array | None) -> Refit:
+        """How predictor j is fitted on other features of some rows."""
+
+        def refit(features: Array, rows: Array) -> Array:
+            beside = None if nuisance is None else nuisance[rows]
+            every = [features[rows] + self._origin()] * self._unfitted_family().predictors
+            again = self._glm(every, target[rows], beside).predictor(j)
+            lacked = float(again.attenuation(unsaid(found, again.coef, features)))
+            return np.asarray(again.coef * lacked)
+
+        return refit
+
     def _beside(self, model: ComponentAnalysis, outcome: Outcome) -> tuple[Outcome, Array | None]:
-        return model.beside(outcome)
+        return model.beside(outcome, self.component)
 
     def _instead(
         self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array, theta: Array, intercepts: Array
@@ -254,13 +265,6 @@ class ComponentGLM(OutcomeLearner):
             raise ValueError(f"alpha must be a finite number >= 0, got {self.alpha!r}")
         if self.reference is not None and not FAMILIES[self.family].of_classes:
             raise ValueError(f"reference= names a class, and family={self.family!r} counts: leave it out")
-
-    def _check_component(self) -> None:
-        if self.component != "S1":
-            raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
-                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
-            )
 
     @property
     def _of_classes(self) -> bool:
@@ -402,7 +406,7 @@ class ComponentGLM(OutcomeLearner):
     ) -> tuple[Array, float]:
         """With what cumulants say of the shape of theta'S1: of log links, and of log-odds of strong signal, where the rows
         agree."""
-        if found.by is None or not self.fit_intercept:
+        if not found.weighed or not self.fit_intercept:
             return theta, intercept
         covariance, cross = found.covariance, plain.T @ (y - y.mean()) / found.free
         if isinstance(fit.family, Poisson):
@@ -565,9 +569,10 @@ class ComponentGLM(OutcomeLearner):
         return tags
 
 
-def unsaid(found: Calibrated, coef: Array) -> float:
-    """Variance of coef'S1 that the features do not tell."""
-    return float(coef @ (found.covariance @ coef) - np.sum((found.features @ coef) ** 2) / found.free)
+def unsaid(found: Calibrated, coef: Array, features: Array | None = None) -> float:
+    """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
+    features = found.features if features is None else features
+    return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
 
 
 def _against(outcome: Outcome) -> int:

@@ -33,7 +33,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     ----------
     rca : ContrastiveRCA, optional
         Cloned and fitted on X.
-    component : "S1"
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
         The component y depends on.
     approximation : {"auto", "chebyshev", "taylor"}
         "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev", "taylor":

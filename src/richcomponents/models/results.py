@@ -122,9 +122,11 @@ def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) ->
     """Write what was found into an AnnData or MuData: see :meth:`ComponentAnalysis.annotate`."""
     parts = {None: data} if not hasattr(data, "mod") else dict(data.mod)
     wanted = [model._key(None)] if components is None else [model._key(one) for one in components]
-    table = data if None in parts else join_views(data)
+    everyone = model.missing == "available"  # samples that one modality lacks are predicted from the others
+    how: dict[str, Any] = {"align": "outer" if everyone else "inner", "finite": model.missing == "error"}
+    table = data if None in parts else join_views(data, **how)
     samples = list(data.obs_names) if None in parts else list(table.index or data.obs_names)
-    rows = data if None in parts else table.values
+    rows = data if None in parts else _frame(table.values, samples, table.views.feature_names)
     for name in wanted:
         found, title = model.components_[name], title_of(name)
         owner = data if None in parts else data.mod[home_of(model, name)]

@@ -144,6 +144,7 @@ class Moments(Storable):
 
     @property
     def is_empty(self) -> bool:
+        """Whether no row was added."""
         return len(self.sums) == 0
 
     @cached_property
@@ -165,6 +166,7 @@ class Moments(Storable):
 
     @cached_property
     def n(self) -> int:
+        """The number of rows; frequency weights count."""
         return int(self.block_sizes.sum())
 
     @cached_property

@@ -501,7 +501,7 @@ def _outcome(
     truth: Array | None,
 ) -> Outcome:
     found, others = model.estimate(columns), {}
-    if "residualised" in found.others:  # of two views, where the simple methods apply
+    if found.others:
         others = {"naive": np.ravel(baselines.naive(model.unfitted(), X, y).coef_), **found.others}
     others |= {} if truth is None else {"truth": truth}
     event = name if model.contrast is None else f"{name} = {model.contrast.positive}"

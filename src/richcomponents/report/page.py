@@ -633,6 +633,15 @@ def write_report(
 
     X, y : the rows it was fitted to (needed for regressions). names : column names of X, where X has none. outcome : what
     y is called. truth : known coefficients, in simulations.
+
+    Examples
+    --------
+    >>> import tempfile, richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=0)
+    >>> model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=3)).fit(data.X, data.y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(f"{folder}/page.html", model, data.X, data.y).name
+    'page.html'
     """
     target = Path(path)
     check_outputs([target], [X] if isinstance(X, (str, os.PathLike)) else [])
