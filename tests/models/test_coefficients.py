@@ -12,12 +12,8 @@ from richcomponents.contrastive.coefficients import OnResidual, identified_estim
 from richcomponents.contrastive.pair import Pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.datasets import make_contrastive
-<<<<<<< HEAD
-from richcomponents.learning.logistic import attenuation
-from richcomponents.learning.predicted import MOST_ADDED
-=======
 from richcomponents.learning.families import Logistic
->>>>>>> 883aa4de24ddaa66fdca61b36886976e177117f0
+from richcomponents.learning.predicted import MOST_ADDED
 
 
 def on_residual(d=4, r=3, seed=0, variance=4.0, log_odds=False):
