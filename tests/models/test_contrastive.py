@@ -481,7 +481,7 @@ def test_states_that_do_not_fit_are_refused(data):
 def test_intervals_of_wide_views_hold_the_estimate(kind):
     """A wide view is reduced to principal components; its variance outside them is U's own and must not be lost."""
     data = make_contrastive(200, d=150, S2=kind)
-    model = rc.ContrastiveRCA(views=150, rank=2).fit(data.X)
+    model = rc.ContrastiveRCA(views=150, rank=2, classes="none").fit(data.X)
     found = model.confidence_interval("covariance")
     assert np.all(found.low <= found.value + 1e-9)
     assert np.all(found.value <= found.high + 1e-9)
