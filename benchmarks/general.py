@@ -22,6 +22,7 @@ import numpy as np
 import richcomponents as rc
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.moments import Moments
 from richcomponents.paper.general import compute_cumulant, find_linear
@@ -181,9 +182,10 @@ def ranks_and_errors(data: MultiView) -> Row:
 def coverage(model: rc.RCA, data: MultiView, seed: int) -> dict[str, list[int]]:
     """Entries inside their 95% intervals and entries at all, of A, covariances and coefficients of an outcome on each component
     (half of its variance is noise): where the component is told, and where it is not ("open": an identified set)."""
-    rng, out = np.random.default_rng(seed), defaultdict(lambda: [0, 0])
+    rng = np.random.default_rng(seed)
+    out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
 
-    def count(what: str, q: Subset, found: rc.Estimate, truth: np.ndarray) -> None:
+    def count(what: str, q: Subset, found: Estimate, truth: np.ndarray) -> None:
         low, high = found.interval(0.95)
         held = out[what + ("" if found.identified is None else " open")]
         held[0] += int(np.sum((low <= truth) & (truth <= high)))
@@ -296,11 +298,11 @@ def show(rows: Measured, options: Options) -> None:
             f"LABS {case['label']} N={case['n']} {len(held)} draws: rank {right:.3f}, A {auto:.4f}, at given rank {given:.4f}"
         )
     for case, held in measured["coverage"]:
-        cells = []
+        shares = []
         for what in ("A", "Cov", "coef", "A open", "Cov open", "coef open"):
             inside, entries = np.sum([r.get(what, [0, 0]) for r in held], axis=0)
-            cells.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
-        print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(cells))
+            shares.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
+        print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(shares))
     for case, held in measured["speed"]:
         for row in held:
             print(

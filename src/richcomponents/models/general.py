@@ -295,7 +295,7 @@ class RCA(ComponentAnalysis):
         names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
         return replace(limits, level=level, names=names, columns=own)
 
-    def _interval(self, what: object, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
+    def _interval(self, what: Any, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
         """Of a component's covariance, or of (view, component)'s A; chosen : the same from a refitted model."""
         limits = None
         if isinstance(self._solution, PairSolution):
@@ -304,8 +304,7 @@ class RCA(ComponentAnalysis):
             targets[shared[1], shared] = "mixing"
             limits = self._solution.interval(targets[what]) if what in targets else None
         elif what in self.transforms_:
-            view, subset = what  # type: ignore[misc]
-            limits = self._solution.interval(subset, view)
+            limits = self._solution.interval(what[1], what[0])
         else:
             limits = self._solution.interval(what)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
