@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SITE := docs/_build/html
 CODE := src tests benchmarks examples torture docs
 
-.PHONY: demo test check docs bench accuracy paper torture setup format clean
+.PHONY: demo test check docs dist install bench accuracy paper torture setup format clean
 
 demo: $(STAMP)
 	$(BIN)/rca demo
@@ -20,7 +20,19 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --doctest-modules src/richcomponents
-	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory dist docs
+
+# What would be uploaded, checked; nothing is uploaded.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	$(BIN)/twine check --strict dist/*
+
+# The wheel in an environment of its own, without extras: the README runs there.
+install: dist
+	rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(VENV)-wheel/bin/python tests/run_readme.py
 
 # The site, in docs/_build/html: tutorials are run, a warning is an error, no network is needed once .venv is there.
 docs: $(VENV)/.docs
@@ -64,4 +76,4 @@ $(VENV)/.docs: $(STAMP)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) docs/_build docs/api docs/auto_tutorials docs/pictures build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-wheel docs/_build docs/api docs/auto_tutorials docs/pictures build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

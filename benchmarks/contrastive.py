@@ -3,7 +3,7 @@
     python benchmarks/contrastive.py run [SECTION ...] [--draws 20] [--seed 90000] [--out DIR]    # measure what is missing
     python benchmarks/contrastive.py show [--out DIR]                                             # print the tables
 
-Sections: accuracy, protection, rank, coverage, tests. Ratios are of medians over draws.
+Sections: accuracy, mixing (A over the regression of V on U), protection, rank, coverage, tests. Ratios are of medians over draws.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.experiments.rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
-SECTIONS = ("accuracy", "protection", "rank", "coverage", "tests")
+SECTIONS = ("accuracy", "mixing", "protection", "rank", "coverage", "tests")
 ACCURACY: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("pca", {"S1": "pca", "S2": "paper"}, (1000, 3000, 10_000)),
     ("regression", {"S1": "regression", "S2": "paper"}, (100, 300, 1000, 3000, 10_000)),
@@ -27,6 +27,21 @@ ACCURACY: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("labs(3)", {"S1": "regression", "S2": "labs(3)"}, (300, 700, 3000)),
     ("labs(4)", {"S1": "regression", "S2": "labs(4)"}, (300, 700, 3000)),
     ("uniform d=30", {"S1": "regression", "S2": "uniform", "d": 30}, (10_000,)),
+]
+MIXING: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+    *(
+        (f"regression d={d}", {"S2": "paper", "d": d}, (100, 300, 1000, 3000)[: 4 if d < 30 else 3])
+        for d in (10, 20, 30)
+    ),
+    ("regression, free", {"S2": "paper", "errors": "free"}, (100, 300, 1000, 3000)),
+    ("regression, A good", {"S2": "paper", "A": "good"}, (100, 300, 1000)),
+    ("gaussian, free", {"S2": "gaussian", "errors": "free"}, (100, 300, 1000, 3000)),
+    ("pca", {"S1": "pca", "S2": "paper"}, (100, 300, 1000, 3000)),
+    ("pca, A good", {"S1": "pca", "S2": "paper", "A": "good"}, (100, 300, 1000, 3000)),
+    ("pca d=20", {"S1": "pca", "S2": "paper", "d": 20}, (100, 300, 1000)),
+    ("pca gaussian", {"S1": "pca", "S2": "gaussian"}, (100, 300, 1000)),
+    ("quiet V", {"S2": "paper", "scale_S3": 0.1}, (100, 300, 1000)),
+    ("tiny paper", {"S2": "paper", "scale_S2": 0.3}, (100, 300, 1000)),
 ]
 HARD: list[tuple[str, dict[str, Any]]] = [
     ("gaussian", {"S2": "gaussian"}),
@@ -57,6 +72,8 @@ def cases(section: str) -> list[Job]:
     """Label, n, settings of make_contrastive; extra: S1 and S3 share something that is not in the model."""
     if section == "accuracy":
         settings = [(label, kw, n) for label, kw, sizes in ACCURACY for n in sizes]
+    elif section == "mixing":
+        settings = [(label, kw, n) for label, kw, sizes in MIXING for n in sizes]
     elif section == "protection":
         settings = [(label, kw, n) for label, kw in HARD for n in HARD_SIZES]
     elif section == "rank":
@@ -84,7 +101,7 @@ def jobs(section: str, options: Options) -> list[Job]:
 
 
 def simulate(job: Job) -> Contrastive:
-    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", "extra", "seed")}
+    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", "extra", "errors", "seed")}
     return make_contrastive(job["n"], random_state=job["seed"], **kw)
 
 
@@ -124,7 +141,7 @@ def measure(job: Job) -> Row:
         s3 = data.S3 + common @ rng.normal(size=(d, d)) / np.sqrt(d)
         X = np.hstack([s1 + data.S2, data.S2 @ data.A.T + s3])
         y = None if data.beta is None else s1 @ data.beta + rng.normal(size=len(s1))
-    model = rc.ContrastiveRCA(views=d).fit(X)
+    model = rc.ContrastiveRCA(views=d, errors=job.get("errors", "auto")).fit(X)
     row: Row = {"rank": int(model.rank_), "verdict": model.verdict_}
     if section in ("accuracy", "protection") and y is not None and data.beta is not None:
         fit = model.calibrate(X, y)
@@ -133,6 +150,9 @@ def measure(job: Job) -> Row:
         row["naive"] = mse(ols(data.U, y), data.beta)
         row["cca"] = mse(ols(cca_projection(data.U, data.V), y), data.beta)
         row["true"] = mse(ols(data.S1, y), data.beta)
+    if section == "mixing":
+        row["ours"] = mse(model.A_, data.A)
+        row["regression"] = mse(np.array([ols(data.U, v) for v in data.V.T]), data.A)
     if section == "accuracy":
         row["A"] = mse(model.A_, data.A)
         row["A paper"] = mse(rc.ContrastiveRCA(views=d, method="paper").fit(X).A_, data.A)
@@ -192,6 +212,13 @@ def show(rows: Measured, options: Options) -> None:
                     f"(residualised {middle['top residualised']:.4f}, naive {middle['top naive']:.3f})",
                 ]
             print(f"{case['label']:>14} {case['n']:>6} {len(held):>5} " + " ".join(cells))
+    for case, held in by_case(rows("mixing"), cases("mixing")):
+        ratio = np.array([r["ours"] / r["regression"] for r in held])
+        middle = medians(held, ("ours", "regression"))
+        print(
+            f"MIXING {case['label']:>20} n={case['n']:>5}: A {middle['ours']:.4f}, over the regression of V on U {np.median(ratio):.2f},"
+            f" worst {ratio.max():.2f} ({len(held)} draws)"
+        )
     hard = list(by_case(rows("protection"), cases("protection")))
     if hard:
         print("\nPROTECTION: beta over residualising")

@@ -4,7 +4,8 @@
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), states (how far a fit to a state is from one to rows), discovery, coverage, speed (k = 5 views of d = 10, 8 components,
+slow), states (how far a fit to a state is from one to rows), discovery
+(13 systems, ranks), labs (automatic ranks), coverage, speed (k = 5 views of d = 10, 8 components,
 N = 10^5: measured by every run). Errors are relative (Frobenius), medians over draws.
 """
 
@@ -12,19 +13,17 @@ from __future__ import annotations
 
 import resource
 import time
+import warnings
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 
 import richcomponents as rc
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.wide import SearchSpace
 from richcomponents.cumulants import Cumulants
-from richcomponents.data.rows import Rows
 from richcomponents.experiments.rows import Job, Row, by_case
-from richcomponents.general.solution import settle
 from richcomponents.moments import Moments
-from richcomponents.moments.data import RowData
 from richcomponents.paper.general import compute_cumulant, find_linear
 from richcomponents.simulated_views import MultiView, make_views
 from sections import RESULTS, Measured, Options, drawn, main
@@ -44,8 +43,24 @@ EXACT = {
     "k=4, star": "ab ac ad a b c d",
     "k=4, random": "abd bcd ac a b c d",
 }
+LABS = {"abc": "labs"}
+DISCOVERIES: dict[str, dict[str, Any]] = {
+    "all 7": {"sets": "abc ab ac bc a b c"},
+    "common": {"sets": "abc a b c"},
+    "common + pair": {"sets": "abc ab a b c"},
+    "two pairs": {"sets": "ab bc a b c"},
+    "nothing shared": {"sets": "a b c"},
+    "two labs": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 1}, "kinds": LABS},
+    "three labs": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 2}, "kinds": LABS},
+    "rank 1 + pair of 1": {"sets": "abc ab a b c", "d": 4, "ranks": {"abc": 1, "ab": 1}},
+    "rank 2 + pair of 1": {"sets": "abc bc a b c", "d": 4, "ranks": {"abc": 2, "bc": 1}},
+    "pairs of 1 and 2": {"sets": "ab bc a b c", "d": 4, "ranks": {"ab": 1, "bc": 2}},
+    "widths 5, 3, 2": {"sets": "abc ab a b c", "widths": {"a": 5, "b": 3, "c": 2}, "ranks": {"abc": 1, "ab": 2}},
+    "ill-conditioned": {"sets": "abc ac a b c", "ranks": {"abc": 2}, "spread": (0.1, 1.5)},
+    "groups": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 1}, "kinds": LABS, "groups": 4},
+}
 FIVE = "abcde ab cd a b c d e"
-SECTIONS = ("exact", "common", "accuracy", "states", "discovery", "coverage", "speed", "large")
+SECTIONS = ("exact", "common", "accuracy", "states", "discovery", "labs", "coverage", "speed", "large")
 
 
 def sets(words: str) -> list[Subset]:
@@ -59,12 +74,13 @@ def cases(section: str) -> list[Job]:
         "accuracy": [("all 7", 100_000), ("all 7, symmetric common", 100_000), ("all 7", 10_000)],
         "common": [("common", 10_000)],
         "large": [("all 7", 1_000_000)],
-        "discovery": [(label, n) for n in (10_000, 100_000) for label in SYSTEMS if "," not in label],
+        "discovery": [(label, n) for n in (2_000, 10_000) for label in DISCOVERIES],
+        "labs": [(label, 2_000) for label in ("two labs", "three labs")],
         "speed": [("k=5, d=10", 100_000)],
         "coverage": [("common + pair", 20_000)],
         "states": [("common", 10_000), ("all 7", 10_000), ("all 7", 100_000)],
     }[section]
-    words = {**SYSTEMS, **EXACT, "k=5, d=10": FIVE}
+    words = {**{label: case["sets"] for label, case in DISCOVERIES.items()}, **SYSTEMS, **EXACT, "k=5, d=10": FIVE}
     return [{"label": label, "sets": words[label], "n": n} for label, n in labels]
 
 
@@ -85,14 +101,10 @@ def measure(job: Job) -> Row:
         row["seconds"], row["cpu"] = time.perf_counter() - start, time.process_time() - used
         row["gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         return row | {"efficient": errors(model, data)}
+    if section in ("discovery", "labs"):
+        data, groups = low_rank(job["label"], n, seed)
+        return discovered(data, groups) if section == "discovery" else ranks_and_errors(data)
     data = make_views(n, 3, 3, sets=sets(words), random_state=seed)
-    if section == "discovery":
-        everything = SetSystem.all(tuple(data.views))
-        space = SearchSpace.whole(RowData(Rows(data.X), 20), data.views)
-        problem = settle(space, data.views, str, sets=everything, discover=True)
-        kept, truth = set(problem.system.members), set(data.sets)
-        row.update(exact=kept == truth, false=len(kept - truth), missed=len(truth - kept))
-        return row
     if section == "coverage":
         return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data)
     if section == "states":
@@ -101,6 +113,64 @@ def measure(job: Job) -> Row:
         model = rc.RCA(views=data.views, sets=data.sets, method=method).fit(data.X)
         row[method] = errors(model, data)
     return row
+
+
+def low_rank(label: str, n: int, seed: int) -> tuple[MultiView, np.ndarray | None]:
+    """Three views of a system of DISCOVERIES; with groups, rows of a group have the same common part."""
+    case, members = DISCOVERIES[label], sets(DISCOVERIES[label]["sets"])
+    dealt = {q: ("exponential", "uniform", "discrete")[i % 3] for i, q in enumerate(members)}
+    kinds = dealt | {tuple(q): kind for q, kind in case.get("kinds", {}).items()}
+    ranks = {tuple(q): rank for q, rank in case.get("ranks", {}).items()}
+    widths, spread = case.get("widths", 3), case.get("spread", (0.6, 1.4))
+    data = make_views(
+        n, widths, case.get("d", 3), sets=members, kinds=kinds, ranks=ranks, spread=spread, random_state=seed
+    )
+    if "groups" not in case:
+        return data, None
+    groups = np.arange(n) // case["groups"]
+    common = tuple("abc")
+    again = data.components[common][groups * case["groups"]] - data.components[common]
+    for view in common:
+        data.X[:, data.views[view]] += again @ data.transforms[view, common].T
+    return data, groups
+
+
+def discovered(data: MultiView, groups: np.ndarray | None) -> Row:
+    """Which sets and ranks are found; large : each component carries a fifth of the variance of a view at least."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = rc.RCA(views=data.views, discover=True).fit(data.X, groups=groups)
+    kept, truth = set(model.components_), set(data.sets)
+    total = {view: float(data.view(view).var(axis=0).sum()) for view in data.views}
+    shares = [
+        float(np.sum(data.transforms[view, q] @ data.covariances[q] * data.transforms[view, q])) / total[view]
+        for q in truth
+        if len(q) > 1
+        for view in q
+    ]
+    found = {q: model.ranks_.get(q) for q in truth if len(q) > 1}
+    ranks = found == {q: data.mixing[q].shape[1] for q in found}
+    return {
+        "exact": kept == truth,
+        "false": len(kept - truth),
+        "missed": len(truth - kept),
+        "ranks": ranks,
+        "large": min(shares, default=1.0) >= 0.2,
+    }
+
+
+def ranks_and_errors(data: MultiView) -> Row:
+    """The automatic rank, and A on the directions that are there beside A at the given rank."""
+    common = tuple("abc")
+    rank = data.mixing[common].shape[1]
+    auto = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
+    given = rc.RCA(views=data.views, sets=data.sets, rank={common: rank}).fit(data.X)
+    loads = {view: data.transforms[view, common] @ data.mixing[common] for view in "bc"}
+    wrong = [
+        float(np.mean([relative(m.transforms_[v, common] @ data.mixing[common], loads[v]) for v in "bc"]))
+        for m in (auto, given)
+    ]
+    return {"right": auto.ranks_[common] == rank, "auto": wrong[0], "given": wrong[1]}
 
 
 def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
@@ -196,9 +266,21 @@ def show(rows: Measured, options: Options) -> None:
     for case, held in measured["discovery"]:
         right, wrong = np.mean([r["exact"] for r in held]), np.mean([r["false"] > 0 for r in held])
         missed = np.mean([r["missed"] > 0 for r in held])
+        ranks, large = np.mean([r["ranks"] for r in held]), [r["exact"] for r in held if r["large"]]
         print(
-            f"DISCOVERY {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: exact {right:.3f}  false {wrong:.3f}"
-            f"  missed {missed:.3f}"
+            f"DISCOVERY {case['label']:>18} N={case['n']:>6} {len(held):>3} draws: exact {right:.3f}  false {wrong:.3f}"
+            f"  missed {missed:.3f}  ranks {ranks:.3f}; all of a fifth: {len(large)} draws, exact {np.mean(large or 0):.3f}"
+        )
+    every = [row for _, held in measured["discovery"] for row in held]
+    if every:
+        print(f"DISCOVERY false inclusion {np.mean([r['false'] > 0 for r in every]):.4f} of {len(every)} draws")
+    for case, held in measured["labs"]:
+        right, auto, given = (
+            np.mean([r["right"] for r in held]),
+            *(np.median([r[w] for r in held]) for w in ("auto", "given")),
+        )
+        print(
+            f"LABS {case['label']} N={case['n']} {len(held)} draws: rank {right:.3f}, A {auto:.4f}, at given rank {given:.4f}"
         )
     for case, held in measured["coverage"]:
         a, c = (np.mean([r[f"{what} covered"] for r in held]) for what in ("A", "Cov"))

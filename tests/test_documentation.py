@@ -31,6 +31,7 @@ import richcomponents as rc
 import richcomponents.report
 from richcomponents.cli import EXAMPLES, app, main
 from richcomponents.paper.gradient import LogisticLikelihood
+from tests.documents import fenced, prose, shell_lines
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted(
@@ -71,24 +72,8 @@ MODEL_NAMES = {"pca", "mixture", "ising", "logistic", "regression"}
 # ---- the documents
 
 
-def fenced(document):
-    """(language, code) of every fenced block."""
-    return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text(encoding="utf-8"), flags=re.S | re.M)
-
-
-def prose(document):
-    """The text without fenced blocks."""
-    return re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.S | re.M)
-
-
 def scaled(code):
     return re.sub("|".join(map(re.escape, SMALLER)), lambda match: SMALLER[match[0]], code)
-
-
-def shell_lines(document):
-    """Commands to type: indented lines that begin with rca or make, as words; what follows # is a comment."""
-    lines = re.findall(r"^    ((?:rca|make) .*)$", prose(document), flags=re.M)
-    return [shlex.split(line, comments=True) for line in lines]
 
 
 def inline(document):
@@ -192,6 +177,8 @@ def test_commands_run(document, folder, capsys):
     for command, *arguments in shell_lines(document):
         if command == "make":
             assert arguments[0] in make_targets()
+        elif command == "pip":
+            assert arguments[0] == "install"
         else:
             check_command(arguments, capsys)
 

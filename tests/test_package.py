@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import richcomponents as rc
+
+ROOT = Path(__file__).parent.parent
 
 
 def test_public_names_are_there():
@@ -42,7 +46,7 @@ def test_pictures_need_no_matplotlib_until_drawn():
 @pytest.fixture(scope="module")
 def reference():
     """docs/reference.py, which says what is on the site."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "docs"))
+    sys.path.insert(0, str(ROOT / "docs"))
     import reference
 
     yield reference
@@ -72,3 +76,40 @@ def test_every_public_method_says_what_it_does(reference):
         if not inspect.getdoc(inspect.getattr_static(public.what, name))
     ]
     assert silent == []
+
+
+# ---- ready to publish
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("CITATION.cff", r"^version: ([\d.]+)$"),
+        ("CHANGELOG.md", r"\A# Changelog\n.*?^## ([\d.]+) \(\d{4}-\d{2}-\d{2}\)$"),
+        ("conda/recipe.yaml", r'^  version: "([\d.]+)"$'),
+        ("docs/cite.md", r"version ([\d.]+\d)\."),
+    ],
+)
+def test_one_version_everywhere(name, form):
+    assert re.search(form, text(name), flags=re.M | re.S)[1] == rc.__version__
+
+
+def test_the_conda_recipe_asks_for_what_the_package_asks_for():
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    run = text("conda/recipe.yaml").split("  run:\n")[1].split("\ntests:")[0]
+    recipe = {line.strip("- ").replace("matplotlib-base", "matplotlib").replace(" ", "") for line in run.splitlines()}
+    assert recipe - {""} == {*project["dependencies"], f"python{project['requires-python']}"}
+
+
+def test_links_of_the_long_description_are_absolute():
+    hook = tomllib.loads(text("pyproject.toml"))["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    shown = text("README.md")
+    for change in hook["substitutions"]:
+        shown = re.sub(change["pattern"], change["replacement"], shown)
+    links = re.findall(r"\]\(([^)]+)\)", shown)
+    assert len(links) > 10
+    assert all(link.startswith("https://") for link in links)

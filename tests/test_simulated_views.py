@@ -63,3 +63,20 @@ def test_subsets_may_be_written_in_any_order():
 def test_sets_are_checked(given, message):
     with pytest.raises(rc.DataError, match=message):
         rc.datasets.make_views(20, 2, 1, **given)
+
+
+@pytest.mark.parametrize("kind", ["labs", "exponential"])
+def test_components_of_low_rank(kind):
+    shared = ("a", "b")
+    data = rc.datasets.make_views(
+        200_000, 2, 4, kinds={shared: kind, "a": "gaussian", "b": "gaussian"}, ranks={shared: 2}
+    )
+    assert np.linalg.matrix_rank(data.components[shared]) == np.linalg.matrix_rank(data.covariances[shared]) == 2
+    for order in (2, 3, 4):
+        np.testing.assert_allclose(
+            rc.cumulant(data.components[shared], order),
+            data.cumulant(shared, order),
+            atol=0.05 if kind == "labs" else 1.0,
+        )
+    with pytest.raises(rc.DataError, match="between 1 and 4"):
+        rc.datasets.make_views(10, 2, 4, ranks={shared: 5})

@@ -7,7 +7,7 @@ answers `--help` without loading scientific libraries.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from richcomponents.api import *  # noqa: F403

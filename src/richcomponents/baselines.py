@@ -1,7 +1,8 @@
 """The simple methods, with the same inputs and the same output as the learners: one call each.
 
-`true`, `naive`, `covariates`, `cca` and `kernel_cca` take an unfitted learner (ComponentPCA, ComponentRegression, ...), make
-samples that stand in for the component, and fit a clone of the learner to them as if they were clean.
+`true`, `naive`, `covariates`, `instrumental`, `cca` and `kernel_cca` take an unfitted learner (ComponentPCA,
+ComponentRegression, ...) of a component of two or more views, make samples that stand in for the component, and fit a clone of
+the learner to them as if they were clean.
 
 `unadjusted`, `ancova`, `ruv2` and `ruv4` estimate the effects of an exposure y on every column of U, U = y alpha + S1 + S2,
 where V = A S2 + S3 are columns that y does not change (negative controls) and S2 may go with y. All four are least squares
@@ -23,9 +24,10 @@ from richcomponents.contrastive.canonical import canonical
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
+from richcomponents.learning.predicted import Places
 from richcomponents.models.design import is_column, labels_in
 
-__all__ = ["ancova", "cca", "covariates", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
+__all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
 
 _ROUNDING = 1e-13  # what is left of a column, relative to it, when others explain it
 _COLLINEAR = 1e-10  # singular values of columns of length one, relative to the largest
@@ -50,7 +52,7 @@ def true(learner: Any, S: object, y: object = None) -> Any:
 
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on U, as if nothing were shared.
+    """The learner on the component's view as it is (U), as if it held nothing else.
 
     Examples
     --------
@@ -65,7 +67,8 @@ def naive(learner: Any, X: object, y: object = None) -> Any:
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on the residual of U on V; for a regression this is V as covariates.
+    """The learner on the residual of the component's view on the views where it does not live (of U on V); for a regression
+    this is V as covariates.
 
     Examples
     --------
@@ -76,8 +79,34 @@ def covariates(learner: Any, X: object, y: object = None) -> Any:
     (4,)
     """
     parts, y = _parts(learner, X, y)
+    parts.need_other()
     residual = _residual(parts.own, parts.other - parts.other.mean(axis=0))
     return _fit_samples(learner, residual, y, parts.known)
+
+
+def instrumental(learner: Any, X: object, y: object = None) -> Any:
+    """The learner on what other views, where the component lives too, predict of its view (of U from V, for S2): for a
+    regression these views are instruments. First all of them lose what the views where it does not live predict.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), component="S2")
+    >>> instrumental(learner, data.X, data.S2[:, 0]).coef_.shape
+    (4,)
+    """
+    parts, y = _parts(learner, X, y)
+    if not parts.partners.shape[1]:
+        raise DataError(
+            f"component {learner.component!r} lives in one view only, and no other predicts it: use covariates, which removes "
+            "what others predict of its view"
+        )
+    every = np.hstack([parts.own, parts.partners, parts.other])
+    at = np.split(np.arange(every.shape[1]), np.cumsum([parts.own.shape[1], parts.partners.shape[1]]))
+    z = every - every.mean(axis=0)
+    into = Places(at[0], at[1], at[2], len(at[0])).simple_map(z.T @ z / len(z), len(z))
+    return _fit_samples(learner, parts.own.mean(axis=0) + z @ into, y, parts.known)
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
@@ -92,6 +121,7 @@ def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> An
     (4,)
     """
     parts, y = _parts(learner, X, y)
+    parts.need_other()
     U, V = parts.own, parts.other
     u, v = U - U.mean(axis=0), V - V.mean(axis=0)
     n = len(u)
@@ -115,6 +145,7 @@ def kernel_cca(
     (4,)
     """
     parts, y = _parts(learner, X, y)
+    parts.need_other()
     U, V = parts.own, parts.other
     rng = np.random.default_rng(0)
     fu, fv = (_fourier_features(view, rank, rng) for view in (U, V))
@@ -127,12 +158,19 @@ def kernel_cca(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The view that holds the component (n, d), the other one, and known covariates (n, k), centred; these are removed from
-    both views."""
+    """The view in whose columns a component is written (n, d), others where it lives, those where it does not, side by side,
+    and known covariates (n, k), centred; these are removed from all views."""
 
     own: Array
+    partners: Array
     other: Array
     known: Array
+
+    def need_other(self) -> None:
+        if not self.other.shape[1]:
+            raise DataError(
+                "the component lives in all views: there is no other to remove from its view. Use naive, or instrumental"
+            )
 
 
 def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
@@ -141,17 +179,16 @@ def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
     rca, beside = learner.unfitted_rca(), [y] if is_column(y) else []
     X, values = rca.complete(X, values, beside)
     views, known, _ = rca.read_views(X, beside)
-    if len(views) != 2:
-        raise DataError("the baselines compare the two views of a ContrastiveRCA: name two views")
-    if learner.component not in ("S1", "S3"):
-        raise DataError(
-            f"the simple methods learn what is specific to one view, 'S1' or 'S3', not {learner.component!r}"
-        )
+    own, partners, outside = rca.sides(learner.component, tuple(views))
     known = known - known.mean(axis=0)
-    own, other = (
-        _residual(values, known) for values in list(views.values())[:: 1 if learner.component == "S1" else -1]
-    )
-    return _Parts(own, other, known), values
+    left = {view: _residual(columns, known) for view, columns in views.items()}
+    none = np.empty((len(known), 0))
+    return _Parts(
+        left[own],
+        np.hstack([none, *(left[view] for view in partners)]),
+        np.hstack([none, *(left[view] for view in outside)]),
+        known,
+    ), values
 
 
 def _residual(values: Array, on: Array) -> Array:

@@ -10,11 +10,12 @@ import numpy as np
 
 from richcomponents.algebra import Array, multilinear
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.cumulants import cumulant
 from richcomponents.errors import DataError
 
 __all__ = ["MultiView", "make_views"]
 
-_KINDS = ("exponential", "uniform", "discrete", "gaussian")
+_KINDS = ("exponential", "uniform", "discrete", "gaussian", "labs")
 _POINTS, _CHANCES = np.array([0.0, 1.0, 3.0]), np.array([0.6, 0.3, 0.1])  # a skewed three-point distribution
 
 
@@ -24,8 +25,8 @@ class MultiView:
 
     X : (n, all columns), the views side by side; views : {name: slice of columns}, ready for `views=`;
     sets : subsets in the given order; components : {Q: samples (n, d)}; transforms : {(view, Q): A}, the identity at the first
-    view of Q; covariances : {Q: population covariance}; kinds : {Q: distribution of its independent sources};
-    mixing : {Q: (d, d)}, S_Q = mixing @ sources of variance one.
+    view of Q; covariances : {Q: population covariance}; kinds : {Q: distribution of its sources};
+    mixing : {Q: (d, rank)}, S_Q = mixing @ sources of covariance one.
 
     Examples
     --------
@@ -49,10 +50,13 @@ class MultiView:
 
     def cumulant(self, subset: Subset, order: int) -> Array:
         """The population cumulant of a component, order 2 to 4: shape (d,) * order."""
-        mixing = self.mixing[subset]
-        d = mixing.shape[1]
-        sources = np.zeros((d,) * order)
-        sources[(np.arange(d),) * order] = _source_cumulant(self.kinds[subset], order)
+        mixing, kind = self.mixing[subset], self.kinds[subset]
+        rank = mixing.shape[1]
+        if kind == "labs":
+            sources = cumulant(_simplex(rank), order, unbiased=False)
+        else:
+            sources = np.zeros((rank,) * order)
+            sources[(np.arange(rank),) * order] = _source_cumulant(kind, order)
         return multilinear(sources, *[mixing.T] * order)
 
 
@@ -64,6 +68,7 @@ def make_views(
     sets: Iterable[Sequence[str]] | None = None,
     kinds: str | Sequence[str] | Mapping[Subset, str] = ("exponential", "uniform", "discrete"),
     scales: Mapping[Subset, float] | None = None,
+    ranks: Mapping[Subset, int] | None = None,
     spread: tuple[float, float] = (0.6, 1.4),
     random_state: int | np.random.Generator | None = 0,
 ) -> MultiView:
@@ -80,9 +85,12 @@ def make_views(
         One component per subset, as in :class:`richcomponents.RCA`; all non-empty subsets by default, single views first.
     kinds : str, list or {subset: str}
         Distribution of the independent sources of each component: "exponential" (skewed), "uniform" (symmetric), "discrete"
-        (three points, skewed) or "gaussian"; a list is dealt out in turn.
+        (three points, skewed) or "gaussian"; a list is dealt out in turn. Or "labs": as many equally likely biases as the
+        rank plus one, each sample has one of them.
     scales : {subset: float}, optional
         Standard deviations relative to the others; 0 for a component that is not there.
+    ranks : {subset: int}, optional
+        Dimensions of components that have fewer than the columns of their first view.
     spread : (low, high)
         Singular values of the transformations.
     random_state : int, Generator or None
@@ -101,15 +109,18 @@ def make_views(
     everything = sorted(SetSystem.all(names).members, key=len)
     chosen = SetSystem.of(everything if sets is None else sets, names).members
     scale_of = {**dict.fromkeys(chosen, 1.0), **_by_member(scales or {}, chosen, "scales")}
+    rank_of = {**{q: widths[q[0]] for q in chosen}, **_by_member(ranks or {}, chosen, "ranks")}
     kind_of = _kinds(kinds, chosen)
     X = np.zeros((n_samples, int(ends[-1])))
     components: dict[Subset, Array] = {}
     transforms: dict[tuple[str, Subset], Array] = {}
     covariances, drawn, mixings = {}, {}, {}
     for q in chosen:
-        kind, home = kind_of[q], widths[q[0]]
-        mixing = scale_of[q] * _matrix(rng, home, home, (0.7, 1.3))
-        S = _sources(rng, kind, n_samples, home) @ mixing.T
+        kind, home, rank = kind_of[q], widths[q[0]], rank_of[q]
+        if not 1 <= rank <= home:
+            raise DataError(f"ranks={{{q!r}: {rank!r}}} must lie between 1 and {home}, the columns of view {q[0]!r}")
+        mixing = scale_of[q] * _matrix(rng, home, rank, (0.7, 1.3))
+        S = _sources(rng, kind, n_samples, rank) @ mixing.T
         for view in q:
             A = np.eye(home) if view == q[0] else _matrix(rng, widths[view], home, spread)
             transforms[view, q] = A
@@ -158,7 +169,7 @@ def _matrix(rng: np.random.Generator, rows: int, columns: int, spread: tuple[flo
 
 
 def _sources(rng: np.random.Generator, kind: str, n: int, d: int) -> Array:
-    """Independent columns of mean zero and variance one."""
+    """Columns of mean zero and covariance I, independent but for labs."""
     if kind == "exponential":
         return np.asarray(rng.exponential(size=(n, d)) - 1)
     if kind == "uniform":
@@ -167,12 +178,23 @@ def _sources(rng: np.random.Generator, kind: str, n: int, d: int) -> Array:
         return rng.normal(size=(n, d))
     if kind == "discrete":
         return np.asarray(_standard_points()[rng.choice(len(_POINTS), size=(n, d), p=_CHANCES)])
+    if kind == "labs":
+        return np.asarray(_simplex(d)[rng.integers(d + 1, size=n)])
     raise ValueError(f"kinds are {', '.join(map(repr, _KINDS))}, got {kind!r}")
 
 
 def _standard_points() -> Array:
     mean = _POINTS @ _CHANCES
     return np.asarray((_POINTS - mean) / np.sqrt((_POINTS - mean) ** 2 @ _CHANCES))
+
+
+def _simplex(d: int) -> Array:
+    """The corners of a regular simplex, (d + 1, d), of mean zero and covariance I.
+
+    >>> (_simplex(3).T @ _simplex(3) / 4).round(12).tolist() == np.eye(3).tolist()
+    True
+    """
+    return np.asarray(np.linalg.qr(np.eye(d + 1)[:, 1:] - 1 / (d + 1))[0] * np.sqrt(d + 1))
 
 
 def _source_cumulant(kind: str, order: int) -> float:

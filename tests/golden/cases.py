@@ -80,6 +80,11 @@ def contrastive_gaussian() -> Values:
 
 @case
 def contrastive_labs() -> Values:
+    return contrastive(rc.datasets.make_contrastive(900, 8, S2="labs(3)", random_state=14), 8, classes="none")
+
+
+@case
+def contrastive_hidden_classes() -> Values:
     return contrastive(rc.datasets.make_contrastive(900, 8, S2="labs(3)", random_state=14), 8)
 
 
@@ -95,7 +100,7 @@ def contrastive_more_controls() -> Values:
 
 @case
 def contrastive_fewer_controls() -> Values:
-    return contrastive(rc.datasets.make_contrastive(1500, 7, d_v=4, S2="labs(3)", random_state=17), 7)
+    return contrastive(rc.datasets.make_contrastive(1500, 7, d_v=4, S2="labs(3)", random_state=17), 7, classes="none")
 
 
 @case
@@ -106,12 +111,14 @@ def contrastive_known_mixing() -> Values:
 
 @case
 def contrastive_rank_given() -> Values:
-    return contrastive(rc.datasets.make_contrastive(1500, 6, S2="labs(4)", random_state=19), 6, rank=2)
+    return contrastive(rc.datasets.make_contrastive(1500, 6, S2="labs(4)", random_state=19), 6, rank=2, classes="none")
 
 
 @case
 def contrastive_rank_full() -> Values:
-    return contrastive(rc.datasets.make_contrastive(1500, 4, S2="labs(3)", random_state=20), 4, rank="full")
+    return contrastive(
+        rc.datasets.make_contrastive(1500, 4, S2="labs(3)", random_state=20), 4, rank="full", classes="none"
+    )
 
 
 @case
@@ -153,7 +160,7 @@ def contrastive_few_rows() -> Values:
 @case
 def contrastive_wide() -> Values:
     data = rc.datasets.make_contrastive(180, 40, d_v=8, S2="labs(3)", random_state=27)
-    return contrastive(data, 40, intervals=False)
+    return contrastive(data, 40, intervals=False, classes="none")
 
 
 @case

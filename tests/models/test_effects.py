@@ -354,7 +354,7 @@ def test_what_cannot_be_compared_is_refused_in_words(data):
 
 
 def test_it_is_an_estimator_that_is_saved_and_drawn(data, model, tmp_path):
-    assert set(clone(model).get_params(deep=False)) == {"rca", "exposure", "reference"}
+    assert set(clone(model).get_params(deep=False)) == {"rca", "exposure", "reference", "component"}
     model.save(tmp_path / "m.npz")
     again = rc.load(tmp_path / "m.npz")
     assert again.summary() == model.summary()

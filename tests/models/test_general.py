@@ -149,8 +149,12 @@ def test_views_of_different_widths():
     flipped = make_views(20_000, {"a": 3, "b": 2, "c": 3}, sets=SETS, kinds="exponential", random_state=2)
     smallest = rc.RCA(views=flipped.views, sets=SETS).fit(flipped.X)
     assert smallest.transforms_["b", ("a", "b")].tolist() == np.eye(2).tolist()  # b could not show all of a
+    larger = rc.RCA(views=flipped.views, sets=SETS, gauge={("a", "b"): "a"}).fit(flipped.X)
+    assert larger.ranks_["a", "b"] == smallest.ranks_["a", "b"] == 2
+    there, back = smallest.transforms_["a", ("a", "b")], larger.transforms_["b", ("a", "b")]
+    np.testing.assert_allclose(back @ there, np.eye(2), atol=0.01)
     with pytest.raises(rc.DataError, match=r"gauge=\{\('a', 'b', 'c'\): 'b'\}|gauge=\{\('a', 'b'\): 'b'\}"):
-        rc.RCA(views=flipped.views, sets=SETS, gauge={("a", "b"): "a"}).fit(flipped.X)
+        rc.RCA(views=flipped.views, sets=SETS, gauge={("a", "b"): "a"}, method="paper").fit(flipped.X)
 
 
 def test_dependent_columns_within_a_view_are_no_obstacle(data, model):
@@ -388,5 +392,5 @@ def test_models_of_a_component_that_no_covariance_shows(entangled):
 def test_learners_name_the_remedy(data, rca):
     with pytest.raises(ValueError, match=r"\('a', 'b', 'c'\)"):
         rc.ComponentPCA(rca=rca).fit(data.X)
-    with pytest.raises(ValueError, match="use ComponentRegression"):
-        rc.ComponentLogisticRegression(rca=rca, component=COMMON).fit(data.X, data.X[:, 0] > 0)
+    with pytest.raises(ValueError, match=r"\('a', 'b', 'c'\)"):
+        rc.ComponentLogisticRegression(rca=rca).fit(data.X, data.X[:, 0] > 0)

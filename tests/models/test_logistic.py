@@ -445,8 +445,8 @@ def test_bad_input_is_named(data):
         logistic().fit_component(component, np.zeros(5), 1.0)
     with pytest.raises(TypeError, match="takes a Component"):
         logistic().fit_component(data.S1, np.zeros(5))
-    with pytest.raises(ValueError, match="exchange the views"):
-        ComponentLogisticRegression(component="S3").fit(data.X, data.y)
+    with pytest.raises(ValueError, match="component must be one of"):
+        logistic(component="S4").fit(data.X, data.y)
     with pytest.warns(rc.SpecificationWarning, match="The outcome contradicts the model: y goes with V"):
         logistic().fit(data.X, data.S1[:, 0] + data.S3[:, 0] > 0)
     clean = logistic().fit_clean(data.S1, data.y)

@@ -34,7 +34,7 @@ def table(n=3000, seed=0, gamma=0.0, delta=0.0):
 def fitted(X, y, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), **options).fit(X, y)
+        return rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes="none"), **options).fit(X, y)
 
 
 def error(model, beta):
@@ -63,7 +63,7 @@ def test_an_outcome_that_goes_with_what_v_has_of_its_own_is_not_corrected():
     with pytest.warns(
         rc.SpecificationWarning, match="The outcome contradicts the model: y goes with what V does not share with U"
     ):
-        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes="none")).fit(X, y)
     assert model.on_v_.belief == 0
     assert model.verdict_ == "model fails"
     assert model.rca_.verdict_ == "strong"
@@ -96,7 +96,7 @@ def test_an_outcome_of_s1_alone_is_not_touched():
 
 def test_least_squares_on_the_features_gives_the_coefficients():
     X, y, _ = table(seed=1, gamma=1.5)
-    rca = rc.ContrastiveRCA(views=D).fit(X)
+    rca = rc.ContrastiveRCA(views=D, classes="none").fit(X)
     found = rca.calibrate(X, y)
     assert found.on_v.goes_with
     again = np.linalg.lstsq(found.features, found.outcome, rcond=None)[0]
@@ -135,7 +135,7 @@ def test_errors_cover_an_outcome_that_goes_with_the_labs():
 def test_the_shift_by_gamma_is_that_of_the_changed_outcome():
     """Coefficients of o - gamma'U, with gamma added, are those of o: whatever T."""
     X, y, _ = table(seed=3, gamma=1.0)
-    solution = rc.ContrastiveRCA(views=D).fit(X).solution_
+    solution = rc.ContrastiveRCA(views=D, classes="none").fit(X).solution_
     centred, t = X - X.mean(axis=0), y - y.mean()
     cross, variance = centred.T @ t / len(t), np.asarray(t @ t / len(t))
     plain = OnResidual.at(solution.pair, cross[:D], cross[D:], variance)
@@ -155,7 +155,7 @@ def test_log_odds_of_an_outcome_that_goes_with_the_labs():
     beta = np.array([1.0, -1.0, 0.5, 0.0, 0.0])
     y = own @ beta + 2 * shared[:, 0] + rng.logistic(size=len(own)) > 0
     X = np.hstack([own + shared, shared @ A.T + noise])
-    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
+    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D, classes="none")).fit(X, y)
     assert model.on_v_.goes_with
     found, simple = (np.sum((coef - beta) ** 2) for coef in (model.coef_[0], model.residualised_))
     assert found < simple
@@ -169,7 +169,7 @@ def test_a_shared_part_that_saturates_in_v_fails_the_model():
     S2 = factors @ rng.normal(size=(2, D))
     X = np.hstack([rng.normal(size=(n, D)) + S2, rng.normal(size=(n, D)) + 2 * np.tanh(S2 @ rng.normal(size=(D, D)))])
     with pytest.warns(rc.SpecificationWarning, match="The model fails"):
-        model = rc.ContrastiveRCA(views=D).fit(X)
+        model = rc.ContrastiveRCA(views=D, classes="none").fit(X)
     assert model.verdict_ == "model fails"
     assert model.diagnostics_.gate == 0
     assert "otherwise than linearly" in model.summary()
@@ -191,7 +191,9 @@ def test_where_nothing_is_shared_nothing_fails():
     X = rng.normal(size=(600, 2 * D))
     with warnings.catch_warnings():
         warnings.simplefilter("error", rc.SpecificationWarning)
-        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, X[:, 0] + X[:, D] + rng.normal(size=600))
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes="none")).fit(
+            X, X[:, 0] + X[:, D] + rng.normal(size=600)
+        )
     assert model.verdict_ == "nothing shared"
     assert model.on_v_.beside == D
     assert "all of V stands beside U" in model.summary()
@@ -211,7 +213,7 @@ def test_errors_cover_where_a_is_known(S2):
 def test_a_word_that_the_data_contradict_is_doubted():
     X, _, _ = table()
     with pytest.warns(rc.SpecificationWarning, match="shared=True says that"):
-        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), shared=True).fit(X, X[:, D])
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes="none"), shared=True).fit(X, X[:, D])
     assert "shared=True says that" in model.summary()
 
 

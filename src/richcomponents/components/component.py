@@ -538,18 +538,19 @@ def _positive(order: int) -> None:
 class Calibrated:
     """Coefficients of an outcome on a component, with as much correction as the data support for THIS outcome.
 
-    coef : (d,); residualised : (d,), those of the simple method, None where there is none; trust : in [0, 1], how much of the
-    correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
+    coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
+    the correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
     covariates and what goes with the shared part removed: least squares of the one on the other gives coef, and penalised fits
     should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
     component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with
     those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
     factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far as the outcome goes with it; on_v :
-    what the outcome has to do with the other view of two; by : what the solver remembers, None where nothing was weighed.
+    what the outcome has to do with the other view of two; weighed : whether the correction was weighed against the simple
+    method; by : what the solver remembers.
     """
 
     coef: Array
-    residualised: Array | None
+    residualised: Array
     trust: float
     features: Array
     outcome: Array
@@ -561,6 +562,8 @@ class Calibrated:
     factor: float = 1.0
     shared: Array | None = None
     on_v: Any = None
+    simple: str = "residualised"
+    weighed: bool = True
     by: Any = None
 
 

@@ -89,6 +89,16 @@ class Canonical:
             v_from_y=v.back @ self.v_from_y,
         )
 
+    def exchanged(self) -> Canonical:
+        """The same coordinates with V as the first view."""
+        return replace(
+            self,
+            x_from_u=self.y_from_v,
+            u_from_x=self.v_from_y,
+            y_from_v=self.x_from_u,
+            v_from_y=self.u_from_x,
+        )
+
     def truncated(self, rank: int) -> Canonical:
         """The shared coordinates only."""
         return replace(

@@ -25,6 +25,7 @@ from richcomponents.contrastive.canonical import (
     remaining_p_value,
     resolve_rank,
 )
+from richcomponents.contrastive.classes import HiddenClasses
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.own_errors import IndependentErrors, against_noise, span
@@ -373,6 +374,8 @@ class Diagnostics:
     errors : whether the own parts of columns are independent, and what of it was used; None where that was not asked.
     searched_u, searched_v : in how many principal components of a view with too many columns for its samples the shared
         directions were looked for; None where all columns were searched.
+    classes : hidden classes that were removed before all else, so that correlations and rank are those of what they leave; None
+        without them. class_note : why they were not looked for, where they were asked for.
     """
 
     n: int
@@ -397,6 +400,8 @@ class Diagnostics:
     errors: IndependentErrors | None = None
     searched_u: int | None = None
     searched_v: int | None = None
+    classes: HiddenClasses | None = None
+    class_note: str = ""
 
     @property
     def identified_low(self) -> Array:
@@ -478,6 +483,9 @@ class Diagnostics:
             lines.append(f"  shrinkage                tau = {self.tau:g}, gate = {self.gate:.2f}")
         if self.errors is not None:
             lines.append(f"  errors of the columns    {self.errors.words()}")
+        if self.classes is not None or self.class_note:
+            told = self.class_note if self.classes is None else self.classes.words()
+            lines.append(f"  hidden classes           {told}")
         if self.rank:
             lines.append(f"  condition of A           {self.condition_A:.1f}")
         if self.largest_rank:

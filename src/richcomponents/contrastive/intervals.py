@@ -1,6 +1,6 @@
 """Confidence intervals for A and Cov(S1): one-step block jackknife plus the shrinkage term.
 
-``se^2 = jackknife variance + shrinkage variance + squared pull``.
+``se^2 = jackknife variance + shrinkage variance + squared pull + squared reach``.
 
 * Jackknife: replicate ``k`` leaves out block ``k`` in the second moments *and* in the Gram matrix.  Its parameter is one
   Newton step from the fit, ``X_k = X + H^-1 (score_k(X) - mean score)``, with ``H = curvature + Pi`` of the full sample;
@@ -9,6 +9,9 @@
   ``H^-1 Pi H^-1`` (Wahba, Nychka: intervals of a smoother that cover on average over the entries).
 * Pull: what one step against the prior, ``X + H^-1 score(X)``, changes.  It matters where the truth lies further from the
   prior's centre than the prior expects (T near the identity).
+* Reach: the largest change to the estimate at another penalty tau that held-out energy does not exclude. tau is chosen, and at
+  N = 1 000 often wrongly; the other terms take it as given. On the paper's principal-direction design, where they covered .85
+  of the entries of Cov(S1), intervals become a tenth wider for it.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ class BlockEvidence:
 
     ``gram``: (B, B, 2r, 2r) order-weighted cross-block Grams in the full sample's leading ``(x, y)``, scaled so that the
     objective is ``energy - (X - c)' precision (X - c) / 2``; ``t``: the fitted T (r x r); ``prior``: of the lower
-    triangle of X; ``errors``: what independent errors add to the objective.
+    triangle of X; ``others`` (k, r, r): T at other penalties that are plausible; ``errors``: what independent errors add to
+    the objective.
     """
 
     canonical: Canonical
@@ -70,6 +74,7 @@ class BlockEvidence:
     gram: Array
     t: Array
     prior: Prior
+    others: Array
     errors: IndependentErrors | None = None
 
     def beside(self, pair: Pair) -> Beside | None:
@@ -105,6 +110,7 @@ def block_evidence(
         gram=np.tensordot(posterior.order_weights, plain_grams(posterior, grams), 1),
         t=posterior.t,
         prior=Prior.of_free(SharedEnergy(posterior.correlations).trend, tau),
+        others=posterior.plausible,
         errors=errors,
     )
 
@@ -119,6 +125,7 @@ class Replicates:
     xs: Array  # (B, r, r)
     loose: Array  # (r, r), X after one step against the pull of the prior
     posterior: Laplace  # about X
+    others: Array  # (k, r, r), T at other plausible penalties
 
     def values(self, what: Target) -> Array:
         """Replicates (B, ...) of A, Cov(S1) or its diagonal."""
@@ -131,6 +138,12 @@ class Replicates:
         )
         out: Array = moved**2
         return out
+
+    def squared_reach(self, what: Target) -> Array:
+        """Largest squared change to another plausible penalty, entry by entry."""
+        here = evaluate(self.basis, what, Logistic.at(self.x).value)
+        there = [(evaluate(self.basis, what, t) - here) ** 2 for t in self.others]
+        return np.max(there, axis=0) if there else np.zeros_like(here)
 
     def shrinkage_variance(self, what: Target) -> Array:
         """Variance of the shrinkage bias under the prior, entry by entry, by the delta method."""
@@ -183,12 +196,13 @@ def replicate(ev: BlockEvidence) -> Replicates:
     s = score(bases, pair_mean(ev.gram, delete_one(blocks)), link, ev.beside(bases))
     steps = posterior.solve(np.concatenate([s - s.mean(0), score(basis, gram, link, here)[None]]))
     moved = x + symmetric_matrices(steps)
-    return Replicates(basis, bases, x, moved[:-1], moved[-1], posterior)
+    return Replicates(basis, bases, x, moved[:-1], moved[-1], posterior, ev.others)
 
 
 def confidence(rep: Replicates, what: Target, point: Array, level: float = 0.95) -> Estimate:
     """Interval for every entry of A or Cov(S1) around the given point estimate."""
-    v = jackknife_variance(rep.values(what)) + rep.shrinkage_variance(what) + rep.squared_pull(what)
+    shrinkage = rep.shrinkage_variance(what) + rep.squared_pull(what) + rep.squared_reach(what)
+    v = jackknife_variance(rep.values(what)) + shrinkage
     return Estimate(point, np.sqrt(v), len(rep.xs) - 1, level=level)
 
 

@@ -254,10 +254,10 @@ class ErrorsByBlock:
     def trust(self) -> float:
         return sum(self.errors.used)
 
-    def strength(self, t: Array) -> float:
+    def strength(self, t: Array, other: Array) -> float:
         """Wald's chi-square as a normal number (Wilson and Hilferty)."""
         rows, cols = np.tril_indices(self.rank)
-        entries, unknowns = t[rows, cols], len(rows)
+        entries, unknowns = (t - other)[rows, cols], len(rows)
         spread = 2 / (9 * unknowns)
         return float((np.cbrt(entries @ self._curvature(t) @ entries / unknowns) - (1 - spread)) / np.sqrt(spread))
 

@@ -19,6 +19,7 @@ from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import Refit
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
@@ -93,33 +94,50 @@ class PaperSolution(TwoViews):
         """The formulas take every outcome to depend on S1 only."""
 
     def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
-        """R (n, d_u): what is left of U after regression on V; the formulas know no shared directions."""
-        self.require_own(key)
+        """R (n, d): what is left of U after regression on V, of V after regression on U for S3, and U for S2, which lives in
+        both; the formulas know no shared directions."""
         u, v = self.split(rows)
-        return np.asarray(u - v @ np.linalg.lstsq(v, u, rcond=None)[0])
+        if key == self.keys[1]:
+            return u
+        own, other = (u, v) if key == self.keys[0] else (v, u)
+        return np.asarray(own - other @ np.linalg.lstsq(other, own, rcond=None)[0])
+
+    def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """The residual, or, of S2, what V predicts of U."""
+        u, v = self.split(rows)
+        return np.asarray(v @ np.linalg.lstsq(v, u, rcond=None)[0]) if key == self.keys[1] else self.residual(key, rows)
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """The formulas make no promise that could be broken."""
 
     def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
-        """Cov(S1)^-1 Cov(U, y), or log-odds on the residual as they are: nothing is weighed against residualising."""
-        self.require_own(key)
-        own = np.asarray(self.covariances[0])
+        """Cov(S1)^-1 Cov(U, y) (of S3: with V), or log-odds on the residual as they are: nothing is weighed against
+        residualising."""
+        own, view = np.asarray(self.covariance(key)), 1 if key == self.keys[2] else 0
         if outcome.log_odds is None:
-            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows()[0])[0]
+            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows()[0])[view]
         else:
             coef, own = outcome.log_odds.coef, _positive(own)
-        features = self.split(outcome.rows)[0] - self.predict_s2(outcome.rows)
-        return Calibrated(coef, coef, 1.0, features, outcome.y, own, free=outcome.free)
+        features = self.predict(key, outcome.rows)[0]
+        simple = "instrumental" if key == self.keys[1] else "residualised"
+        return Calibrated(
+            coef, coef, 1.0, features, outcome.y, own, free=outcome.free, simple=simple, weighed=False, by=key
+        )
 
     def estimate(
-        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        *,
+        grouped: bool,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
     ) -> Estimate:
         """Jackknife at fixed formulas; arguments as in PairSolution."""
         if replicates is None:
             error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
         else:
-            R = self.residual(self.keys[0], outcome.rows)
+            R = self.stand_in(calibrated.by, outcome.rows)
             inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
             error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
         return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))

@@ -397,8 +397,8 @@ class FurtherEvidence(Protocol):
     def trust(self) -> float:
         """How far its assumptions stand their test: 0 to 1."""
 
-    def strength(self, t: Array) -> float:
-        """How far T = t is from T = 0, in standard errors."""
+    def strength(self, t: Array, other: Array) -> float:
+        """How far T = t is from T = `other`, in standard errors."""
 
     def information(self, t: Array) -> Array:
         """Of the diagonal entries of T (r,), at T = t: inverse variances."""
@@ -570,6 +570,10 @@ STRONG_EVIDENCE = 4.5
 
 STRONG_GAIN = 10.0
 
+PLAUSIBLE = 0.01
+"""Weight of a tau, relative to the best one, from which on its T cannot be excluded: held-out energies differ by chance by as
+much as their error, a few nats."""
+
 AT_THE_END = 0.99
 """T from which on a shared direction leaves nothing to S1."""
 
@@ -587,6 +591,7 @@ class Posterior:
     strength : energy above T = 0 over its standard error under random signs of the blocks.
     gate : 0 (not identified: use T = 0 for coefficients) to 1.
     informed : (r,), inverse variances of the T_ii from evidence beside the cumulants.
+    t_modes : (k, r, r), the modes at every tau.
     """
 
     correlations: Array
@@ -603,6 +608,12 @@ class Posterior:
     gate: float
     verdict: str
     informed: Array
+    t_modes: Array
+
+    @property
+    def plausible(self) -> Array:
+        """(m, r, r), modes at the penalties that held-out energy does not exclude."""
+        return np.asarray(self.t_modes[self.tau_weights >= PLAUSIBLE * self.tau_weights.max(initial=0.0)])
 
     @property
     def rank(self) -> int:
@@ -638,8 +649,8 @@ class Posterior:
     def t_trusted(self) -> Array:
         """T times the gate, for covariances: without evidence Cov(S1) is the covariance of U given V.
 
-        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. A is not gated:
-        without evidence the prior's T is a better guess of A than either end of the identified set.
+        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. (A has an end of its
+        own to fall back on: see `mixing`.)
         """
         return self.gate * self.t
 
@@ -756,6 +767,7 @@ def lower_end(correlations: Array, n_blocks: int, verdict: str) -> Posterior:
         gate=0.0,
         verdict=verdict,
         informed=np.zeros(rank),
+        t_modes=np.zeros((len(TAUS), rank, rank)),
     )
 
 
@@ -814,14 +826,14 @@ def identify(
     strength = sign_flip_z(nats, reference) if cumulants_tell else 0.0
     gate = _opened(strength)
     if further is not None:
-        beside = further.strength(energy.matrix(fits[1].mode))
+        beside = further.strength(energy.matrix(fits[1].mode), np.zeros((rank, rank)))
         strength, gate = max(strength, beside), max(gate, further.trust * _opened(beside))
     sure = "strong" if strength > STRONG_EVIDENCE and gain > STRONG_GAIN else "weak"
     verdict = sure if gate > 0 else "not identified"
     return Posterior(
         correlations, t, np.concatenate(draws), np.concatenate(draw_weights), shifts, TAUS[best],
         tau_weights, weights, order_z, gain, strength, gate, verdict,
-        np.zeros(rank) if further is None else further.information(t),
+        np.zeros(rank) if further is None else further.information(t), energy.matrix(np.stack([fit.mode for fit in fits])),
     )  # fmt: skip
 
 
@@ -879,5 +891,5 @@ def identify_known(canonical: Canonical, rank: int, mixing: Array, random_state:
     return Posterior(
         d, t_draws[0], t_draws, np.full(len(t_draws), 1 / len(t_draws)), np.zeros((1, r, r)),
         0.0, np.zeros(0), np.zeros(2), np.zeros(2), float("nan"), float("nan"), 1.0,
-        "known mixing", np.zeros(r),
+        "known mixing", np.zeros(r), np.zeros((0, r, r)),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT, one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
@@ -82,6 +82,7 @@ from richcomponents.contrastive.intervals import (
     plain_grams,
     replicate,
 )
+from richcomponents.contrastive.mixing import Beyond, t_of_mixing, told_from_regression
 from richcomponents.contrastive.outcomes import OutcomeOnV
 from richcomponents.contrastive.own_errors import ErrorsByBlock, IndependentErrors, independent_errors
 from richcomponents.contrastive.pair import (
@@ -93,11 +94,12 @@ from richcomponents.contrastive.pair import (
     ends_below,
     near_pair,
 )
-from richcomponents.contrastive.posterior import Posterior, SharedEnergy, identify, identify_known, lower_end
+from richcomponents.contrastive.posterior import Logistic, Posterior, SharedEnergy, identify, identify_known, lower_end
 from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews, own_terms, shared_terms
 from richcomponents.cumulants.estimate import Estimate, delete_one, from_replicates, jackknife_error
 from richcomponents.errors import (
     CapacityError,
+    DataError,
     SampleSizeWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
@@ -105,6 +107,7 @@ from richcomponents.errors import (
 )
 from richcomponents.learning.logistic import attenuation
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.storage import storable
@@ -131,16 +134,19 @@ class PairSolution(TwoViews):
 
         BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-    Covariances and predictions use T times the gate (Posterior.t_trusted), A and the cumulants T itself. If the
+    Covariances and predictions use T times the gate (Posterior.t_trusted), the cumulants T itself, A a T between that and the
+    regression of V on U (see `mixing`). If the
     truth is T* and T is used, the squared error of the prediction is h [T* (I - T*) + (T* - T)^2] h; its mean over the
     posterior draws of T* is reported.
 
     posterior : what is known of T; truncated : whether `state` holds the leading canonical coordinates only; grams :
     (2, B, B, 2r, 2r), the evidence; lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter EVERY column, also
     where a view was searched for them in its principal components only. Predictions and A use these; covariances of the parts
-    use the canonical maps, for which they are positive and add up. known_A : A where it was given;
+    use the canonical maps, for which they are positive and add up. beyond : A outside the shared directions, where more of them
+    cannot be excluded; known_A : A where it was given;
     second_order_only : too few rows for more; most_rank : that cannot be excluded; lost : rows' worth of freedom
-    that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups.
+    that covariates took; units : different rows, where they are few, and grouped : whether rows belong to groups; turned :
+    whether the first view is the user's second.
     """
 
     options: PairOptions
@@ -150,12 +156,14 @@ class PairSolution(TwoViews):
     grams: Array
     lift_u: Array
     lift_v: Array
+    beyond: Beyond | None
     known_A: Array | None
     second_order_only: bool
     most_rank: int
     lost: float
     units: int | None
     grouped: bool
+    turned: bool = False
 
     # ---- A, covariances, predictions
 
@@ -188,21 +196,35 @@ class PairSolution(TwoViews):
         return Pair.at(self.canonical, self.rank)
 
     @cached_property
+    def _t_of_mixing(self) -> Array:
+        """T (r, r) at which A is reported."""
+        known, errors = self.posterior, self.errors
+        if self.known_A is not None or not self.rank:
+            return known.t
+        further = None
+        if errors is not None and not errors.silent:
+            further = ErrorsByBlock(errors, self.canonical, self.rank, BlockCovariances.of(self.state))
+        sure = 0.0 if known.verdict == "model fails" else told_from_regression(known, self.grams, further)
+        return t_of_mixing(known, sure, self.canonical.n)
+
+    @cached_property
     def _on_u(self) -> Array:
         """S^-1 x_from_u (r, d_u): A = lift_v D of it."""
-        return self.pair.from_shared(self.posterior.t)
+        return self.pair.from_shared(self._t_of_mixing)
 
     @property
     def A(self) -> Array:
         if self.known_A is not None:
             return self.known_A
         check_entries("the matrix A", (len(self.lift_v), self._on_u.shape[1]))
-        return np.asarray((self.lift_v * self.posterior.correlations) @ self._on_u)
+        shared = np.asarray((self.lift_v * self.posterior.correlations) @ self._on_u)
+        return shared if self.beyond is None else shared + self.beyond.matrix
 
     def through_A(self, s: Array) -> Array:
         if self.known_A is not None:
             return np.asarray(s @ self.known_A.T)
-        return np.asarray((s @ self._on_u.T) @ (self.lift_v * self.posterior.correlations).T)
+        shared = np.asarray((s @ self._on_u.T) @ (self.lift_v * self.posterior.correlations).T)
+        return shared if self.beyond is None else shared + (s @ self.beyond.from_u.T) @ self.beyond.into_v.T
 
     @cached_property
     def _covered(self) -> Array:
@@ -214,7 +236,7 @@ class PairSolution(TwoViews):
             return added(self.cov_u, self.pair.from_x, -symmetric(self._covered))
         if key == self.keys[1]:
             return self._lifted(self.pair.from_x, self._covered)
-        back = self.posterior.correlations[:, None] * np.linalg.inv(self.pair.shared(self.posterior.t))
+        back = self.posterior.correlations[:, None] * np.linalg.inv(self.pair.shared(self._t_of_mixing))
         return added(self.cov_v, self.pair.from_y, -symmetric(back @ self._covered @ back.T))
 
     def _lifted(self, lift: Array, core: Array) -> Spread:
@@ -316,10 +338,55 @@ class PairSolution(TwoViews):
 
     # ---- outcomes that depend on S1
 
+    @cached_property
+    def exchanged(self) -> PairSolution:
+        """The same two views with V first, estimated as such from the state: S3 is its S1. (What is told of T here is shrunk
+        towards residualising U on V; what S3 needs, towards residualising V on U.)"""
+        found, r = self.canonical.exchanged(), self.rank
+        k_v, k_u = (r, r) if self.truncated else (found.rank_u, found.rank_v)
+        v = LinearMap(found.x_from_u[:k_v], found.u_from_x[:, :k_v])
+        u = LinearMap(found.y_from_v[:k_u], found.v_from_y[:, :k_u])
+        into = joint_whitening(self.posterior.correlations)
+        turn = into @ np.roll(np.eye(2 * r), r, axis=0) @ np.linalg.inv(into)
+        A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
+        turned = replace(
+            self,
+            keys=(self.keys[2], self.keys[1], self.keys[0]),
+            views=(self.views[1], self.views[0]),
+            mean=self.mean[self.columns_exchanged],
+            canonical=found,
+            state=self.state.select(np.concatenate([np.arange(k_u, k_u + k_v), np.arange(k_u)])),
+            cov_u=self.cov_v,
+            cov_v=self.cov_u,
+            source=None,
+            mixing_test=None,
+            options=replace(self.options, rank=r, A=A, errors=(self.options.errors[1], self.options.errors[0])),
+            errors=None,
+            grams=turn @ self.grams @ turn.T,
+            lift_u=self.lift_v,
+            lift_v=self.lift_u,
+            known_A=A,
+            turned=True,
+        )
+        space = SearchSpace(
+            StateData(turned.state, self.lost), dict(zip(turned.views, (v, u), strict=True)), mean=turned.mean
+        )
+        return replace(_solve(space, turned.keys, turned.options, decided=turned).checked(), turned=True)
+
+    def facing(self, key: Key) -> tuple[PairSolution, IntArray | None]:
+        return (self.exchanged, self.columns_exchanged) if key == self.keys[2] else (self, None)
+
+    def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """R, or, of S2, what the shared variates of V predict of U: the prediction at T = 0."""
+        if key != self.keys[1]:
+            return self.residual(key, rows, beside)
+        return np.asarray((self.variates(rows, self.rank) * self.posterior.correlations) @ self.lift_u.T)
+
     def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
         """R (n, d_u): what is left of every column of U after regression on the shared variates of V, or on the first `beside`
-        of all."""
-        self.require_own(key)
+        of all; U itself for S2, which lives in both views."""
+        if key == self.keys[1]:
+            return self.split(rows)[0]
         k = self.rank if beside is None else beside
         lift = self.lift_u if k == self.rank else self.canonical.u_from_x[:, :k]
         return np.asarray(self.split(rows)[0] - (self.variates(rows, k) * self.canonical.correlations[:k]) @ lift.T)
@@ -334,6 +401,7 @@ class PairSolution(TwoViews):
             return outcome.on_v
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
         found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        found = replace(found, letters=("V", "U") if self.turned else ("U", "V"))
         return found.doubted(self._misfit) if found.goes_with else found
 
     @property
@@ -360,7 +428,8 @@ class PairSolution(TwoViews):
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
-        self._demand.check(covariates, self.determined(covariates))
+        if key != self.keys[1]:
+            self._demand.check(covariates, self.determined(covariates))
 
     @property
     def degrees(self) -> float:
@@ -387,6 +456,8 @@ class PairSolution(TwoViews):
         Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
         that were searched: a guide for penalised fits, no result.
         """
+        if key == self.keys[1]:
+            return self._on_shared(outcome)
         inverse, log_odds = self._inverse_of_residual(outcome.covariates), outcome.log_odds
         reading, on_v = self._reading(inverse), self.on_v(outcome)
         known = replace(self.posterior, gate=self.posterior.gate * on_v.belief)
@@ -427,6 +498,40 @@ class PairSolution(TwoViews):
             by=(solved, fit, reading, inverse),
         )
 
+    def _on_shared(self, outcome: Outcome) -> Calibrated:
+        """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
+        to the prediction at T from both views (learning/predicted)."""
+        if not self.rank:
+            raise DataError(
+                f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
+            )
+        r, (u, v) = self.rank, self.split(outcome.rows)
+        z = np.hstack([u @ self.pair.to_x.T, v @ self.pair.to_y.T])
+        found = OnPrediction.of(
+            z,
+            outcome,
+            Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
+            self.canonical.n,
+            Prediction(shared_prediction(self.pair, self.posterior.t_trusted), self._covered),
+            self._shared_predictions(len(outcome.kept)),
+            LinearMap(self.pair.to_x, self.lift_u),
+        )
+        return found.calibrated(outcome, self._lifted(self.lift_u, found.covariance), r)
+
+    def _shared_predictions(self, n_blocks: int) -> list[Prediction] | None:
+        """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
+        if self.reduced_views:
+            return None
+        found = self.canonical.truncated(self.rank) if self.truncated else self.canonical
+        covariance = BlockCovariances.of(self.state).covariance(delete_one(len(self.blocks)))
+        bases = near_pair(found, self.rank, covariance)
+        t = np.broadcast_to(self.posterior.t_trusted, bases.cross.shape)
+        if self.evident:
+            t = self.posterior.gate * Logistic.at(replicate(self.block_evidence()).xs).value
+        maps = np.swapaxes(bases.from_full, -1, -2) @ shared_prediction(bases, t)
+        maps = maps @ np.swapaxes(self.pair.to_x @ bases.from_x, -1, -2)
+        return [Prediction(one, self._covered) for one in maps]
+
     def _of_log_odds(self, coef: Array) -> tuple[Array, Array]:
         """Log-odds (..., d_u + k) of R and of variates of V -> of R (..., d_u), and of the shared variates (..., r), zero where
         there are none."""
@@ -444,16 +549,24 @@ class PairSolution(TwoViews):
         return Residualised(fit.coef, fit.noise, *on_v.shared(D, with_y, self.canonical.n))
 
     def estimate(
-        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        *,
+        grouped: bool,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
     ) -> Estimate:
         """Calibrated coefficients with their errors or, where the data do not tell S1 from S2, with their identified set: see
-        `coefficients`.
+        `coefficients`; those on S2 as in learning/predicted.
 
-        replicates : (B, d_u), of log-odds: those on the residual without each block.
+        replicates : (B, d_u), of log-odds: those on the residual without each block. refit : of log-odds, on other features.
 
         On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.
         """
+        if isinstance(calibrated.by, OnPrediction):
+            return calibrated.by.estimate(calibrated.coef, outcome, refit)
         (solved, fit, reading, inverse), on_v = calibrated.by, calibrated.on_v
         outcome = replace(outcome, on_v=on_v)
         coef, degrees = calibrated.coef, max(len(outcome.kept) - 1, 1)
@@ -625,7 +738,7 @@ class PairSolution(TwoViews):
         if self.known_A is not None:
             return None
         point, more = self._point(what), self.largest_rank > self.rank
-        if what == "mixing" and (more or self.rank == 0):
+        if what == "mixing" and (more or self.rank == 0 or self.beyond is not None):
             return Estimate.unbounded(point)
         if more or (self.rank and (self.posterior.gate == 0 or self.reduced_views)):
             limits = self._identified_interval(what, point, more)
@@ -694,12 +807,10 @@ class PairSolution(TwoViews):
         return np.asarray(total) - own @ own.T
 
     def _one_step(self, what: Target, point: Array) -> Estimate:
-        """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and the limits reach
-        from there over those of the estimate without the gate."""
+        """One Newton step per left-out block. Where the gate is half open Cov(S1) is the gated point, and A lies nearer to the
+        regression of V on U: the limits reach from there over those of the estimate at T itself."""
         replicates = replicate(self.block_evidence())
-        centre = point
-        if what != "mixing":
-            centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
+        centre = evaluate(replicates.basis, what, self.posterior.t) + self._beyond(what)
         return replace(confidence(replicates, what, centre), value=point, centre=centre)
 
     def grams_in(self, inner: Canonical, state: Moments) -> Array:
@@ -730,6 +841,13 @@ class PairSolution(TwoViews):
             replace(self.options, rank=k),
             decided=self,
         )
+
+
+def shared_prediction(pair: Pair, t: Array) -> Array:
+    """(..., 2r, r): (x, y) -> the best linear prediction of S2, x - h (I - T) h^-1 (x - D y)."""
+    own = pair.h @ np.linalg.solve(pair.h, np.eye(t.shape[-1]) - np.swapaxes(t, -1, -2)).swapaxes(-1, -2)
+    both = np.concatenate([np.eye(t.shape[-1]) - own, own @ pair.cross], axis=-1)
+    return np.asarray(np.swapaxes(both, -1, -2))
 
 
 def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
@@ -792,7 +910,8 @@ def _solve(
                 and any(wanted != "free" for wanted in options.errors)
             ):
                 blocks = BlockCovariances.of(state)
-                errors = independent_errors(found, r, blocks, options.errors) if decided is None else decided.errors
+                errors = None if decided is None else decided.errors
+                errors = independent_errors(found, r, blocks, options.errors) if errors is None else errors
                 further = None if errors is None or errors.silent else ErrorsByBlock(errors, found, r, blocks)
             posterior = identify(D, inner.n, seen, options.random_state, further)
         if decided is not None and decided.verdict == "model fails":
@@ -805,6 +924,12 @@ def _solve(
     test = None  # replicates keep what the full fit decided; of reduced views A is not the whole story
     if inner_A is not None and decided is None and space.rows is None:
         test = check_known_mixing(second, len(u.to), options.rank, inner_A)
+    most_rank = r if A is not None or options.rank != "auto" else largest_rank(inner, r)
+    beyond = None if decided is None else decided.beyond
+    if (beyond is not None and not decided.reduced_views) or (decided is None and most_rank > r and space.rows is None):
+        beyond = Beyond.of(found, r)
+    elif decided is None and A is None and options.rank in ("auto", "full") and space.rows is not None:
+        beyond = Beyond.of_rows(space.rows, len(u.back), inner.n, found.x_from_u[:r])
     high = None
     if options.order > 4 and fourth and decided is None:
         high = data.moments(options.order, everything)
@@ -825,10 +950,11 @@ def _solve(
         grams=seen,
         lift_u=every_u.lift,
         lift_v=every_v.lift,
+        beyond=beyond,
         known_A=A,
         mixing_test=test,
         second_order_only=second_order_only,
-        most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        most_rank=most_rank,
         lost=data.lost,
         units=space.units,
         grouped=space.grouped,

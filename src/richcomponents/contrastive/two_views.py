@@ -200,12 +200,15 @@ class TwoViews:
             return v - self.through_A(s2), Factored(np.zeros((0, v.shape[1])), self.through_A(error.lift), error.core)
         return v - self.through_A(s2), self.through_A(self.through_A(error).T)
 
-    def require_own(self, key: Key) -> None:
-        """Outcomes are learned on the first view's own component."""
-        if key != self.keys[0]:
-            raise ValueError(
-                f"an outcome is regressed on {self.keys[0]!r} (exchange the views for {self.keys[2]!r}), got component={key!r}"
-            )
+    def facing(self, key: Key) -> tuple[TwoViews, IntArray | None]:
+        """Who answers what learners ask about a component, and in which order it takes the columns of both views (None: as they
+        are)."""
+        return self, None
+
+    @property
+    def columns_exchanged(self) -> IntArray:
+        """Columns of V, then those of U."""
+        return np.concatenate([np.arange(self.d_u, len(self.mean)), np.arange(self.d_u)])
 
     def outside(self, key: Key) -> IntArray:
         """Columns of the views in which the component does not live."""

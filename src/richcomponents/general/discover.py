@@ -1,28 +1,30 @@
-"""Which components are there: a sequential sign-flip test, larger sets first.
+"""Which components are there, and of which rank: sequential sign-flip tests, larger sets first.
 
 A cross-cumulant sees exactly the components whose sets contain its support. When set Q is tested, larger sets are decided.
-Entries whose support distinguishes Q are, after the decided supersets are subtracted, cumulants of S_Q alone: zero if
-it is absent. The supersets are fitted to the entries that no undecided component enters.
+Entries whose support distinguishes Q (tested) see S_Q and its decided supersets only; others (fitted) see decided components
+only. For r = 0, 1, ... (absent, one direction, ...) the decided components and r directions of S_Q are fitted to all of them,
+until they explain the tested entries.
 
-(Where no such entry tells a superset's tensor of some order, it is fitted to the tested entries, and only what it cannot
-explain is tested.)
+The noise comes from the blocks. Block b's value of the tested entries is its own cumulants minus the fit, made free of the
+fit's error to first order (`_Search._unexplained`): independent over blocks and, if r directions are all there is, of mean
+zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the
+observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
+only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets. What is significant must also be worth its
+parameters: the fit gains at least half of what BIC asks for (ill-determined supersets make tests too bold; what they leave
+behind is small).
 
-The noise comes from the blocks. Block b's pseudo-value of the tested entries is its own cumulants minus what ITS refit of the
-supersets predicts (one Gauss-Newton step): p_b = y_b - m - J u_b, independent over blocks and, if S_Q is absent,
-of mean zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the
-dependence among entries: the observed sum is compared with sums under random signs. Orders are tested separately (a symmetric
-component shows at order four only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets.
+All this in the directions that each view shares with the others (:func:`.evidence.shared_directions`), where there are few
+entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, packed_size
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.general.evidence import SetEvidence
@@ -37,6 +39,10 @@ from richcomponents.general.refine import sequential
 from richcomponents.storage import storable
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
+_FURTHER = 0.05  # level of the tests for more directions of a component that is there
+_PENALTY = 0.5  # of the logarithm of n for each parameter: what the fit must gain
+_RIDGE = 1e-12  # of the curvature, where entries do not tell a parameter
+_NONE = np.zeros(0, dtype=np.int64)
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
 
 
@@ -47,64 +53,351 @@ class SetTest:
 
     kept : whether it is in the discovered system; p_value : of the hypothesis that it is absent, Bonferroni-corrected for
     orders, not for the number of sets (NaN for single views, which are always kept); by_order : {order: its own p value};
-    level : what p_value was compared with.
+    level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it
+    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for (half
+    of BIC's penalty; below one it is dropped, whatever the p value).
     """
 
     kept: bool
     p_value: float
     by_order: Mapping[int, float]
     level: float
+    rank: int
+    by_rank: Mapping[int, float]
+    gain: float
 
     def __str__(self) -> str:
         if np.isnan(self.p_value):
             return "kept (own part of a view)"
         tried = ", ".join(f"{p:.2g} at order {t}" for t, p in self.by_order.items())
-        return f"{'kept' if self.kept else 'dropped'}: p = {self.p_value:.2g} against {self.level:.2g} ({tried})"
+        told = f"p = {self.p_value:.2g} against {self.level:.2g} ({tried})"
+        if self.kept:
+            return f"kept, rank {self.rank}: {told}" + (
+                "" if self.p_value <= self.level else "; explains what others left"
+            )
+        small = (
+            "" if self.p_value > self.level or self.gain >= 1 else f"; the fit gains {self.gain:.2g} of what it takes"
+        )
+        return f"dropped: {told}{small}"
 
 
 def discover_sets(
     evidence: SetEvidence,
     system: SetSystem,
-    gauge: Mapping[Subset, str],
     alpha: float = 0.01,
     random_state: int | None = 0,
+    given: Mapping[Subset, int] | None = None,
+    pairs: Mapping[frozenset[str], float] | None = None,
 ) -> tuple[SetSystem, dict[Subset, SetTest]]:
     """The system that the data support, and the evidence for each member of the one it started from.
 
-    Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that no present
-    one was missed before (what a missed component left behind is explained by others).
+    Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that nothing
+    present was missed before (what a missed component left behind is explained by others).
+    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over.
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
     """
-    tested = [q for q in system.order if len(q) > 1]
-    level = alpha / max(len(tested), 1)
-    signs = _signs(len(evidence.share), len(evidence.orders) / level, random_state)
-    if len(evidence.orders) / (1 + len(signs)) > level:
-        raise DataError(_too_few(len(evidence.share), len(evidence.orders), len(signs), alpha, len(tested)))
-    verdicts: dict[Subset, SetTest] = {}
-    present: list[Subset] = []
-    current = system
-    for q in tested:
-        if len(current.distinguishing(q)) > evidence.order:
-            raise DataError(
-                f"whether {q} has a component of its own shows from order {len(current.distinguishing(q))} on, and "
-                f"order {evidence.order} is used: start from fewer sets (sets=)"
-            )
-        by_order = {
-            t: sign_flip(values, signs) for t, values in _pseudo_values(evidence, current, present, q, gauge).items()
-        }
-        p = min(1.0, len(by_order) * min(by_order.values())) if by_order else 1.0
-        kept = p <= level
-        verdicts[q] = SetTest(kept, p, by_order, level)
-        if kept:
-            present.append(q)
-        else:
-            current = current.without(q)
+    search = _Search.of(evidence, system, alpha, random_state, pairs or {})
+    verdicts = {}
+    for q in search.tested:
+        verdicts[q] = search.decide(q, 0, (given or {}).get(q))
     singles = tuple((view,) for view in system.views)  # never tested: their transformation is the identity
-    for q in singles:
-        verdicts[q] = SetTest(True, float("nan"), {}, 1.0)
-    members = tuple(q for q in system.members if q in present or len(q) == 1)
+    for (view,) in singles:
+        verdicts[view,] = SetTest(True, float("nan"), {}, 1.0, len(evidence.columns[view]), {}, float("nan"))
+    if given is None or not given:
+        search.reconsider()
+    for q in search.tested:
+        verdicts[q] = replace(verdicts[q], kept=q in search.ranks, rank=search.ranks.get(q, 0))
+    members = tuple(q for q in system.members if verdicts[q].kept)
     return SetSystem.of(members + tuple(q for q in singles if q not in members), system.views), verdicts
+
+
+def choose_ranks(
+    evidence: SetEvidence,
+    system: SetSystem,
+    pairs: Mapping[frozenset[str], float],
+    given: Mapping[Subset, int],
+    widths: Mapping[str, int],
+    random_state: int | None = 0,
+) -> dict[Subset, int]:
+    """How many directions the components of a system have, each at least one.
+
+    Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
+    these tests see much less than the joint fit, which would lose real directions to them. given : ranks that are known;
+    widths : of the views, of which `evidence` may hold the shared directions only.
+    """
+    search = _Search.of(evidence, system, 1.0, random_state, pairs)
+    for q in search.tested:
+        most = most_directions(system, q, widths, search.ranks, pairs)
+        if q in given or most == most_directions(system, q, widths):
+            search.ranks[q] = given.get(q, most)
+            continue
+        try:
+            search.decide(q, 1)
+        except (CapacityError, DataError):  # too large to be tested, or told by no cumulant of these orders
+            search.ranks[q] = most
+    return search.ranks
+
+
+def most_directions(
+    system: SetSystem,
+    q: Subset,
+    width: Mapping[str, int],
+    ranks: Mapping[Subset, int] | None = None,
+    pairs: Mapping[frozenset[str], float] | None = None,
+) -> int:
+    """The largest rank that S_Q can have and that cumulants can tell.
+
+    So many columns have views enough to tell the component from others, and so much have the covariances of such views left for
+    it beside the supersets' `ranks`: rank Cov(U_i, U_j) is the sum over all components that both views share. (A component that
+    has its one direction in common with another adds nothing to that sum: one is always allowed.)
+    """
+    above = sum(rank for r, rank in (ranks or {}).items() if set(q) < set(r))
+    left = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
+
+    def shown(r: int) -> list[str]:
+        wide = [view for view in q if width[view] >= r]
+        return (
+            [view for view in wide if any(view in pair and most >= r for pair, most in left.items())] if left else wide
+        )
+
+    for r in range(max(width[view] for view in q), 1, -1):
+        if system.distinguishes(shown(r), q):
+            return r
+    return 1
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """{order: packed entries} that see decided components only (fitted), and those that see the one in hand, too (tested)."""
+
+    fitted: Mapping[int, IntArray]
+    tested: Mapping[int, IntArray]
+
+    @property
+    def joined(self) -> dict[int, IntArray]:
+        return {t: np.concatenate([at, self.tested.get(t, _NONE)]) for t, at in self.fitted.items()}
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A model (None without components), its parameters, the minimum of f and the number of free parameters."""
+
+    model: JointModel | None
+    x: Array
+    value: float
+    free: int
+
+
+class _Search:
+    """Memory of the tests: what was decided so far is subtracted from what comes next.
+
+    current : the sets that are there or may be; ranks : of those that are.
+    """
+
+    def __init__(
+        self,
+        evidence: SetEvidence,
+        system: SetSystem,
+        signs: Array,
+        level: float,
+        pairs: Mapping[frozenset[str], float],
+    ) -> None:
+        self.evidence, self.current, self.signs, self.level, self.pairs = evidence, system, signs, level, pairs
+        self.width = {view: len(columns) for view, columns in evidence.columns.items()}
+        self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
+        self.tested = [q for q in system.order if len(q) > 1]
+        self.ranks: dict[Subset, int] = {}
+
+    @classmethod
+    def of(
+        cls,
+        evidence: SetEvidence,
+        system: SetSystem,
+        alpha: float,
+        random_state: int | None,
+        pairs: Mapping[frozenset[str], float],
+    ) -> _Search:
+        sets = max(sum(len(q) > 1 for q in system), 1)
+        level, orders, blocks = alpha / sets, len(evidence.orders), len(evidence.share)
+        signs = _signs(blocks, orders / level, random_state)
+        if orders / (1 + len(signs)) > level:
+            raise DataError(_too_few(blocks, orders, len(signs), alpha, sets))
+        return cls(evidence, system, signs, level, pairs)
+
+    def decide(self, q: Subset, least: int, given: int | None = None) -> SetTest:
+        """Directions are added, from `least` on, until those that are there explain what is seen."""
+        if len(self.current.distinguishing(q)) > self.evidence.order:
+            raise DataError(
+                f"whether {q} has a component of its own shows from order {len(self.current.distinguishing(q))} on, and "
+                f"order {self.evidence.order} is used: start from fewer sets (sets=)"
+            )
+        self._check_order(q, [s for s in self.ranks if set(q) < set(s)])
+        most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
+        entries = self._entries_about(q)
+        by_order: dict[int, float] = {}
+        r, by_rank, gains = least, {}, {}
+        here = self._fit(entries, {**self.ranks, q: r})
+        while r < most:
+            more = self._fit(entries, {**self.ranks, q: r + 1})
+            p_values = {t: sign_flip(values, self.signs) for t, values in self._unexplained(entries, here).items()}
+            by_rank[r] = min(1.0, len(p_values) * min(p_values.values())) if p_values else 1.0
+            gains[r] = (here.value - more.value) / (_PENALTY * np.log(self.evidence.n) * (more.free - here.free))
+            by_order = by_order or p_values
+            if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or gains[r] < 1:
+                break
+            r, here = r + 1, more
+            if given is not None:
+                r = given
+                break
+        self._settle(q, r)
+        return SetTest(
+            r > 0, by_rank.get(0, float("nan")), by_order, self.level, r, by_rank, gains.get(0, float("nan"))
+        )
+
+    def _settle(self, q: Subset, r: int) -> None:
+        self.ranks.pop(q, None)
+        if r:
+            self.ranks[q] = r
+        elif q in self.current:
+            self.current = self.current.without(q)
+
+    def _entries_about(self, q: Subset) -> _Entries:
+        """Tested entries see S_Q and decided components only, fitted ones only the latter."""
+        undecided = [s for s in self.current if s not in self.ranks]
+        return _Entries(
+            self._entries(
+                lambda support: (
+                    any(set(support) <= set(s) for s in self.ranks)
+                    and not any(set(support) <= set(s) for s in undecided)
+                )
+            ),
+            self._entries(lambda support: self.current.distinguishes(support, q)),
+        )
+
+    def _fit(self, entries: _Entries, ranks: Mapping[Subset, int]) -> _Fit:
+        """Components of these ranks, fitted to the entries."""
+        evidence, ranks = self.evidence, {q: r for q, r in ranks.items() if r}
+        chosen = entries.joined
+        scale = order_scale(evidence, chosen)
+        packed = {t: evidence.cumulants.packed(t) for t in evidence.orders}
+        if not ranks:
+            data = np.concatenate([packed[t][chosen[t]] * scale[t] for t in evidence.orders])
+            return _Fit(None, np.zeros(0), float(data @ data), 0)
+        system = SetSystem(self.current.views, tuple(ranks))
+        model = JointModel(
+            system, evidence.columns, ranks, evidence.orders, np.eye(evidence.p), chosen, scale, free_second=True
+        )
+        if model.size * sum(map(len, chosen.values())) > _LARGEST:
+            raise CapacityError(
+                f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading "
+                "principal components first, or name the sets (sets=)"
+            )
+        transforms = sequential(evidence, self.current, self.gauge, ranks)
+        loadings = {s: 0.5 * np.vstack([transforms[view, s] for view in s]) for s in ranks}
+        tensors = {(s, t): np.zeros(packed_size(r, t)) for s, r in ranks.items() for t in evidence.orders}
+        data = model.data(packed)
+        x = solve_tensors(model, model.join(Parameters(loadings, tensors)), data)
+        found = levenberg_marquardt(model, x, data, iterations=100)
+        return _Fit(model, found.x, found.value, model.size - sum(r**2 for r in ranks.values()))
+
+    def _unexplained(self, entries: _Entries, fit: _Fit) -> dict[int, Array]:
+        """{order: (B, entries)}: what a fit leaves of the tested entries, by block; of mean zero if it is all there is.
+
+        With e the block values less the fit and J its derivatives, on fitted (F) and tested (T) entries, v'e has mean zero for
+        all v = (-J_F H^-1 J_T' w, w), H = J_F'J_F, whatever small error the fit has: v'J = 0. These are the pseudo-values
+        e_T - J_T H^-1 J_F' e_F; in coordinates in which the v are orthonormal they are multiplied by M^(-1/2),
+        M = I + J_T H^-1 J_T'. Directions of parameters that F does not tell at all have H = 0 and drop out of T.
+        """
+        evidence, fitted, tested = self.evidence, entries.fitted, entries.tested
+        weight = (evidence.share * len(evidence.share))[:, None]
+        if fit.model is None:
+            scale = order_scale(evidence, tested)
+            return {t: weight * evidence.blocks[t][:, at] * scale[t] for t, at in tested.items() if len(at)}
+        value, slope = fit.model.linearise(fit.x)
+        left = fit.model.data(evidence.blocks) - value
+        ends = np.cumsum([0, *(len(at) for at in entries.joined.values())])
+        starts = ends[:-1] + [len(fitted[t]) for t in evidence.orders]
+        told = np.concatenate([np.arange(a, b) for a, b in zip(ends, starts, strict=False)])
+        values, vectors = np.linalg.eigh(slope[told].T @ slope[told])
+        root = vectors / np.sqrt(np.maximum(values, 0.0) + _RIDGE * max(values[-1], 1.0))  # H^(-1/2)
+        moved = left[:, told] @ (slope[told] @ root)
+        out = {}
+        for i, t in enumerate(evidence.orders):
+            part = slice(starts[i], ends[i + 1])
+            basis, sizes, _ = np.linalg.svd(slope[part] @ root, full_matrices=False)  # M = I + basis sizes^2 basis'
+            if tested[t].size > np.sum(sizes > 0.01 / np.sqrt(_RIDGE)):  # else nothing is left to be tested
+                pseudo = left[:, part] - moved @ (slope[part] @ root).T
+                out[t] = weight * (pseudo - (pseudo @ basis * (1 - 1 / np.sqrt(1 + sizes**2))) @ basis.T)
+        return out
+
+    def reconsider(self) -> None:
+        """A direction that was missed shows elsewhere: one of {a, b, c} in the covariances of all three pairs, one of {a, b} in
+        what is then taken for a pair of b and c. Where a direction more in one set explains as much as what others
+        have of it, with fewer parameters, it is moved there."""
+        for larger in [q for q in self.tested if len(q) > 2]:
+            while self._moved(larger, self._inside(larger)):
+                pass
+        for q in sorted(self.ranks, key=len):
+            others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
+            if self.ranks.get(q) == 1 and any(self._moved(s, [[q]]) for s in others):
+                continue
+
+    def _inside(self, larger: Subset) -> list[list[Subset]]:
+        """Subsets that may owe a direction to a larger set: all that are there, or all but one."""
+        inside = [q for q in self.ranks if set(q) < set(larger)]
+        if len(inside) < 2 or set().union(*inside) != set(larger):
+            return []
+        return [inside] + [[q for q in inside if q != spared] for spared in inside if len(inside) > 2]
+
+    def _moved(self, to: Subset, choices: list[list[Subset]]) -> bool:
+        """Whether `to` has a direction more now, and one of the choices of sets one less each."""
+        system = self.current if to in self.current else SetSystem(self.current.views, (*self.current.members, to))
+        told = max(len(system.distinguishing(q)) for q in [*self.ranks, to])
+        if (
+            self.ranks.get(to, 0) >= most_directions(system, to, self.width)
+            or told >= self.evidence.order
+            or not choices
+        ):
+            return False
+        entries = _Entries(
+            self._entries(lambda support: any(set(support) <= set(q) for q in self.tested) and len(support) > 1), {}
+        )
+        before, attempts = self._criterion(entries, self.ranks), []
+        kept, self.current = self.current, system
+        for sets in choices:
+            ranks = {q: r - (q in sets) for q, r in self.ranks.items()} | {to: self.ranks.get(to, 0) + 1}
+            attempts.append((self._criterion(entries, ranks), ranks))
+        value, ranks = min(attempts, key=lambda attempt: attempt[0])
+        if value >= before:
+            self.current = kept
+            return False
+        for q, r in ranks.items():
+            self._settle(q, r)
+        return True
+
+    def _criterion(self, entries: _Entries, ranks: Mapping[Subset, int]) -> float:
+        """BIC."""
+        fit = self._fit(entries, ranks)
+        return fit.value + float(np.log(self.evidence.n)) * fit.free
+
+    def _check_order(self, q: Subset, above: list[Subset]) -> None:
+        for s in above:
+            least = len(self.current.distinguishing(s))
+            if least >= self.evidence.order:
+                raise DataError(
+                    f"the data show a component of {s}, but to subtract it when {q} is tested takes cumulants of order "
+                    f"{least + 1}, and order {self.evidence.order} is used: start from fewer sets (sets=), for example "
+                    "without those of three views"
+                )
+
+    def _entries(self, wanted: Callable[[Subset], bool]) -> dict[int, IntArray]:
+        """{order: packed entries whose support is wanted}."""
+        out = {}
+        for t in self.evidence.orders:
+            chosen = [at for support, at in self.evidence.supports(t) if wanted(support)]
+            out[t] = np.sort(np.concatenate([_NONE, *chosen]))
+        return out
 
 
 def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:
@@ -143,120 +436,3 @@ def sign_flip(values: Array, signs: Array) -> float:
         some = signs[start : start + _FLIPS]
         larger += int(np.sum(np.einsum("fb,fb->f", some @ gram, some) >= observed * (1 - 1e-12)))
     return (1 + larger) / (1 + len(signs))
-
-
-def _pseudo_values(
-    evidence: SetEvidence, current: SetSystem, present: list[Subset], q: Subset, gauge: Mapping[Subset, str]
-) -> dict[int, Array]:
-    """{order: (B, tested entries)}, weighted."""
-    least = len(current.distinguishing(q))
-    tested = {
-        t: _entries(evidence, t, lambda support: current.distinguishes(support, q)) if t >= least else _NONE
-        for t in evidence.orders
-    }
-    weight = evidence.share * len(evidence.share)
-    scale = order_scale(evidence, tested)
-    above = [r for r in present if set(q) < set(r)]
-    if not above:
-        return {
-            t: weight[:, None] * evidence.blocks[t][:, chosen] * scale[t] for t, chosen in tested.items() if len(chosen)
-        }
-    for r in above:
-        if len(current.distinguishing(r)) >= evidence.order:
-            raise DataError(
-                f"the data show a component of {r}, but to subtract it when {q} is tested takes cumulants of order "
-                f"{len(current.distinguishing(r)) + 1}, and order {evidence.order} is used: start from fewer sets (sets=), "
-                "for example without those of three views"
-            )
-    undecided = [r for r in current if r not in present]
-    fitted = {
-        t: _entries(
-            evidence,
-            t,
-            lambda support: (
-                any(set(support) <= set(r) for r in present) and not any(set(support) <= set(r) for r in undecided)
-            ),
-        )
-        for t in evidence.orders
-    }
-    decided = SetSystem(current.views, tuple(present))
-    ranks = {r: len(evidence.columns[gauge[r]]) for r in present}
-    eye, orders = np.eye(evidence.p), evidence.orders
-    fit_model = JointModel(
-        decided, evidence.columns, ranks, orders, eye, fitted, order_scale(evidence, fitted), free_second=True
-    )
-    test_model = JointModel(decided, evidence.columns, ranks, orders, eye, tested, scale, free_second=True)
-    if fit_model.size * sum(map(len, fitted.values())) > _LARGEST:
-        raise CapacityError(
-            f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading principal "
-            "components first, or name the sets (sets=)"
-        )
-    x = _fit_present(evidence, current, decided, gauge, fit_model)
-    value, slope = fit_model.linearise(x)
-    normal = slope.T @ slope
-    # Factors are known up to a linear map, along which nothing changes: a tiny ridge makes the step unique.
-    step = linalg.solve(normal + 1e-7 * np.diag(normal).max() * np.eye(len(normal)), slope.T, assume_a="pos")
-    moved = (fit_model.data(evidence.blocks) - value) @ step.T  # (B, parameters)
-    blocks = test_model.data(evidence.blocks)
-    free = {t: [test_model.slices[r, t] for r in above if len(current.distinguishing(r)) > t] for t in orders}
-    x, projections = _fit_unknown(test_model, x, weight @ blocks / len(weight), tested, free)
-    expected, change = test_model.linearise(x)
-    pseudo = weight[:, None] * (blocks - expected - moved @ change.T)
-    return {t: pseudo[:, _rows(tested, t)] @ keep for t, keep in projections.items() if keep.shape[1]}
-
-
-def _rows(entries: Mapping[int, IntArray], order: int) -> slice:
-    """Where the entries of an order lie in the joined vector."""
-    start = sum(len(chosen) for t, chosen in entries.items() if t < order)
-    return slice(start, start + len(entries[order]))
-
-
-def _fit_unknown(
-    model: JointModel, x: Array, data: Array, tested: Mapping[int, IntArray], free: Mapping[int, list[slice]]
-) -> tuple[Array, dict[int, Array]]:
-    """Supersets' tensors that no other entry tells are fitted to the tested entries themselves, and what they can
-    explain is projected out: what remains still tests Q (a covariance A K A' has only so many shapes).
-
-    Returns x with those tensors, and {order: orthonormal directions (entries, kept) that they cannot reach}.
-    """
-    x = x.copy()
-    for parts in free.values():
-        for part in parts:
-            x[part] = 0.0
-    value, slope = model.linearise(x)
-    projections = {}
-    for t, chosen in tested.items():
-        rows, parts = _rows(tested, t), free[t]
-        keep = np.eye(len(chosen))
-        if parts and len(chosen):
-            columns = np.concatenate([np.arange(part.start, part.stop) for part in parts])
-            left, values, right = np.linalg.svd(slope[rows][:, columns], full_matrices=True)
-            rank = int(np.sum(values > 1e-6 * values[0]))
-            inverse = (right[:rank].T / values[:rank]) @ left[:, :rank].T
-            x[columns] = inverse @ (data[rows] - value[rows])
-            keep = left[:, rank:]
-        projections[t] = keep
-    return x, projections
-
-
-_NONE = np.zeros(0, dtype=np.int64)
-
-
-def _entries(evidence: SetEvidence, order: int, wanted: Callable[[Subset], bool]) -> IntArray:
-    """Packed entries of an order whose support is wanted."""
-    chosen = [where for support, where in evidence.supports(order) if wanted(support)]
-    return np.sort(np.concatenate(chosen)) if chosen else _NONE
-
-
-def _fit_present(
-    evidence: SetEvidence, current: SetSystem, decided: SetSystem, gauge: Mapping[Subset, str], model: JointModel
-) -> Array:
-    """Parameters of the decided components, from the entries that see nothing else."""
-    transforms = sequential(evidence, current, gauge)
-    loadings = {r: 0.5 * np.vstack([transforms[view, r] for view in r]) for r in decided}
-    tensors = {
-        (r, t): np.zeros(model.slices[r, t].stop - model.slices[r, t].start) for r in decided for t in model.orders
-    }
-    data = model.data({t: evidence.cumulants.packed(t) for t in evidence.orders})
-    x = solve_tensors(model, model.join(Parameters(loadings, tensors)), data)
-    return levenberg_marquardt(model, x, data, iterations=100).x

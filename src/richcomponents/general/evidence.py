@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
+from itertools import combinations, permutations
 from math import factorial
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank
 from richcomponents.components.sets import Subset
 from richcomponents.components.wide import LinearMap
+from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
@@ -100,6 +101,38 @@ class WhiteViews:
                 f"the views are linearly dependent on each other ({describe(int(np.argmax(weight)))} is part of it), so their "
                 "components cannot be told apart: drop columns that occur in several views, or use more samples than columns"
             )
+
+
+def shared_directions(covariance: Array, own: IntArray, n: float, alpha: float) -> tuple[LinearMap, int]:
+    """Canonical coordinates of some columns beside all others, and how many of them are shared beyond chance.
+
+    covariance : of all columns; own : those of the view; n : independent rows behind it; alpha : level of the test.
+
+    Exactly so many directions of the view carry anything of components that it shares (unless their covariances cancel): the
+    canonical directions are Cov(U)^-1 times their loadings, and what is orthogonal to these has none of them.
+    """
+    rest = np.setdiff1d(np.arange(len(covariance)), own)
+    pair = canonical(covariance[np.ix_(own, own)], covariance[np.ix_(own, rest)], covariance[np.ix_(rest, rest)], n)
+    return LinearMap(pair.x_from_u, pair.u_from_x), choose_rank(pair, alpha)
+
+
+def leading(map: LinearMap, k: int) -> LinearMap:
+    """The first k coordinates of a map."""
+    return LinearMap(map.to[:k], map.back[:, :k])
+
+
+def pair_ranks(
+    covariance: Array, columns: Mapping[str, IntArray], n: float, alpha: float
+) -> dict[frozenset[str], float]:
+    """{views i, j: rank of Cov(U_i, U_j)}, the sum of the ranks of all components that both share; infinite where no column is
+    left over, so that the sum may be larger."""
+    out = {}
+    for i, j in combinations(columns, 2):
+        a, b = columns[i], columns[j]
+        pair = canonical(covariance[np.ix_(a, a)], covariance[np.ix_(a, b)], covariance[np.ix_(b, b)], n)
+        rank = choose_rank(pair, alpha)
+        out[frozenset((i, j))] = float("inf") if rank == min(len(a), len(b)) else float(rank)
+    return out
 
 
 def multiplicity(p: int, order: int) -> Array:

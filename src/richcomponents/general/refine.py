@@ -60,7 +60,7 @@ from richcomponents.general.model import (
 )
 from richcomponents.learning.solvers import minimise
 from richcomponents.paper.contrastive import truncated_pinv
-from richcomponents.paper.general import Transforms, find_linear
+from richcomponents.paper.general import Transforms, dimensions_suffice, find_linear
 
 _LIMIT = 5.0  # singular values of a starting transformation, between whitened views
 _LEAST = 0.02  # share of variance that a starting component has at least
@@ -73,25 +73,42 @@ def clipped(A: Array, limit: float = _LIMIT) -> Array:
 
 
 def sequential(
-    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: Sequence[int] | None = None
+    evidence: SetEvidence,
+    system: SetSystem,
+    gauge: Mapping[Subset, str],
+    ranks: Mapping[Subset, int],
+    blocks: Sequence[int] | None = None,
 ) -> Transforms:
-    """All A(i, Q), larger sets first, from some or all blocks of samples."""
+    """All A(i, Q), larger sets first, from some or all blocks of samples: {(view, Q): (columns of the view, rank)}.
+
+    ranks : of the members that are wanted. A component of full rank is written in the columns of its gauge view (the identity
+    there), one of lower rank in an orthonormal basis of its directions in that view.
+    """
     pass_ = _Pass(
         evidence,
         system,
         gauge,
+        ranks,
         np.arange(len(evidence.share), dtype=np.int64) if blocks is None else np.array(blocks, dtype=np.int64),
     )
     for q in system.order:
-        pass_.find(q)
+        if q in ranks:
+            pass_.find(q)
     return pass_.transforms
 
 
 class _Pass:
     """Memory of a sequential pass: what was found so far is subtracted from what comes next."""
 
-    def __init__(self, evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], blocks: IntArray) -> None:
-        self.evidence, self.system, self.gauge, self.blocks = evidence, system, gauge, blocks
+    def __init__(
+        self,
+        evidence: SetEvidence,
+        system: SetSystem,
+        gauge: Mapping[Subset, str],
+        ranks: Mapping[Subset, int],
+        blocks: IntArray,
+    ) -> None:
+        self.evidence, self.system, self.gauge, self.ranks, self.blocks = evidence, system, gauge, ranks, blocks
         share = evidence.share[blocks]
         self.share = share / share.sum()
         self.transforms: Transforms = {}
@@ -99,32 +116,38 @@ class _Pass:
         self.tensors: dict[tuple[Subset, int], Array] = {}
 
     def find(self, q: Subset) -> None:
-        self.transforms[self.gauge[q], q] = np.eye(len(self.evidence.columns[self.gauge[q]]))
+        g = self.gauge[q]
         self.above = self.system.supersets(q)
         orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in self.above)]
+        d, r = len(self.evidence.columns[g]), self.ranks[q]
+        self.transforms[g, q] = np.eye(d) if r == d else self._leading(q, (g,), orders)
         for view in q:
-            if view != self.gauge[q]:
-                self.transforms[view, q] = self._transform(q, view, orders)
+            if view != g:
+                both = self._leading(q, (g, view), orders)  # spans [basis; A]
+                A = both[d:] @ truncated_pinv(self.transforms[g, q].T @ both[:d], None)
+                self.transforms[view, q] = clipped(A)
         for t in orders:
             tensor = self._tensor(q, t)
             if tensor is not None:
                 self.tensors[q, t] = tensor
 
-    def _transform(self, q: Subset, view: str, orders: Sequence[int]) -> Array:
-        g, columns = self.gauge[q], self.evidence.columns
-        d = len(columns[g])
-        gram = np.zeros((d + len(columns[view]),) * 2)
+    def _leading(self, q: Subset, last: Sequence[str], orders: Sequence[int]) -> Array:
+        """Orthonormal basis (columns of the views `last`, rank) of the row space of all [M_g | M_i]."""
+        columns = self.evidence.columns
+        gram = np.zeros((sum(len(columns[view]) for view in last),) * 2)
         for t in orders:
-            also = self.system.patterns(q, t - 1, (view,))
-            for slots in self.system.patterns(q, t - 1, (g,)):
-                if slots in also:
+            every = [self.system.patterns(q, t - 1, (view,)) for view in last]
+            for slots in every[0]:
+                if all(slots in others for others in every):
                     rows = np.concatenate(
-                        [self._remainder((*slots, last)).reshape(len(self.blocks), -1, len(columns[last]))
-                         for last in (g, view)], axis=-1,
-                    )  # fmt: skip
-                    gram += _repeats(slots) / (factorial(t) * self.evidence.inflation[t]) * self._cross(rows)
-        vectors = np.linalg.eigh(gram)[1][:, ::-1][:, :d]
-        return clipped(vectors[d:] @ truncated_pinv(vectors[:d], None))
+                        [
+                            self._remainder((*slots, view)).reshape(len(self.blocks), -1, len(columns[view]))
+                            for view in last
+                        ],
+                        axis=-1,
+                    )
+                    gram += repeats(slots) / (factorial(t) * self.evidence.inflation[t]) * self._cross(rows)
+        return np.asarray(np.linalg.eigh(gram)[1][:, ::-1][:, : self.ranks[q]])
 
     def _cross(self, rows: Array) -> Array:
         """Mean over pairs of different blocks of M_a' M_b, symmetrised; rows (B, rows, columns)."""
@@ -142,18 +165,21 @@ class _Pass:
 
     def _tensor(self, q: Subset, t: int) -> Array | None:
         """k_t(S_Q) averaged over patterns, slot by slot inverted; None when no pattern of this length isolates it."""
-        total, weights = np.zeros((len(self.evidence.columns[self.gauge[q]]),) * t), 0.0
+        total, weights = np.zeros((self.ranks[q],) * t), 0.0
         inverses = {view: truncated_pinv(self.transforms[view, q], None) for view in q}
+        narrow = [view for view in q if len(self.evidence.columns[view]) < self.ranks[q]]  # nothing undoes its A
         for slots in self.system.patterns(q, t):
+            if any(view in narrow for view in slots):
+                continue
             noise = float(np.prod([np.sum(inverses[view] ** 2) for view in slots]))
             mean = np.tensordot(self.share, self._remainder(slots), 1)
-            weight = _repeats(slots) / noise
+            weight = repeats(slots) / noise
             total = total + weight * symmetrise(multilinear(mean, *(inverses[view].T for view in slots)))
             weights += weight
         return np.asarray(total / weights) if weights else None
 
 
-def _repeats(slots: Sequence[str]) -> float:
+def repeats(slots: Sequence[str]) -> float:
     """In how many orders a multiset of slots occurs."""
     return factorial(len(slots)) / float(np.prod([factorial(m) for m in Counter(slots).values()]))
 
@@ -428,10 +454,11 @@ def fit_joint(
     """
     model = white_model(evidence, system, ranks)
     if _is_large(model):
-        return JointFit(fit_large(evidence, model, assemble(model, sequential(evidence, system, gauge)).loadings), {})
+        start = sequential(evidence, system, gauge, ranks)
+        return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {})
     data = white_data(evidence, model)
     fits: list[Minimum] = []
-    for start in _starts(evidence, system, gauge, random_state):
+    for start in _starts(evidence, system, gauge, ranks, random_state):
         x = solve_tensors(model, model.join(assemble(model, start)), data)
         fits.append(levenberg_marquardt(model, x, data, iterations=30, tol=0.1))
         lowest = sorted(fit.value for fit in fits)[:2]
@@ -446,18 +473,23 @@ def fit_joint(
 
 
 def _starts(
-    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], random_state: int | None
+    evidence: SetEvidence,
+    system: SetSystem,
+    gauge: Mapping[Subset, str],
+    ranks: Mapping[Subset, int],
+    random_state: int | None,
 ) -> Iterator[Transforms]:
     """Starting transformations, the best first; more are tried until the lowest minimum was found twice."""
-    yield sequential(evidence, system, gauge)
-    if evidence.order > system.L:
+    yield sequential(evidence, system, gauge, ranks)
+    full = all(r == len(evidence.columns[gauge[q]]) for q, r in ranks.items())
+    if evidence.order > system.L and full and dimensions_suffice(system, evidence.columns, gauge):
         yield find_linear(
             evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
         ).transforms
     rng = np.random.default_rng(random_state)
     n_blocks = len(evidence.share)
     for _ in range(_HALVES):
-        yield sequential(evidence, system, gauge, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
+        yield sequential(evidence, system, gauge, ranks, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
 
 
 def _is_large(model: JointModel) -> bool:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
@@ -28,11 +29,11 @@ from richcomponents.components.component import (
     Demand,
     Term,
     Terms,
-    error_at_fixed_features,
 )
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import (
     Factored,
+    LinearMap,
     SearchSpace,
     Spread,
     added,
@@ -42,15 +43,16 @@ from richcomponents.components.wide import (
     triangular,
 )
 from richcomponents.cumulants import Cumulants
-from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.general.discover import SetTest, discover_sets
-from richcomponents.general.evidence import SetEvidence, WhiteViews, home
+from richcomponents.general.discover import SetTest, choose_ranks, discover_sets, most_directions
+from richcomponents.general.evidence import SetEvidence, WhiteViews, home, leading, pair_ranks, shared_directions
 from richcomponents.general.model import Parameters, by_view, pattern_terms
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
 from richcomponents.moments import Moments
-from richcomponents.moments.data import AffineMap
+from richcomponents.moments.data import AffineMap, Data
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import (
     Linear,
@@ -142,9 +144,20 @@ def settle(
     map = AffineMap(second.mean, white.into)
     evidence = SetEvidence(white.columns, data.moments(min(order, _BLOCKED), map), min(order, _BLOCKED))
     system, verdicts = sets, None
-    if discover:
+    worth = float(second.n - data.lost) if independent is None else independent
+    chosen = {}
+    if method == "efficient":
+        level = alpha / max(sum(len(q) > 1 for q in sets), 1)
+        widths = {view: len(columns) for view, columns in white.columns.items()}
+        correlation = white.into.T @ second.covariance(unbiased=False) @ white.into
+        pairs = pair_ranks(correlation, white.columns, worth, level)
         with one_blas_thread():
-            system, verdicts = discover_sets(evidence, sets, homes, alpha, random_state)
+            shared = _shared_evidence(data, map, white, correlation, worth, level, evidence.order)
+            if discover:
+                system, verdicts = discover_sets(shared, sets, alpha, random_state, given, pairs)
+            chosen = choose_ranks(shared, system, pairs, given, widths, random_state)
+        if verdicts is not None:
+            verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
     for q, rank in given.items():
@@ -152,18 +165,32 @@ def settle(
             raise DataError(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
             )
-    ranks = {q: int(given.get(q, full[q])) for q in system}
-    worth = float(second.n - data.lost) if independent is None else independent
+    ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
     return SetProblem(
         space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state, worth
     )
 
 
+def _shared_evidence(
+    data: Data, map: AffineMap, white: WhiteViews, correlation: Array, n: float, alpha: float, order: int
+) -> SetEvidence:
+    """Cumulants of the directions that each view shares with the others; all of them where it seems to share none."""
+    frames = {}
+    for view, own in white.columns.items():
+        frame, rank = shared_directions(correlation, own, n, alpha)
+        frames[view] = leading(frame, rank) if rank else LinearMap.identity(len(own))
+    ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
+    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
+    into = map.matrix @ linalg.block_diag(*(frame.to.T for frame in frames.values()))
+    return SetEvidence(columns, data.moments(order, AffineMap(map.centre, into)), order)
+
+
 def _gauge(q: Subset, sets: SetSystem, white: WhiteViews) -> str:
-    """The first view, or the smallest one where a view that tells the component from others could not show all of the first."""
+    """The first view, or the narrowest one that shows all directions that the component can have where the first has fewer
+    columns, or more."""
     width = {view: len(white.columns[view]) for view in q}
-    told = sets.distinguishing(q) if q in sets else q
-    return q[0] if all(width[view] >= width[q[0]] for view in told) else min(q, key=lambda view: width[view])
+    most = most_directions(sets, q, width) if q in sets else width[q[0]]
+    return q[0] if width[q[0]] == most else min(q, key=lambda view: (width[view] < most, width[view]))
 
 
 def _inner_places(space: SearchSpace) -> dict[str, slice]:
@@ -199,10 +226,10 @@ class SetProblem:
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
         evidence, system = self.evidence, self.system
-        require_dimensions(system, evidence.columns, self.gauge)
         high = self.space.data.moments(self.order, self.map) if self.order > _BLOCKED else None
         parameters, errors = None, None
         if self.method == "paper":
+            require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state if high is None else high
             system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
             self._warn_of_absent([q for q in self.system.order if q not in system])
@@ -287,6 +314,21 @@ def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
 
 Parts = tuple[Transforms, dict[Subset, Array], Array]
 """Transformations, covariances of the components and of all columns, in white coordinates."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted, to all blocks or to all but one: fields as in SetSolution."""
+
+    system: SetSystem
+    transforms: Transforms
+    covariances: Mapping[Subset, Array]
+    total: Array
+    parameters: Parameters | None
+
+
+def _inverse_of(total: Array) -> Array:
+    return np.asarray(np.linalg.pinv(total, hermitian=True, rcond=1e-10), dtype=np.float64)
 
 
 def _by_loadings(
@@ -482,7 +524,7 @@ class SetSolution:
 
     @cached_property
     def _inverse(self) -> Array:
-        return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
+        return _inverse_of(self.total)
 
     def predict(self, key: Subset, rows: Array) -> tuple[Array, Spread]:
         """BLUP of the centred component, (n, d), and its error covariance (d, d): Cov(S, z) Cov(z)^-1 z. What a wide view has
@@ -507,17 +549,34 @@ class SetSolution:
     def on_v(self, outcome: Outcome) -> None:
         """Of many views there is not one other."""
 
+    def facing(self, key: Subset) -> tuple[SetSolution, None]:
+        """Who answers for outcomes on a component, and in which order it takes the columns: this, as they are."""
+        return self, None
+
+    def places(self, key: Subset) -> Places:
+        """Where a component lives among the white columns."""
+        columns, gauge = self.white.columns, self.gauge[key]
+        return Places(
+            own=columns[gauge],
+            partners=home(columns, [view for view in key if view != gauge]),
+            outside=home(columns, [view for view in columns if view not in key]),
+            rank=self.ranks[key],
+        )
+
     def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
-        gauge = self.gauge[key]
-        others = home(self.white.columns, [view for view in self.white.columns if view not in key])
-        C = self.state.covariance(unbiased=False)
-        slope = (
-            np.linalg.pinv(C[np.ix_(others, others)], hermitian=True, rcond=1e-10)
-            @ C[others][:, self.white.columns[gauge]]
-        )
-        predicted = rows @ self.white.into[:, others] @ slope @ self.white.frames[gauge].back.T
-        return np.asarray(rows[:, self.white.place[gauge]] - predicted)
+        gauge, frame = self.gauge[key], self.white.frames[self.gauge[key]]
+        left = self.places(key).residual_map(self.state.covariance(unbiased=False), self.white.columns[gauge])
+        own = rows[:, self.white.place[gauge]]
+        return np.asarray(own + (rows @ self.white.into @ left - own @ frame.to.T) @ frame.back.T)
+
+    def stand_in(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
+        """The simple prediction of a component (learning/predicted), (n, d)."""
+        places = self.places(key)
+        if not len(places.partners):
+            return self.residual(key, rows)
+        simple = places.simple_map(self.state.covariance(unbiased=False), self.independent)
+        return np.asarray(rows @ self.white.into @ simple @ self.white.frames[self.gauge[key]].back.T)
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of the rows under the fitted covariance of all columns, in nats."""
@@ -579,49 +638,58 @@ class SetSolution:
         self._demand(key).check(covariates, self._determined(key, covariates))
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Calibrated:
-        """Least squares on the best linear prediction of a component, which gives the right coefficients when y depends on this
-        component only.
+        """Least squares on the prediction of a component, between the simple one and that of the fit (learning/predicted). The
+        paper's is used as it is.
 
         On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
         views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
         is too little, and nothing here says by how much.
         """
-        if outcome.log_odds is not None:
-            raise ValueError(
-                "log-odds are learned on the first view's own component of two views: use ContrastiveRCA on two views, or "
-                f"ComponentRegression for {component_name(key)}"
-            )
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
-        root, kept = np.sqrt(outcome.weight), self._kept(key)
-        features, covariance = self.predict(key, outcome.rows)[0], self.covariance(key)
-        if kept is not None:
-            toward = outcome.rows @ self.white.into @ self._inverse @ self._loading(key)
-            features = toward @ kept @ self.white.frames[self.gauge[key]].back.T
-            covariance = self._lifted(key, kept)
-        coef = np.asarray(np.linalg.lstsq(features * root[:, None], outcome.y * root, rcond=None)[0], dtype=np.float64)
-        wanted = self._demand(key).wanted + outcome.covariates
-        return Calibrated(coef, None, 1.0, features, outcome.y, covariance, outcome.free, wanted=wanted)
+        found = OnPrediction.of(
+            np.asarray(outcome.rows @ self.white.into),
+            outcome,
+            self.places(key),
+            self.independent,
+            self._prediction(key, self._fitted),
+            self._predictions_without_blocks(key),
+            self.white.frames[self.gauge[key]],
+            weighed=self.parameters is not None,
+        )
+        return found.calibrated(outcome, self._lifted(key, found.covariance), self._demand(key).wanted)
 
-    def _kept(self, key: Subset) -> Array | None:
-        """Cov(S) in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for two
-        views; None where there is no such direction.
+    def _prediction(self, key: Subset, fitted: Fitted) -> Prediction:
+        """The best linear prediction of a component from the white columns, as a fit has it: Cov(z)^-1 L K."""
+        L = loading(fitted.transforms, self.white.columns, self.gauge[key], key)
+        inverse = _inverse_of(fitted.total)
+        K = fitted.covariances[key] if self.parameters is None else self._kept(key, L, inverse, fitted.covariances[key])
+        return Prediction(np.asarray(inverse @ L @ K), K)
+
+    def _predictions_without_blocks(self, key: Subset) -> list[Prediction] | None:
+        """Refitted; None where refits do not tell: of views of which few directions were looked at, and where the cumulants of
+        a fit are not kept by block."""
+        if self.beyond or (self.parameters is None and self.order > _BLOCKED):
+            return None
+        refits = [self._fitted_without(block) for block in self.blocks]
+        return [self._prediction(key, one) for one in refits if key in one.system]
+
+    def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
+        """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
+        two views.
 
         All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
         prediction K P (S + noise) keeps the share P^(1/2) K P^(1/2) of it. Singular values of predictions are in the user's
         units, and say nothing by themselves; shares lie between zero and one in any.
         """
-        if self.parameters is None:  # the paper's covariances make no promise
-            return None
-        loads = self._loading(key)
-        values, vectors = np.linalg.eigh(symmetric(loads.T @ self._inverse @ loads))
+        values, vectors = np.linalg.eigh(symmetric(loads.T @ inverse @ loads))
         seen = values > 1e-10 * values[-1]
         root = (vectors[:, seen] * np.sqrt(values[seen])).T
         back = vectors[:, seen] / np.sqrt(values[seen])
-        shares, turned = np.linalg.eigh(symmetric(root @ self.covariances[key] @ root.T))
+        shares, turned = np.linalg.eigh(symmetric(root @ K @ root.T))
         shares, turned = shares[-self.ranks[key] :], turned[:, -self.ranks[key] :]
         if shares[0] >= LEAST_KEPT:
-            return None
+            return K
         return symmetric(back @ (turned * np.maximum(shares, LEAST_KEPT)) @ turned.T @ back.T)
 
     def _on_all_columns(self, key: Subset, outcome: Outcome) -> Calibrated:
@@ -635,6 +703,7 @@ class SetSolution:
         rows = features * root
         inverse = inverse_factor(triangular(rows) * np.sqrt(len(rows) / counted))
         coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
+        coef = coef if outcome.log_odds is None else outcome.log_odds.coef
         left, wanted = target - features @ coef, self._demand(key).wanted + outcome.covariates
         degrees = self.independent - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
@@ -657,20 +726,46 @@ class SetSolution:
         )
 
     def estimate(
-        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        *,
+        grouped: bool,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
     ) -> Estimate:
-        """Coefficients and their standard errors, at the fitted prediction: too small where the prediction itself is not sure.
+        """Coefficients and their standard errors over left-out blocks, each with its own refitted prediction; of log-odds by
+        `refit`.
 
         On all columns of a wide view those of the textbook, which take samples for independent: none with groups.
         """
-        if calibrated.by is not None:
+        if not isinstance(calibrated.by, OnPrediction):
             error, degrees = calibrated.by
+            error = error if replicates is None else jackknife_error(replicates)
             return Estimate(calibrated.coef, np.full_like(error, np.nan) if grouped else error, degrees)
-        error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
-        return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
+        return calibrated.by.estimate(calibrated.coef, outcome, refit)
 
     def covariance_for_directions(self, key: Subset, k: int) -> Blend:
-        return Blend(self.covariance(key))
+        """Between the covariance of the simple prediction and the fitted one, by the risk of the projector on the k leading
+        directions, in the user's units (learning/predicted). The paper's, and those of wide views, are taken as they are."""
+        if self.parameters is None or self.beyond:
+            return Blend(self.covariance(key))
+        back, places = self.white.frames[self.gauge[key]].back, self.places(key)
+
+        def path(state: Moments, K: Array) -> Array:
+            """Covariances (W, d, d) of the component, from that of its simple prediction to K."""
+            C = state.covariance(unbiased=False)
+            simple = places.simple_map(C, self.independent)
+            return np.stack([back @ between(simple.T @ C @ simple, K, w) @ back.T for w in SHARES])
+
+        def leading(covariances: Array) -> Array:
+            vectors = np.linalg.eigh(covariances)[1][..., -k:]
+            return np.asarray(vectors @ np.swapaxes(vectors, -1, -2))
+
+        own = path(self.state, self.covariances[key])
+        left_out = [path(self.state.without([b]), self._fitted_without(b).covariances[key]) for b in self.blocks]
+        at = least_risk(leading(own), leading(np.stack(left_out, axis=1)))
+        return Blend(own[at], float(SHARES[at]))
 
     def functional_error(self, key: Subset, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
         """Only refitting tells."""
@@ -680,27 +775,42 @@ class SetSolution:
 
     # ---- replicates
 
-    def without(self, block: int) -> SetSolution:
-        """Refitted without one block, from the state alone, in the white coordinates of the whole."""
-        state = self.state.without([block])
+    @property
+    def _fitted(self) -> Fitted:
+        return Fitted(self.system, self.white_transforms, self.covariances, self.total, self.parameters)
+
+    @cached_property
+    def _refits(self) -> dict[int, Fitted]:
+        """Fits without a block, those that were asked for."""
+        return {}
+
+    def _fitted_without(self, block: int) -> Fitted:
+        """The fit without one block, from the state alone, in the white coordinates of the whole."""
+        if block not in self._refits:
+            self._refits[block] = self._refit(self.state.without([block]))
+        return self._refits[block]
+
+    def _refit(self, state: Moments) -> Fitted:
         evidence = SetEvidence(self.white.columns, state, min(self.order, _BLOCKED))
-        system, parameters = self.system, self.parameters
-        if parameters is None:
+        if self.parameters is None:
             if self.order > _BLOCKED:
                 raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
-            system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
-        else:
-            with one_blas_thread():
-                parameters = refit(evidence, system, self.ranks, parameters)
-            parts = _by_loadings(evidence, system, self.gauge, parameters)
-        transforms, covariances, total = parts
+            system, parts = _by_paper(evidence, state, self.system, self.gauge, self.order)
+            return Fitted(system, *parts, None)
+        with one_blas_thread():
+            parameters = refit(evidence, self.system, self.ranks, self.parameters)
+        return Fitted(self.system, *_by_loadings(evidence, self.system, self.gauge, parameters), parameters)
+
+    def without(self, block: int) -> SetSolution:
+        """Refitted without one block."""
+        state, fitted = self.state.without([block]), self._fitted_without(block)
         return replace(
             self,
-            system=system,
+            system=fitted.system,
             source=CumulantSource(state),
-            white_transforms=transforms,
-            covariances=covariances,
-            total=total,
-            parameters=parameters,
+            white_transforms=fitted.transforms,
+            covariances=fitted.covariances,
+            total=fitted.total,
+            parameters=fitted.parameters,
             mean=self.mean + state.mean @ self.white.back,
         )

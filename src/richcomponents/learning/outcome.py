@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,8 @@ class Outcome:
     of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
     memory or elsewhere. log_odds : logistic regression on the residual, to be calibrated instead of least squares.
     at (m,) : numbers of these rows in the table, where some were left out. on_v : what the outcome has to do with the other
-    view, where that was found out (contrastive.outcomes).
+    view, where that was found out (contrastive.outcomes). order (p,) : which columns of the views stand where, if they were
+    turned round.
     """
 
     rows: Array
@@ -42,6 +43,11 @@ class Outcome:
     log_odds: LogisticFit | None = None
     at: IntArray | None = None
     on_v: Any = None
+    order: IntArray | None = None
+
+    def turned(self, order: IntArray | None) -> Outcome:
+        """The same with the columns of the views in another order; None: as they are."""
+        return self if order is None else replace(self, rows=self.rows[:, order], order=order)
 
     def of(self, values: Array) -> Array:
         """Values of all rows of the table -> those of the rows that are here."""
@@ -94,5 +100,6 @@ class Outcome:
         if self.partial is not None and self.coef is not None:
             into[p:-1, :p], into[p:-1, p] = -self.partial.coefficients.T, -self.coef
             into[:, :p][:, self.partial.explained] = 0.0
-        last = np.hstack([into[:, -1:] @ to_x.T, into[:, :p] @ to_y.T])
+        views = into[:, :p] if self.order is None else into[:, self.order]
+        last = np.hstack([into[:, -1:] @ to_x.T, views @ to_y.T])
         return self.data.dependence(AffineMap(self.data.moments(2).mean, last), correlations, 1)

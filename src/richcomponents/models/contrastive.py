@@ -10,6 +10,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
+from richcomponents.components.wide import added
+from richcomponents.contrastive.canonical import canonical_coordinates, resolve_rank
+from richcomponents.contrastive.classes import (
+    FEWEST_ROWS,
+    MOST_DIRECTIONS,
+    MOST_SHARED,
+    HiddenClasses,
+    find_classes,
+    thinning,
+)
 from richcomponents.contrastive.diagnostics import Diagnostics
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.pair import VarianceTable
@@ -19,9 +29,10 @@ from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.columns import Views
+from richcomponents.data.table import check_finite
 from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_level
-from richcomponents.moments.data import Data
+from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")
@@ -36,6 +47,12 @@ def _of_both_views(errors: object) -> tuple[str, str]:
             f"errors must be one of {', '.join(map(repr, _ERRORS))}, or two of them, of U and of V; got {errors!r}"
         )
     return str(both[0]), str(both[1])
+
+
+def _check_classes(classes: object) -> None:
+    number = isinstance(classes, (int, np.integer)) and not isinstance(classes, bool)
+    if classes not in ("auto", "none") and not (number and int(str(classes)) >= 2):
+        raise ValueError(f"classes must be 'auto', 'none' or their number, at least 2; got {classes!r}")
 
 
 class ContrastiveRCA(ComponentAnalysis):
@@ -85,14 +102,24 @@ class ContrastiveRCA(ComponentAnalysis):
         not used. "independent": used whatever the test says (``diagnostics_.errors`` has it). Views of together more than about
         ninety columns, and views with too many columns for their samples, are taken as "free".
 
+    classes : "auto", "none" or int
+        Hidden classes of rows (labs, batches) that both views show. "auto": looked for, and removed from both views and from y
+        as known covariates are, where there is a valley between every two of them and they explain the views better than any
+        one class. They may be biology (cell types): "none" leaves them in the shared part. An int: so many, unquestioned.
+        Not looked for without rows (states, streams), with gaps (missing="available"), A= or method="paper".
+
     Attributes
     ----------
     A_ : array (d_v, d_u)
-        On the range of the shared part; zero on its complement. Where the data say little, A_ leans on the prior and the
-        covariances on residualising: then Cov(S2) A' is not Cov(U, V).
+        On the range of the shared part; beyond it zero, or, while more shared directions cannot be excluded, what stands above
+        noise of the regression of V on U. Where the data say little, A_ leans on that regression and the covariances on
+        residualising: then Cov(S2) A' is not Cov(U, V).
     components_ : dict of Component
         "S1", "S2" (in U's columns) and "S3" (in V's columns).
     rank_ : int
+        Shared directions, those of hidden classes included.
+    classes_ : HiddenClasses or None
+        How many classes (len), their `shares`, how sure rows are of theirs (`certainty`), evidence in nats.
     diagnostics_ : Diagnostics
     views_ : Views
 
@@ -121,6 +148,7 @@ class ContrastiveRCA(ComponentAnalysis):
         random_state: int | None = 0,
         missing: str = "error",
         errors: object = "auto",
+        classes: object = "auto",
     ) -> None:
         self.views = views
         self.method = method
@@ -133,12 +161,14 @@ class ContrastiveRCA(ComponentAnalysis):
         self.random_state = random_state
         self.missing = missing
         self.errors = errors
+        self.classes = classes
 
     # ---- fitting
 
     def _check_parameters(self) -> None:
         self._check_blocks()
         _of_both_views(self.errors)
+        _check_classes(self.classes)
         if self.mean is not None and (
             not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in _KEYS
         ):
@@ -160,8 +190,37 @@ class ContrastiveRCA(ComponentAnalysis):
             raise ValueError(f"component must be one of 'S1', 'S2', 'S3', got {component!r}")
         return str(component)
 
+    def _hidden_classes(self, data: RowData) -> HiddenClasses | None:
+        if self.classes == "none" or self.method == "paper" or self.A is not None or "S3" in (self.mean or {}):
+            return None
+        space = self._searched(data, PairOptions(self.rank).at_least)
+        second = space.data.moments(2)
+        u, v = space.frames.values()
+        found = canonical_coordinates(space.data, second, len(u.to))[0]
+        shared = resolve_rank(self.rank, found)
+        if not shared or found.n < FEWEST_ROWS or (shared > MOST_SHARED and self.classes == "auto"):
+            return None
+        r = min(shared, MOST_DIRECTIONS)
+        lead = AffineMap(second.mean, found.leading(r).T)
+        sample = space.data.counted_sample(lead, thinning(second.n))
+        if sample is None:
+            return None
+        z, counts = sample
+        D = found.correlations[:r]
+        fitted = find_classes(z[:, :r], z[:, r:], D, counts * (found.n / second.n), self.classes, self.random_state)
+        if fitted is None:
+            return None
+        best, evidence = fitted
+        whole = found.composed(u, v).leading(r).T
+        centre = second.mean if space.mean is None else space.mean
+        stretch = 1.0 if self._partial is None else self._stretch(data.lost)
+        return HiddenClasses(best.model, centre, whole, self._partial, stretch, best.certainty, evidence, best.valley)
+
     def _solve(self, data: Data) -> PairSolution | PaperSolution:
-        options = PairOptions(self.rank, self.A, self.order, self.random_state, _of_both_views(self.errors))
+        rank = self.rank
+        if self._class_part is not None and isinstance(rank, (int, np.integer)):
+            rank = max(0, int(rank) - self._class_part.rank)
+        options = PairOptions(rank, self.A, self.order, self.random_state, _of_both_views(self.errors))
         if self.method == "paper":
             return solve_paper(data, self._places, _KEYS, options)
         return solve_pair(self._space(data, options.at_least), _KEYS, options)
@@ -171,12 +230,24 @@ class ContrastiveRCA(ComponentAnalysis):
         self.rank_ = solution.rank
         self._known_diagnostics: Diagnostics | None = None
         self.components_ = solution.components(self._names, dict(zip(_KEYS, _KEYS, strict=True)), self.mean)
+        if (part := self._class_part) is not None:
+            self.rank_ += part.rank
+            shared = self.components_["S2"]
+            spread = added(shared.spread, part.of_u, part.spread)
+            self.components_["S2"] = replace(shared, spread=spread, source=None, _known={})
 
     @property
     def A_(self) -> Array:
         """(d_v, d_u); of very wide views it is formed each time it is asked for."""
         check_is_fitted(self)
-        return self._solution.A
+        if self._class_part is None:
+            return self._solution.A
+        root = self._solution.root_s2
+        return self._class_part.mixing(root, self._solution.through_A(root.T).T)
+
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        u, v = views
+        return {"S1": (u, [], [v]), "S2": (u, [v], []), "S3": (v, [], [u])}[self._key(component)]
 
     def others(self, component: object = None) -> str:
         """ "V" for S1, "U" for S3."""
@@ -202,8 +273,32 @@ class ContrastiveRCA(ComponentAnalysis):
         """How sure the fit is, and why; the tests are computed when first asked for."""
         check_is_fitted(self)
         if self._known_diagnostics is None:
-            self._known_diagnostics = self._solution.diagnose()
+            self._known_diagnostics = replace(
+                self._solution.diagnose(),
+                classes=self._classes,
+                class_note="" if self.classes == "none" else self._class_note,
+                verdict=self.verdict_,
+            )
         return self._known_diagnostics
+
+    @property
+    def verdict_(self) -> str:
+        """How sure the fit is, in one or two words."""
+        verdict = super().verdict_
+        return "strong" if self._classes is not None and verdict == "nothing shared" else verdict
+
+    def class_probabilities(self, X: object) -> Array:
+        """Of the hidden classes, (n, K), for each sample, seen or not; a column of ones where there are none."""
+        check_is_fitted(self)
+        rows = self.filled(self._table(X).array())
+        check_finite(rows, self._design.side_by_side())
+        return np.ones((len(rows), 1)) if self._classes is None else self._classes.probabilities(rows)
+
+    @property
+    def classes_(self) -> HiddenClasses | None:
+        """Hidden classes that were found and removed, or None."""
+        check_is_fitted(self)
+        return self._classes
 
     def confidence_interval(
         self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False
@@ -232,7 +327,8 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def _interval(self, what: Target, chosen: Callable[[Any], Array], level: float, progress: bool) -> Estimate:
         """chosen : the same from a refitted model."""
-        limits = self._solution.interval(what)
+        classes = self._class_part is not None and what in ("mixing", "cov_s2")
+        limits = None if classes else self._solution.interval(what)
         return replace(self.jackknife(chosen, progress=progress) if limits is None else limits, level=level)
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
@@ -240,6 +336,8 @@ class ContrastiveRCA(ComponentAnalysis):
         check_is_fitted(self)
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         total = np.array(self._solution.cov_u.diagonal())
+        if (part := self._class_part) is not None:
+            total = total + np.sum(part.of_u @ part.spread * part.of_u, axis=1)
         limits = self._interval("var_s1", lambda m: m.components_["S1"].variance, level, progress)
         ends = [limits.low, limits.high, *self._solution.identified_set().variances()]
         ends = [np.where(end < 1e-12 * total, 0.0, end) for end in ends]  # rounding, and no variance is negative
@@ -263,7 +361,9 @@ class ContrastiveRCA(ComponentAnalysis):
 
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
-            "correlations": lambda ax: correlation_plot(self.diagnostics_.canonical_correlations, self.rank_, ax=ax),
+            "correlations": lambda ax: correlation_plot(
+                self.diagnostics_.canonical_correlations, self.diagnostics_.rank, ax=ax
+            ),
             "variance": lambda ax: variance_plot(names_u, own, shared, ax=ax),
             "intervals": intervals,
             "A": lambda ax: heat_map(

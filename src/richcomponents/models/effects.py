@@ -21,12 +21,19 @@ from richcomponents.contrastive.slopes import Products
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
-from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
+from richcomponents.errors import (
+    DataError,
+    SpecificationWarning,
+    WeakIdentificationWarning,
+    constants_told_later,
+    warn_user,
+)
 from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import including_views, lay_out
+from richcomponents.models.design import Design, including_views, lay_out
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
+from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import AffineMap, Data, RowData, StateData
@@ -102,12 +109,17 @@ class ExposureEffects(Estimator):
 
     Parameters
     ----------
-    rca : ContrastiveRCA
-        Which columns are U and V, and known covariates. Cloned and fitted to what the exposures leave.
+    rca : ContrastiveRCA or RCA
+        Which columns are U and V, and known covariates. Cloned and fitted to what the exposures leave. Of more than two views
+        (an RCA) two are made: tests U and controls V, see `component`.
     exposure : name or list of names, optional
         Columns of X that hold exposures (numbers, for a table without names), instead of y: for files, dask tables, states.
     reference : optional
         Of classes: the one that others are compared with. By default the one whose name says so (control, no, healthy, ...).
+    component : optional
+        What the exposure changes: "S1" (the first view, by default) or "S3" (the second) of a ContrastiveRCA, or a subset of
+        the views of an RCA. Tests are the columns that the component is written in (of a subset: those of its first view),
+        controls all views where it does not live; a component that lives in all views leaves no controls.
 
     Attributes
     ----------
@@ -138,10 +150,13 @@ class ExposureEffects(Estimator):
     True
     """
 
-    def __init__(self, rca: Any = None, exposure: object = None, reference: object = None) -> None:
+    def __init__(
+        self, rca: Any = None, exposure: object = None, reference: object = None, component: object = None
+    ) -> None:
         self.rca = rca
         self.exposure = exposure
         self.reference = reference
+        self.component = component
 
     # ---- fitting
 
@@ -168,7 +183,7 @@ class ExposureEffects(Estimator):
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
-        table, design = lay_out(found.table, model.views, model.covariates, found.columns)
+        table, design = self._two_views(found, model)
         model.set_params(
             views={name: design.views[name].tolist() for name in design.views},
             covariates=[*design.known.tolist(), *found.columns],
@@ -182,7 +197,8 @@ class ExposureEffects(Estimator):
                 groups = reading["groups"]
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
-                table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
+                with constants_told_later():
+                    table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
                 found = replace(found, columns=tuple(range(len(design.used), len(used))))
                 model.set_params(views=design.places(), covariates=list(range(len(design.columns), len(used))))
         reading = {} if isinstance(table, Moments) else reading
@@ -210,12 +226,35 @@ class ExposureEffects(Estimator):
             )
 
     def _model(self) -> ContrastiveRCA:
-        if not isinstance(self.rca, ContrastiveRCA):
+        if not isinstance(self.rca, (ContrastiveRCA, RCA)):
             raise DataError("rca= says which columns are tests and controls: give rca=ContrastiveRCA(views=...)")
-        model: ContrastiveRCA = clone(self.rca)
-        if model.A is not None:
+        if getattr(self.rca, "A", None) is not None:
             raise DataError("effects estimate A themselves: leave out A=")
-        return model
+        if getattr(self.rca, "classes", "auto") not in ("auto", "none"):
+            raise DataError("effects leave hidden classes in the shared part: leave out classes=")
+        model = clone(self.rca)
+        if isinstance(model, ContrastiveRCA):
+            return model.set_params(classes="none")  # type: ignore[no-any-return]
+        shared = ("views", "method", "covariates", "n_blocks", "random_state", "missing")
+        return ContrastiveRCA(**{name: getattr(model, name) for name in shared}, classes="none")
+
+    def _two_views(self, found: Exposures, model: ContrastiveRCA) -> tuple[Rows | Moments, Design]:
+        """The table and its design with tests and controls as the two views: of more, those that `component` makes."""
+        table, design = lay_out(found.table, model.views, model.covariates, found.columns)
+        names = design.views.names
+        if isinstance(self.rca, ContrastiveRCA) and len(names) != 2:
+            return table, design  # refused by the model, in its own words
+        tests, _, controls = self.rca.sides(self.component, names)
+        if not controls:
+            raise DataError(
+                f"component {self.component!r} lives in all views, so that none is left as controls: name a component that "
+                "some view does not have"
+            )
+        if [tests, *controls] == list(names) and len(names) == 2:
+            return table, design
+        columns = [column for view in controls for column in design.views[view].tolist()]
+        chosen = {tests: design.views[tests].tolist(), " and ".join(controls): columns}
+        return lay_out(found.table, chosen, model.covariates, found.columns)
 
     def _products(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Products:
         """Second moments of U, V, covariates and exposures, by block."""
@@ -333,10 +372,10 @@ class ExposureEffects(Estimator):
             return float("nan")
         own = np.sqrt(np.maximum(np.diag(self._cov_v), 1e-300))
         seen = self._control_effects(i)
-        known = np.isfinite(seen.standard_error)
+        known = np.isfinite(seen.standard_error) & (seen.standard_error > 0)  # a constant control has none
         if known.sum() < FEWEST_CONTROLS:
             return float("nan")
-        effect, weight = (seen.value / own)[known], (own / seen.standard_error)[known] ** 2
+        effect, weight = (seen.value / own)[known], (own[known] / seen.standard_error[known]) ** 2
         excess = float(weight @ effect**2) - known.sum()
         return float(np.sqrt(max(excess, 0.0) / weight.sum()))
 
@@ -406,7 +445,7 @@ class ExposureEffects(Estimator):
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""
         whole: Any = self.__repr__
-        model = whole(N_CHAR_MAX=_LONGEST).replace("rca=ContrastiveRCA(", "rca=rc.ContrastiveRCA(")
+        model = whole(N_CHAR_MAX=_LONGEST).replace("rca=", "rca=rc.")
         given = "X, y" if self.exposure is None else "X"
         told = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model)'
         return "" if "..." in model else told

@@ -60,7 +60,7 @@ class RCA(ComponentAnalysis):
         A component is written in the columns of one of its views, where its transformation is the identity: by default the
         first, or the one with the fewest columns where the first has too many. Name another one here.
     rank : {subset: int}, optional
-        Dimension of components that have fewer than the columns of their gauge view.
+        Dimensions of components, where they are known; else as many as the data show (`ranks_`).
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6; above 4 they are kept for the components (and for
         method="paper"), not for the joint refinement.
@@ -81,6 +81,8 @@ class RCA(ComponentAnalysis):
     components_ : {subset: Component}
     system_ : SetSystem
         With `explain()`, in words.
+    ranks_ : {subset: int}
+        How many directions each component has.
     evidence_ : {subset: SetTest}
         What `discover` found, also for the subsets that were dropped.
     variance_shares_ : {(view, subset): float}
@@ -182,6 +184,11 @@ class RCA(ComponentAnalysis):
         self._solution = solution
         self.system_ = SetSystem.of(solution.keys, self.views_.names)
         self.transforms_ = solution.transforms()
+        if isinstance(solution, PairSolution):
+            widths = solution.canonical.rank_u, solution.rank, solution.canonical.rank_v
+            self.ranks_ = dict(zip(solution.keys, widths, strict=True))
+        else:
+            self.ranks_ = dict(solution.ranks)
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
         self.components_: dict[Subset, Component] = solution.components(self._names, titles)
@@ -203,6 +210,15 @@ class RCA(ComponentAnalysis):
         if not complete or subset not in self.components_:
             raise ValueError(f"component must be one of {', '.join(map(str, self.components_))}, got {component!r}")
         return subset
+
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        wanted = (views[0],) if component is None else (component,) if isinstance(component, str) else tuple(component)
+        inside = [view for view in views if view in wanted]
+        if not inside or len(inside) < len(wanted):
+            raise DataError(f"component must be a subset of the views {', '.join(map(repr, views))}, got {component!r}")
+        gauge = {tuple(sorted(subset)): view for subset, view in (self.gauge or {}).items()}
+        own = gauge.get(tuple(sorted(inside)), inside[0])
+        return own, [view for view in inside if view != own], [view for view in views if view not in inside]
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the default component."""

@@ -55,7 +55,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     ----------
     rca : ContrastiveRCA, optional
         Cloned and fitted on X.
-    component : "S1"
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
         The component y depends on.
     approximation : {"auto", "chebyshev", "taylor"}
         "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev", "taylor":
@@ -157,7 +157,6 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         self._check_parameters()
         if self.solver == "sgd" and self.approximation == "auto":
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
-        self._check_component()
         model = self.unfitted_rca()
         if isinstance(X, (Moments, Iterator)):
             self._check_sums()
@@ -170,16 +169,19 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         _, outcome = model.fit_outcome(X, target, groups, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
-        outcome, beside = model.beside(outcome) if self.approximation == "auto" else (outcome, None)
+        self._recount(target)
+        outcome, beside = model.beside(outcome, self.component) if self.approximation == "auto" else (outcome, None)
+        outcome = self._named(outcome, y if column is None else column)
         self.on_v_ = outcome.on_v
         self._warn_of_others(outcome)
         nuisance = outcome.known if outcome.covariates else None
         plain = model.residual(outcome, self.component)
-        columns = plain + self._origin() if beside is None else np.hstack([plain + self._origin(), beside])
+        columns = model.stand_in(outcome, self.component) + self._origin()
+        columns = columns if beside is None else np.hstack([columns, beside])
         low = self._logistic(columns, target, nuisance)
         self.residualised_: Array | None = low.coef[: plain.shape[1]]
         found = model.calibrate(outcome, component=self.component, log_odds=low)
-        told = self._warn_of_size(found, target)
+        self.simple_, told = found.simple, self._warn_of_size(found, target)
         theta, intercept = self._calibrate(found, plain, target, nuisance, low)
         self.trajectory_: Trajectory | None = None
         self.likelihood_fit_: LikelihoodFit | None = None
@@ -191,17 +193,23 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         if len(keep) > 1 and told:
             options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
             replicates = newton_replicates(columns, target, low, float(self.alpha), keep, **options)
-            estimate = model.estimate_of(found, outcome, grouped=groups is not None, replicates=replicates)
+
+            def refit(features: Array, rows: Array) -> Array:
+                beside = None if nuisance is None else nuisance[rows]
+                again = self._logistic(features[rows] + self._origin(), target[rows], beside)
+                return again.coef * self._lacked(again.coef, features, found)
+
+            estimate = model.estimate_of(
+                found,
+                outcome,
+                self.component,
+                grouped=groups is not None,
+                replicates=replicates,
+                refit=refit,
+            )
             names = self.component_.feature_names
             self.coefficients_ = replace(estimate, value=theta, names=names, positive=str(self.positive_))
         return self
-
-    def _check_component(self) -> None:
-        if self.component != "S1":
-            raise ValueError(
-                f"an outcome is regressed on 'S1' (exchange the views for S3; for a component of an RCA use "
-                f"ComponentRegression, or ContrastiveRCA on two views), got component={self.component!r}"
-            )
 
     def _check_sums(self) -> None:
         """Refuse what sums over rows do not tell."""
@@ -339,6 +347,13 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         self._contrast = Contrast(tuple(str(labels[i]) for i in order), rows, by_order)
         return at
 
+    def _recount(self, target: Array) -> None:
+        """The rows of each class among those that are left; target : ones for the positive one."""
+        ones = int(target.sum())
+        self._contrast = replace(self._contrast, counts=(ones, len(target) - ones))
+        positive = self.classes_.tolist().index(self.positive_)
+        self.class_counts_ = np.array([ones, len(target) - ones])[[0, 1] if positive == 0 else [1, 0]]
+
     def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
         """Log-odds on many columns are too large; returns whether there are rows enough for honest errors."""
         events = int(min(target.sum(), len(target) - target.sum()))
@@ -368,21 +383,20 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             return found.coef, found.factor * low.intercept
         features, covariance = found.features, found.covariance
         again = self._logistic(features + self._origin(), y, nuisance)
-
-        def unsaid(coef: Array) -> float:
-            """Variance of coef'S1 that the features do not tell."""
-            return float(coef @ (covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
-
-        factor = float(attenuation(unsaid(again.coef)))
+        factor = self._lacked(again.coef, features, found)
         theta, intercept = factor * again.coef, factor * again.intercept
-        if found.by is not None and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
+        if found.weighed and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
             cross = plain.T @ (y - y.mean()) / found.free
             a, refined = match_fourth(
                 self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
             )
-            if _rows_agree(features, y, again, unsaid(refined), a, refined):
+            if _rows_agree(features, y, again, _unsaid(refined, features, found), a, refined):
                 theta, intercept = theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept)
         return theta, intercept
+
+    def _lacked(self, coef: Array, features: Array, found: Calibrated) -> float:
+        """What log-odds on features (n, d) lack, for what these do not tell of the component."""
+        return float(attenuation(_unsaid(coef, features, found)))
 
     def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array) -> tuple[Array, float]:
         """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
@@ -537,6 +551,11 @@ def _labels(y: object) -> Any:
 
 def _two_columns(log_odds: Array) -> Array:
     return np.column_stack([expit(-log_odds), expit(log_odds)])
+
+
+def _unsaid(coef: Array, features: Array, found: Calibrated) -> float:
+    """Variance of coef'S that the features do not tell."""
+    return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
 
 
 def _rows_agree(features: Array, y: Array, fit: LogisticFit, unsaid: float, a: float, theta: Array) -> bool:

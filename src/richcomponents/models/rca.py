@@ -25,6 +25,7 @@ from richcomponents.algebra.arrays import LEAF
 from richcomponents.algebra.spectral import least_squares
 from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
+from richcomponents.contrastive.classes import ClassPart, HiddenClasses
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
@@ -41,10 +42,12 @@ from richcomponents.errors import (
     DataError,
     MissingValueError,
     SampleSizeWarning,
+    constants_told_later,
     warn_user,
 )
 from richcomponents.learning.logistic import LogisticFit
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import Refit
 from richcomponents.models.design import Design, UsedColumns, is_column, labels_in, lay_out, with_outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.gaps import (
@@ -79,6 +82,7 @@ from richcomponents.progress import each
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _WIDE = 2000  # columns above which nothing is kept for all pairs of them
+_BLOCKED = 300  # columns above which hidden classes have no second moments by block
 _D = TypeVar("_D", bound=Data)
 _GAPS = "missing or infinite values"
 _OTHER_ROWS = (
@@ -123,6 +127,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     @abstractmethod
     def _key(self, component: object) -> Hashable:
         """The name of a component, from what the user gave; None: the first view's own."""
+
+    @abstractmethod
+    def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        """Of these views: the one in whose columns a component is written, the others where it lives, and those where it does
+        not; nothing is fitted."""
+
+    def _hidden_classes(self, data: RowData) -> HiddenClasses | None:
+        """Classes of rows that this model finds by itself and removes as covariates are; none by default."""
+        return None
 
     # ---- doors
 
@@ -201,7 +214,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.missing == "drop" and reading.get("groups") is not None:
             raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
         whole = table.kept(None) if self.missing == "drop" else table
-        state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
+        with constants_told_later():
+            state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
         if isinstance(whole.source, Kept):
             self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
@@ -327,7 +341,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         check_finite(values, design.side_by_side())
         stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
         stream.update(values)
-        found = self._fit_selected(stream.moments(), design, outcome is not None)
+        with constants_told_later():
+            state = stream.moments()
+        found = self._fit_selected(state, design, outcome is not None)
         self._stream = stream
         return found
 
@@ -374,6 +390,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._design, self.views_ = design, design.views
         self._columns, self._covariate_columns = design.columns, design.known
         self._fill: Fill | None = None
+        self._classes: HiddenClasses | None = None
+        self._class_note = ""
+        self._class_part: ClassPart | None = None
         return None if table is None else table.select(design.used)
 
     def _fit_state(self, state: Moments) -> StateData:
@@ -385,6 +404,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
         self._depends, self._weighted, lost = state.dependent, state.dependent, 0.0
+        self._class_note = "not looked for: a state has no rows"
         if len(self._covariate_columns):
             self._partial = partial_out(state, range(len(self._columns), state.layout.n_columns))
             lost = float(self._partial.rank)
@@ -445,25 +465,47 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             weight = table.select([0]).array()[:, -1] if table.weighted else None
             self._units = RowUnits.of(table.n_rows, groups, weight)
         self._warn_of_counts(table.head(LEAF))
-        self._partial, lost = None, 0.0
-        if len(known):
-            places = np.arange(len(self._columns), table.width)
-            if table.width > _WIDE:
-                inside = table.array()
-                weight = inside[:, -1] if table.weighted else np.ones(len(inside))
-                self._partial = partial_out_rows(inside[:, : table.width], places, weight)
-            else:
+        self._partial = None
+        data = self._row_data(table, len(known), reading)
+        self._classes = self._hidden_classes(data)
+        if self._classes is not None:
+            if reading.get("checkpoint") is not None:  # of other columns than those of the first pass
+                reading = {**reading, "checkpoint": f"{os.fspath(reading['checkpoint'])}.classes"}
+            data = self._row_data(table.mapped(self._classes), len(known) + len(self._classes) - 1, reading)
+        return self._finish(data)
+
+    def _row_data(self, table: Rows, known: int, reading: dict[str, Any]) -> RowData:
+        """table : the columns of all views, then so many covariates, which are removed."""
+        if not known:
+            return RowData(table, self.n_blocks, **reading)
+        width, groups, second = len(self._columns) + known, reading.get("groups"), None
+        places = np.arange(len(self._columns), width)
+        if width > _WIDE:
+            inside = table.array()
+            weight = inside[:, -1] if table.weighted else np.ones(len(inside))
+            self._partial = partial_out_rows(inside[:, :width], places, weight)
+        elif self._classes is None or width > _BLOCKED:
+            with constants_told_later():
                 self._partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
-            lost = lost_rows(self._partial, table, groups)
-            kept = [self.views_.feature_names[c] for c in self._columns]
-            table = table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept)
-        return self._finish(RowData(table, self.n_blocks, lost=lost, **reading))
+        else:
+            with constants_told_later():
+                second = Moments.of(table, 2, n_blocks=self.n_blocks, groups=groups)
+            self._partial = partial_out(second, places.tolist())
+        if self._classes is not None:
+            d_u = next(iter(self._places.values())).stop
+            self._class_part = ClassPart.of(self._partial, d_u, len(self._classes), second)
+        lost = lost_rows(self._partial, table, groups)
+        kept = [self.views_.feature_names[c] for c in self._columns]
+        return RowData(
+            table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept), self.n_blocks, lost=lost, **reading
+        )
 
     def _fit_available(self, table: Rows, gaps: Gaps, groups: object) -> Available:
         """Fit to rows with gaps."""
         data, known = available(table, gaps, self._design, self.n_blocks, groups), self._covariate_columns
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units, self._partial, self._gaps_told = None, None, gaps.note()
+        self._class_note = "not looked for in rows with gaps (missing='available')"
         second = data.moments(2)
         self._fill = Fill(np.array(second.mean), second.covariance())
         if not table.source.shared and table.n_rows is not None:
@@ -520,9 +562,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _space(self, data: Data, at_least: int = 1) -> SearchSpace:
         """The columns to look at: of wide views their principal components, at least so many."""
-        space = search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
+        space = self._searched(data, at_least)
         self._warn_of_constants(space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
         return space
+
+    def _searched(self, data: Data, at_least: int) -> SearchSpace:
+        return search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
 
     def _warn_of_counts(self, rows: Array) -> None:
         """Say what to do first with views that look like raw counts; rows : some of the table, those of the views first."""
@@ -622,14 +667,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _predicted(self, table: Rows, component: object, return_std: bool) -> Any:
         """table : of the columns used."""
         key = self._key(component)
-        values, error = self._solution.predict(key, self._about_fit(table.array()))
+        rows = self.filled(table.array())
+        values, error = self._solution.predict(key, self._about_fit(rows))
         values = values + self.components_[key].mean
+        if self._class_part is not None and key == self._solution.keys[1]:
+            values = values + self._class_part.in_u(*self._beside_views(rows))
         if not return_std:
             return values
         variance = np.tile(np.maximum(error.diagonal(), 0.0), (len(values), 1))
         if self.missing != "error":
             maps = self._solution.predict(key, np.eye(len(self._columns)))[0]
-            maps = maps if self._partial is None else self._partial.matrix @ maps
+            maps = maps if self._partial is None else (self._partial.matrix @ maps)[: len(self._design.used)]
             variance += prediction_variance(self._prediction(), table.array(), maps)
         return values, np.sqrt(variance)
 
@@ -714,8 +762,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         values = self.filled(values)
         check_finite(values, self._design.side_by_side())
         self._check_covariates(values[:, len(self._columns) :])
+        return self._residuals(values if self._classes is None else self._classes(values))
+
+    def _residuals(self, values: Array) -> Array:
+        """Of values (n, columns of all views, covariates and probabilities of hidden classes)."""
         rows: Array = (values if self._partial is None else self._partial.residuals(values)) - self._solution.mean
         return rows
+
+    def _beside_views(self, values: Array) -> tuple[Array, Array]:
+        """Covariates (n, q), and probabilities (n, K - 1) of hidden classes, of rows, about their means in the fit."""
+        assert self._classes is not None
+        assert self._partial is not None
+        every = self._classes(values)[:, len(self._columns) :] - self._partial.mean[self._partial.covariates]
+        q = len(self._covariate_columns)
+        return every[:, :q], every[:, q:]
 
     def filled(self, values: Array) -> Array:
         """Gaps predicted from what is there of their rows, unless missing="error"."""
@@ -731,7 +791,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 B, known = self._partial.coefficients, self._partial.known
                 joint = np.block([[joint + B @ known @ B.T, B @ known], [known @ B.T, known]])
                 mean = np.concatenate([mean, self._partial.mean[self._partial.covariates]])
-            self._fill = Fill(mean, joint)
+            used = len(self._design.used)  # not the probabilities of hidden classes
+            self._fill = Fill(mean[:used], joint[:used, :used])
         return self._fill
 
     def _check_covariates(self, known: Array) -> Array:
@@ -744,6 +805,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         return known
 
+    def class_effect(self, outcome: Outcome) -> Array | None:
+        """Coefficients (K - 1,) of an outcome on the probabilities of all hidden classes but the first; None without them."""
+        if self._classes is None or outcome.coef is None:
+            return None
+        return outcome.coef[len(self._covariate_columns) :]
+
+    def along_classes(self, X: object, effect: Array) -> Array:
+        """What that adds to the outcome of new rows, (n,)."""
+        return np.asarray(self._beside_views(self.filled(self._table(X).array()))[1] @ effect)
+
     def covariate_values(self, X: object) -> Array:
         """The known covariates of new rows, (n, q), in the order of ``covariates=``; texts as levels of zeros and ones."""
         check_is_fitted(self)
@@ -754,18 +825,45 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def residual(self, X: object, component: object = None) -> Array:
         """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
         not live (on what they share with it, for two views; of an outcome, on what stands beside the first view)."""
+        return self._simple("residual", X, component)
+
+    def stand_in(self, X: object, component: object = None) -> Array:
+        """The simple prediction of a component (n, d), centred, that learners are measured by: the residual, or, of a component
+        that lives in several views, what the others predict of it. Least squares of an outcome on it is "residualised" (the
+        other views as covariates) or "instrumental" (as instruments)."""
+        return self._simple("stand_in", X, component)
+
+    def _simple(self, what: str, X: object, component: object) -> Array:
         check_is_fitted(self)
         beside = X.on_v.beside if isinstance(X, Outcome) and X.on_v is not None else None
-        return np.asarray(self._solution.residual(self._key(component), self._centred(X), beside))
+        (solution, order), rows = self._facing(component), self._centred(X)
+        rows = rows if order is None else rows[:, order]
+        return np.asarray(getattr(solution, what)(self._key(component), rows, beside))
 
-    def beside(self, outcome: Outcome) -> tuple[Outcome, Array | None]:
-        """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
-        the other view that stand beside its residual."""
+    def _facing(self, component: object) -> tuple[Any, IntArray | None]:
+        """The solution that answers for a component, and the order in which it takes the columns of all views."""
         check_is_fitted(self)
-        found = replace(outcome, on_v=self._solution.on_v(outcome))
+        found: tuple[Any, IntArray | None] = self._solution.facing(self._key(component))
+        return found
+
+    def beside(self, outcome: Outcome, component: object = None) -> tuple[Outcome, Array | None]:
+        """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
+        the other view that stand beside its residual. A component that lives in both views has no other."""
+        (solution, order), key = self._facing(component), self._key(component)
+        if not len(solution.outside(key)):
+            return replace(outcome, on_v=None), None
+        turned = outcome.turned(order)
+        found = replace(outcome, on_v=solution.on_v(turned))
         if found.on_v is None or not found.on_v.goes_with:
             return found, None
-        return found, self._solution.variates(outcome.rows, found.on_v.beside)
+        return found, solution.variates(turned.rows, found.on_v.beside)
+
+    def through_shared(self, X: object, coef: Array, component: object = None) -> Array:
+        """coef'S2 (n,), centred, of the part that two views share besides hidden classes; coef (d,) : in the columns of the
+        component's view."""
+        _, shared, own_v = self._solution.keys
+        values = self._solution.predict(shared, self._centred(X))[0]
+        return np.asarray((self._solution.through_A(values) if self._key(component) == own_v else values) @ coef)
 
     def outcome(
         self,
@@ -806,7 +904,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """table : the columns used and, last, the outcome; every_row : not second moments in their place; summed : these also
         where independent rows are in memory, which takes a fraction of the time of reading them block by block."""
         groups = table.group_labels(groups)
-        if self.missing == "available" and table.rereadable:
+        if self._classes is not None:
+            table = table.mapped(_Beside(self._classes))
+        elif self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
             if not keep.all() and not every_row and isinstance(self._solution, PairSolution):
                 return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
@@ -866,7 +966,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
         """table (n, columns of all views, covariates and the outcome), each row counted so often."""
         own, known = len(self._columns), table[:, len(self._columns) : -1]
-        rows, target = self._about_fit(table[:, :-1]), check_outcome(table[:, -1], len(table))
+        target = check_outcome(table[:, -1], len(table))
+        rows = self._about_fit(table[:, :-1]) if self._classes is None else self._residuals(table[:, :-1])
         centre = np.average(table[:, own:], axis=0, weights=weight)
         column: Any = target - centre[-1]
         coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
@@ -903,23 +1004,33 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
         check_is_fitted(self)
-        key = self._key(component)
+        key, (solution, order) = self._key(component), self._facing(component)
         if not penalised and log_odds is None:
-            self._solution.check_determined(key, len(self._covariate_columns))
+            solution.check_determined(key, len(self._covariate_columns))
         outcome = self.outcome(X, y, sample_weight=sample_weight, log_odds=log_odds)
-        found: Calibrated = self._solution.calibrate(key, outcome)
+        found: Calibrated = solution.calibrate(key, outcome.turned(order))
         return found
 
     def estimate_of(
-        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool = False, replicates: Array | None = None
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        component: object = None,
+        *,
+        grouped: bool = False,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
     ) -> Estimate:
         """Calibrated coefficients with their standard errors or, where the data leave them open, with their identified set.
 
-        outcome : that they were calibrated from; grouped : whether its rows belong to groups. replicates : (B, d), of log-odds:
-        those on the residual without each block.
+        outcome, component : that they were calibrated from; grouped : whether its rows belong to groups. Of log-odds :
+        replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
+        of some of the rows, with what they lack.
         """
-        check_is_fitted(self)
-        found: Estimate = self._solution.estimate(calibrated, outcome, grouped=grouped, replicates=replicates)
+        solution, order = self._facing(component)
+        found: Estimate = solution.estimate(
+            calibrated, outcome.turned(order), grouped=grouped, replicates=replicates, refit=refit
+        )
         return found
 
     def outcome_test(
@@ -1000,6 +1111,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _without(self, block: int) -> Self:
         """This model refitted without one block."""
         other = copy(self)
+        other._class_part = None if self._class_part is None else self._class_part.without(block)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             other._adopt(self._solution.without(block))
@@ -1008,14 +1120,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def covariance_for_directions(self, component: object, k: int) -> Blend:
         """The covariance that the k leading directions of a component are read from, and what it was put together from."""
         check_is_fitted(self)
-        found: Blend = self._solution.covariance_for_directions(self._key(component), k)
+        found: Blend = self._facing(component)[0].covariance_for_directions(self._key(component), k)
         return found
 
     def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
         """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
         from `untrusted` to 1; None where there are no such coordinates."""
         check_is_fitted(self)
-        found: tuple[Array, Array] | None = self._solution.canonical_weights(self._key(component), untrusted)
+        found: tuple[Array, Array] | None = self._facing(component)[0].canonical_weights(
+            self._key(component), untrusted
+        )
         return found
 
     def functional_error(
@@ -1031,7 +1145,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key, given = self._key(component), set(getattr(self, "mean", None) or ())
         if of_mean and given - {key} - set(self._solution.keys[1:2]):  # its mean was moved along with A
             return None
-        found: tuple[Array, int] | None = self._solution.functional_error(key, change, key in given)
+        found: tuple[Array, int] | None = self._facing(component)[0].functional_error(key, change, key in given)
         return found
 
     @property
@@ -1070,6 +1184,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """How many independent rows the samples are worth."""
         check_is_fitted(self)
         return float(self._solution.independent_rows)
+
+
+class _Beside:
+    """Hidden classes of rows whose last column is an outcome, which stays last."""
+
+    def __init__(self, classes: HiddenClasses) -> None:
+        self.classes, self.mark = classes, f"{classes.mark} beside an outcome"
+
+    def __call__(self, rows: Array) -> Array:
+        return np.column_stack([self.classes(rows[:, :-1]), rows[:, -1]])
 
 
 def check_level(level: float) -> None:

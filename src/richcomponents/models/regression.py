@@ -43,7 +43,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         0 ridge, 1 lasso, between them elastic net.
     rca : ContrastiveRCA or RCA, optional
         Cloned and fitted on X.
-    component : "S1", or a subset of views of an RCA
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
         The component y depends on.
     shared : bool
         Whether y depends on S2 as well: S1 of a ContrastiveRCA (method="efficient") and least squares only. Not where U was
@@ -59,7 +59,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         (docs/contrastive.md has its two bounds), whose intervals cover the coefficients on S1. With shared=True and a fit that
         is "not identified" the errors are nan: coefficients on S1 and S2 are then mixed.
     residualised_ : array (d,)
-        What V as covariates would give, for comparison.
+        What the simple method would give, for comparison: V as covariates (of many views: those where the component does not
+        live). Of a component that lives in several views, the others as instruments: `simple_` says which.
     shared_coef_ : array (d,), shared_coefficients_ : Estimate
         With shared=True: coefficients on S2, in U's columns; where S2 has no part, zero. Else None.
     variance_split_ : Estimate
@@ -109,37 +110,45 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         block.
         """
         self._check_parameters()
-        model = self.unfitted_rca()
+        model = self._unfitted()
         X, y, groups = model.present(X, y, groups)
         _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
         self._keep_rca(model)
-        return self._learn(outcome, grouped=groups is not None)
+        return self._learn(outcome, y, grouped=groups is not None)
+
+    def _unfitted(self) -> Any:
+        """The RCA to be fitted: coefficients on S2 are those on all of it, hidden classes included."""
+        model = self.unfitted_rca()
+        return model.set_params(classes="none") if self.shared and model.classes == "auto" else model
 
     def partial_fit(self, X: object, y: object) -> Self:
         """Add a block of rows, and of y (values, or a column of X), to those seen so far, and refit from their moments."""
         self._check_parameters()
-        return self._learn(self._add_block(X, y if is_column(y) else _outcome(y))[1])
+        return self._learn(self._add_block(X, y if is_column(y) else _outcome(y))[1], y)
 
-    def _learn(self, outcome: Outcome, *, grouped: bool = False) -> Self:
+    def _learn(self, outcome: Outcome, y: object, *, grouped: bool = False) -> Self:
+        """y : as it was given, for its name."""
         model = self._need_rca()
         self.shared_coef_: Array | None = None
         self.shared_coefficients_: Estimate | None = None
         self.variance_split_: Estimate | None = None
         if self.shared:
-            return self._learn_both(model, outcome)
-        outcome, _ = model.beside(outcome)
+            return self._learn_both(model, outcome, y)
+        outcome = self._named(model.beside(outcome, self.component)[0], y)
         self.on_v_ = outcome.on_v
+        self._along_classes: Array | None = model.class_effect(outcome)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
         self._warn_of_others(outcome, both if self._may_share() else "")
         found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
         measured, outcome = outcome, replace(outcome, y=found.outcome)
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
+        self.simple_ = found.simple
         self._through_shared: Array | None = found.shared
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
-            estimate = model.estimate_of(found, measured, grouped=grouped)
+            estimate = model.estimate_of(found, measured, self.component, grouped=grouped)
             self.coefficients_ = replace(estimate, names=self.component_.feature_names)
         else:
             self.coef_ = penalised(found.features, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
@@ -149,17 +158,19 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean)
         return self
 
-    def _learn_both(self, model: Any, outcome: Outcome) -> Self:
+    def _learn_both(self, model: Any, outcome: Outcome, y: object) -> Self:
         """Of an outcome that depends on S1 and S2."""
+        self._along_classes = None
         found = model.calibrate_both(outcome)
-        names = self.component_.feature_names
-        self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, found.on_v
+        names, outcome = self.component_.feature_names, self._named(replace(outcome, on_v=found.on_v), y)
+        self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, outcome.on_v
+        self.simple_ = "residualised"
         self._through_shared = None
         self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
         self.coefficients_ = replace(found.coef, names=names)
         self.shared_coefficients_ = replace(found.shared, names=names)
         self.variance_split_ = found.split
-        self._warn_of_others(replace(outcome, on_v=found.on_v))
+        self._warn_of_others(outcome)
         shared = float(self.shared_coef_ @ model.components_["S2"].mean)
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
         return self
@@ -181,6 +192,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
         self.residualised_, self.coefficients_, self.on_v_, self._through_shared = None, None, None, None
         self.shared_coef_, self.shared_coefficients_, self.variance_split_ = None, None, None
+        self._along_classes = None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
 
@@ -202,6 +214,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 "shared=True is for an outcome that depends on S1 and S2 of two views: give "
                 f'rca=ContrastiveRCA(method="efficient") and component="S1", got {type(self.rca).__name__}'
                 f"{_method(self.rca)} and component={self.component!r}"
+            )
+        if self.rca is not None and self.rca.classes not in ("auto", "none"):
+            raise ValueError(
+                f"shared=True leaves hidden classes in S2: use classes='none', got classes={self.rca.classes!r}"
             )
 
     def _may_share(self) -> bool:
@@ -226,11 +242,14 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         check_is_fitted(self)
         model = self._need_rca()
         own = model.predict_component(X, self.component)
-        if (
-            self._through_shared is not None
-        ):  # not asked for, but y goes with S2, and a prediction must not leave that out
-            left = model.predict_component(X, "S2") - model.components_["S2"].mean
-            return np.asarray(self.predict_clean(own) + left @ self._through_shared)
+        # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out
+        if self._through_shared is not None or self._along_classes is not None:
+            total = self.predict_clean(own)
+            if self._through_shared is not None:
+                total = total + model.through_shared(X, self._through_shared, self.component)
+            if self._along_classes is not None:
+                total = total + model.along_classes(X, self._along_classes)
+            return np.asarray(total)
         return self.predict_clean(own, None if self.shared_coef_ is None else model.predict_component(X, "S2"))
 
     def predict_clean(self, S: object, shared: object = None) -> Array:
@@ -269,7 +288,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def summary(self) -> str:
         """The coefficients beside those of residualising, and how sure the RCA was."""
         check_is_fitted(self)
-        lines = [self.title(), *self.notes(), str(self.estimate())]
+        lines, own = [self.title(), *self.notes(), str(self.estimate())], self.component_.name
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
             if self.rca_.verdict_ in _OPEN:
                 lines.append(
@@ -282,13 +301,20 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
         elif self.coefficients_ is not None and self.coefficients_.identified is not None:
             lines.append(
-                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with V as covariates. Where S1 and the shared "
-                "part cannot be told apart, those on S1 may be anything in the identified set: all that second moments allow "
-                "if a tenth of what V leaves of each shared direction is S1's and S1 explains no more of y than there is. "
+                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with {self.rca_.others(self.component)} as "
+                f"covariates. Where {own} and the shared part cannot be told apart, those on {own} may be anything in the "
+                "identified set: all that second moments allow if a tenth of what is left of each shared direction is "
+                f"{own}'s and {own} explains no more of y than there is. "
                 "Intervals and p values are those of the set, widened for noise."
             )
-        elif self.residualised_ is not None:
-            lines.append("residualised: with V as covariates")
+        elif self.residualised_ is not None and self.rca_ is not None:
+            others = self.rca_.others(self.component)
+            told = {
+                "residualised": f"residualised: with {others} as covariates",
+                "instrumental": "instrumental: on what the component's other views predict of it"
+                + (f", with {others} as covariates" if others else ""),
+            }
+            lines.append(told[self.simple_])
         return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
 
     def _split_in_words(self) -> str:

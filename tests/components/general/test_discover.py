@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.general.discover import _signs, sign_flip
+from richcomponents.components.sets import SetSystem
+from richcomponents.general.discover import _Search, _signs, most_directions, sign_flip
+from richcomponents.general.evidence import SetEvidence, leading, shared_directions
+from richcomponents.general.model import inverse_root
+from richcomponents.moments import Moments
 from richcomponents.simulated_views import make_views
+from tests.components.general.population import Population
 
 SIGNS = np.random.default_rng(0).integers(0, 2, (2000, 20)) * 2.0 - 1.0
 
@@ -100,3 +107,97 @@ def test_too_many_views_to_start_from_all_subsets():
     data = make_views(500, 5, 1, sets=[(v,) for v in "abcde"])
     with pytest.raises(rc.DataError, match="order 5"):
         rc.RCA(views=data.views, discover=True).fit(data.X)
+
+
+def copies(population, order=4):
+    """Every block is the population."""
+    return SetEvidence(population.columns, Moments.of(np.repeat(population.rows, 20, axis=0), order, n_blocks=20))
+
+
+COMMON = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
+
+
+def test_what_is_there_explains_exact_cumulants_and_less_does_not():
+    population = Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)
+    search = _Search.of(copies(population), COMMON, 0.01, 0, {})
+    for q in search.tested:
+        entries = search._entries_about(q)
+        for r in range(3):
+            left = search._unexplained(entries, search._fit(entries, {**search.ranks, q: r}))
+            size = max(np.abs(values).max() for values in left.values())
+            assert size < 1e-3 if r == 2 else size > 0.1
+        search.ranks[q] = 2
+
+
+def test_values_are_free_of_the_error_of_the_fit():
+    population = Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)
+    search = _Search.of(copies(population), COMMON, 0.01, 0, {})
+    search.ranks["a", "b", "c"] = 2
+    entries = search._entries_about(("a", "b"))
+    fit = search._fit(entries, {**search.ranks, ("a", "b"): 2})
+    shift = np.random.default_rng(0).normal(size=fit.x.shape)
+
+    def wrong(step):
+        values = search._unexplained(entries, replace(fit, x=fit.x + step * shift))
+        return max(np.abs(held).max() for held in values.values())
+
+    assert wrong(2e-3) / wrong(1e-3) == pytest.approx(4, rel=0.2)  # of second order
+
+
+def white_evidence(data):
+    rows = data.X - data.X.mean(axis=0)
+    columns = {view: np.arange(part.start, part.stop) for view, part in data.views.items()}
+    white = np.zeros((rows.shape[1],) * 2)
+    for part in data.views.values():
+        white[part, part] = inverse_root(np.cov(rows[:, part].T, bias=True))
+    return SetEvidence(columns, Moments.of(rows @ white, 4))
+
+
+def test_covariances_bound_ranks():
+    pairs = {frozenset(pair): rank for pair, rank in [("ab", 2.0), ("ac", 1.0), ("bc", 1.0)]}
+    widths = dict.fromkeys("abc", 4)
+    everything = SetSystem.all("abc")
+    abc, ab, bc = tuple("abc"), tuple("ab"), tuple("bc")
+    assert most_directions(everything, abc, widths) == 4
+    assert most_directions(everything, abc, widths, {}, pairs) == 1
+    assert most_directions(everything, ab, widths, {abc: 1}, pairs) == 1
+    assert most_directions(everything, ab, widths, {}, pairs) == 2
+    assert most_directions(everything, bc, widths, {abc: 1}, pairs) == 1  # one is always tried
+    common = SetSystem.of([abc, *"abc"], "abc")
+    assert most_directions(common, abc, widths, {}, pairs) == 2  # a and b tell it from the others
+    assert most_directions(everything, abc, {"a": 4, "b": 3, "c": 2}) == 2
+    assert most_directions(common, abc, {"a": 4, "b": 2, "c": 3}) == 3
+
+
+def test_shared_directions_are_those_of_the_loadings():
+    rng = np.random.default_rng(0)
+    C, D = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
+    covariance = np.block([[C @ C.T + np.diag([1, 2, 3, 4.0]), C @ D.T], [D @ C.T, D @ D.T + np.eye(3)]])
+    frame, rank = shared_directions(covariance, np.arange(4), 1e6, 0.01)
+    assert rank == 2
+    np.testing.assert_allclose(leading(frame, 2).back @ leading(frame, 2).to @ C, C, atol=1e-6)  # nothing of it is lost
+    assert np.abs(frame.to[2:] @ C).max() < 1e-6
+
+
+LABS = {("a", "b", "c"): "labs", ("a",): "gaussian", ("b",): "uniform", ("c",): "gaussian"}
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_hidden_labs_are_one_component_of_low_rank(rank):
+    data = make_views(2000, 3, 4, sets=STRONG, kinds=LABS, ranks={tuple("abc"): rank}, random_state=8)
+    found = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(found.components_) == set(STRONG)
+    assert found.ranks_[tuple("abc")] == found.evidence_[tuple("abc")].rank == rank
+    assert found.ranks_["a",] == 4
+    given = rc.RCA(views=data.views, sets=STRONG, rank={tuple("abc"): rank}).fit(data.X)
+    for key, A in given.transforms_.items():
+        np.testing.assert_allclose(found.transforms_[key], A, atol=1e-8)
+
+
+def test_a_missed_direction_of_three_views_is_not_three_pairs():
+    data = make_views(3000, 3, 3, sets=STRONG, kinds=LABS, ranks={tuple("abc"): 1}, random_state=1)
+    search = _Search.of(white_evidence(data), SetSystem.all("abc"), 0.01, 0, {})
+    search.current = search.current.without(tuple("abc"))
+    search.ranks = {("a", "b"): 1, ("a", "c"): 1, ("b", "c"): 1}
+    search.reconsider()
+    assert search.ranks == {tuple("abc"): 1}

@@ -78,7 +78,7 @@ def test_derivatives_are_finite_differences(evidence, free_second):
 def test_both_solvers_see_the_same_function(evidence):
     model = white_model(evidence, SYSTEM, RANKS)
     data = white_data(evidence, model)
-    x = solve_tensors(model, model.join(assemble(model, sequential(evidence, SYSTEM, GAUGE))), data)
+    x = solve_tensors(model, model.join(assemble(model, sequential(evidence, SYSTEM, GAUGE, RANKS))), data)
     start = model.split(x)
     dense = {t: multilinear(unpack(evidence.cumulants.packed(t), 6, t), *[model.white] * t) for t in model.orders}
     weights = {t: float(model.scale[t][0] ** 2 / multiplicity(6, t)[0]) for t in model.orders}
@@ -102,7 +102,7 @@ def test_both_solvers_find_the_same_minimum(evidence):
     system = SYSTEM.without(("a", "b"))
     model = white_model(evidence, system, RANKS)
     data = white_data(evidence, model)
-    start = assemble(model, sequential(evidence, system, GAUGE))
+    start = assemble(model, sequential(evidence, system, GAUGE, RANKS))
     sure = levenberg_marquardt(model, solve_tensors(model, model.join(start), data), data, iterations=200)
     far = model.join(fit_large(evidence, model, start.loadings))
     reached = model.predict(far) - data
@@ -145,6 +145,6 @@ def test_covariances_follow_from_transformations_by_least_squares():
 def test_the_sequential_start_is_exact_for_exact_cumulants():
     population = Population(SYSTEM, dict.fromkeys("abc", 2), seed=2, order=4)
     copies = Moments.of(np.repeat(population.rows, 10, axis=0), 4, n_blocks=10)  # every block is the population
-    found = sequential(SetEvidence(population.columns, copies), SYSTEM, GAUGE)
+    found = sequential(SetEvidence(population.columns, copies), SYSTEM, GAUGE, RANKS)
     for key, A in population.A.items():
         assert relative(found[key], A) < 1e-6

@@ -1,0 +1,288 @@
+"""Every learner on every component, of two views and of more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import richcomponents as rc
+from richcomponents.learning.likelihood import Ridge
+from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import Places, Sums, least_risk, on_features
+from richcomponents.models import subspace_distance
+
+pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+
+SETS = [("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)]
+D = 2
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """U = S1 + S2, V = A S2 + S3, all parts at hand."""
+    return rc.datasets.make_contrastive(4000, d=4, S1="regression", S2="skewed", random_state=0)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return rc.datasets.make_views(6000, 3, D, sets=SETS, kinds="exponential", random_state=3)
+
+
+def parts(data):
+    return {"S1": data.U - data.S2, "S2": data.S2, "S3": data.V - data.S2 @ data.A.T}
+
+
+def noise(n, seed=0):
+    return np.random.default_rng(seed).normal(size=n)
+
+
+# ---- two views
+
+
+@pytest.mark.parametrize("component", ["S1", "S2", "S3"])
+@pytest.mark.parametrize("method", ["efficient", "paper"])
+def test_regression_on_every_part_of_two_views(pair, component, method):
+    y = parts(pair)[component] @ np.ones(4) + noise(4000)
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4, method=method), component=component).fit(pair.X, y)
+    worst = np.abs(model.coef_ - 1).max()
+    assert worst < (0.2 if method == "efficient" else 0.6)
+    if method == "efficient":
+        assert np.all(np.abs(model.coef_ - 1) < 4 * model.coefficients_.standard_error)
+    assert model.simple_ == ("instrumental" if component == "S2" else "residualised")
+    assert model.simple_ in model.summary()
+    assert np.corrcoef(model.predict(pair.X), y)[0, 1] > 0.5
+
+
+def test_an_outcome_on_s3_is_one_on_s1_of_the_exchanged_views(pair):
+    y = parts(pair)["S3"] @ np.ones(4) + noise(4000)
+    here = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), component="S3").fit(pair.X, y)
+    there = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(np.hstack([pair.V, pair.U]), y)
+    np.testing.assert_allclose(here.residualised_, there.residualised_, rtol=1e-9)
+    np.testing.assert_allclose(here.coef_, there.coef_, atol=0.01)  # draws of the posterior in turned coordinates
+    np.testing.assert_allclose(here.coefficients_.standard_error, there.coefficients_.standard_error, rtol=0.05)
+    named = rc.ComponentRegression(rca=rc.RCA(views={"u": range(4), "v": range(4, 8)}), component=("v",)).fit(pair.X, y)
+    np.testing.assert_allclose(named.coef_, here.coef_, rtol=1e-9)
+    directions = [
+        rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4), component=component).fit(X)
+        for component, X in (("S3", pair.X), ("S1", np.hstack([pair.V, pair.U])))
+    ]
+    np.testing.assert_allclose(directions[0].components_, directions[1].components_, atol=0.01)
+
+
+def test_known_mixing_is_known_from_both_sides(pair):
+    y = parts(pair)["S3"] @ np.ones(4) + noise(4000)
+    here = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4, A=pair.A), component="S3").fit(pair.X, y)
+    turned = rc.ContrastiveRCA(views=4, A=np.linalg.inv(pair.A))
+    there = rc.ComponentRegression(rca=turned).fit(np.hstack([pair.V, pair.U]), y)
+    np.testing.assert_allclose(here.coef_, there.coef_, atol=0.01)
+
+
+def test_covariates_groups_and_weights_reach_s3(pair):
+    rng = np.random.default_rng(5)
+    age, groups = rng.normal(size=(4000, 1)), np.repeat(np.arange(400), 10)
+    X = np.hstack([pair.X + age @ rng.normal(size=(1, 8)), age])
+    y = parts(pair)["S3"] @ np.ones(4) + 3 * age[:, 0] + noise(4000)
+    rca = rc.ContrastiveRCA(views={"u": range(4), "v": range(4, 8)}, covariates=[8])
+    swapped = rc.ContrastiveRCA(views={"v": range(4, 8), "u": range(4)}, covariates=[8])
+    here = rc.ComponentRegression(rca=rca, component="S3").fit(X, y, groups=groups)
+    there = rc.ComponentRegression(rca=swapped).fit(X, y, groups=groups)
+    np.testing.assert_allclose(here.coef_, there.coef_, atol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.SpecificationWarning")
+def test_an_outcome_that_goes_with_both_is_predicted_by_both(pair):
+    """Of S3 beside S2: what goes with U as the shared part does is told apart, and predictions keep it; in U's letters."""
+    known = parts(pair)
+    y = known["S3"][:, 0] + (known["S2"] @ pair.A.T)[:, 1] + noise(4000)
+    rca = rc.ContrastiveRCA(views=4)
+    model = rc.ComponentRegression(rca=rca, component="S3").fit(pair.X, y)
+    assert "goes with U" in model.summary()
+    turned = np.hstack([pair.V, pair.U])
+    there = rc.ComponentRegression(rca=rca).fit(turned, y)
+    assert np.corrcoef(model.predict(pair.X), there.predict(turned))[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("component", ["S1", "S2", "S3"])
+def test_logistic_regression_on_every_part(pair, component):
+    s = parts(pair)[component]
+    rng = np.random.default_rng(1)
+    y = (rng.random(4000) < 1 / (1 + np.exp(-s @ np.full(4, 1.5)))).astype(int)
+    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=4), component=component).fit(pair.X, y)
+    error = model.coefficients_.standard_error
+    assert np.all(np.isfinite(error))
+    assert np.all(np.abs(model.coef_[0] - 1.5) < 4 * error)
+    assert np.sum((model.coef_[0] - 1.5) ** 2) < np.sum((model.residualised_ - 1.5) ** 2)
+    polynomial = rc.ComponentLogisticRegression(
+        rca=rc.ContrastiveRCA(views=4), component=component, approximation="chebyshev"
+    ).fit(pair.X, y)
+    assert np.corrcoef(model.decision_function(pair.X), polynomial.decision_function(pair.X))[0, 1] > 0.99
+
+
+def test_what_is_not_shared_has_no_coefficients():
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    with pytest.raises(rc.DataError, match="share nothing"):
+        rc.ComponentRegression(rca=rc.ContrastiveRCA(views=2), component="S2").fit(X, X[:, 0])
+
+
+def test_wide_views_take_outcomes_on_every_part():
+    rng = np.random.default_rng(0)
+    s, own = rng.exponential(size=(200, 2)) - 1, rng.normal(size=(200, 60))
+    U, V = s @ rng.normal(size=(2, 80)) + rng.normal(size=(200, 80)), 2 * s @ rng.normal(size=(2, 60)) + own
+    X = np.hstack([U, V])
+    y = 2 * own[:, 0] + noise(200)
+    here = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=80), component="S3").fit(X, y)
+    there = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=60)).fit(np.hstack([V, U]), y)
+    np.testing.assert_allclose(here.coef_, there.coef_, atol=1e-8)
+    y = s[:, 0] + 0.3 * noise(200)
+    shared = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=80), component="S2").fit(X, y)
+    assert np.corrcoef(shared.predict(X), y)[0, 1] > 0.9
+
+
+# ---- more views
+
+
+@pytest.fixture(scope="module")
+def rca(many):
+    return rc.RCA(views=many.views, sets=SETS)
+
+
+@pytest.mark.parametrize("component", SETS)
+def test_every_outcome_learner_on_every_subset(many, rca, component):
+    s, rng = many.components[component], np.random.default_rng(2)
+    y = s @ np.ones(D) + noise(len(s))
+    model = rc.ComponentRegression(rca=rca, component=component).fit(many.X, y)
+    assert np.all(np.abs(model.coef_ - 1) < 4 * model.coefficients_.standard_error)
+    assert np.sum((model.coef_ - 1) ** 2) < max(np.sum((model.residualised_ - 1) ** 2), 0.01)
+    assert model.simple_ in model.summary()
+    again = model.rca_.calibrate(many.X, y, component)
+    np.testing.assert_allclose(np.linalg.lstsq(again.features, y - y.mean(), rcond=None)[0], model.coef_, rtol=1e-6)
+    labels = rng.random(len(s)) < 1 / (1 + np.exp(-s @ np.full(D, 0.5)))
+    logistic = rc.ComponentLogisticRegression(rca=rca, component=component).fit(many.X, labels)
+    assert np.all(np.abs(logistic.coef_[0] - 0.5) < 4 * logistic.coefficients_.standard_error)
+
+
+@pytest.mark.parametrize("component", SETS)
+def test_every_other_learner_on_every_subset(many, rca, component):
+    pca = rc.ComponentPCA(rca=rca, component=component).fit(many.X)
+    truth = np.linalg.eigh(many.covariances[component])[1][:, -1:].T
+    assert subspace_distance(pca.components_, truth) < 0.5
+    assert 0 <= pca.trust_ <= 1
+    assert rc.ComponentGaussianMixture(2, rca=rca, component=component).fit(many.X).means_.shape == (2, D)
+
+
+def test_spins_of_a_subset():
+    """An Ising model of what three views have in common."""
+    rng = np.random.default_rng(0)
+    first = np.where(rng.random(8000) < 0.5, 1.0, -1.0)
+    spins = np.column_stack([first, np.where(rng.random(8000) < 0.8, first, -first)])  # E[s1 s2] = .6 = tanh(J)
+    views = [spins @ A.T + 0.5 * rng.normal(size=(8000, 2)) for A in (np.eye(2), np.eye(2) + 0.4, 1.5 * np.eye(2))]
+    model = rc.ComponentIsing(
+        rca=rc.RCA(views={"a": [0, 1], "b": [2, 3], "c": [4, 5]}, sets=[("a", "b", "c"), ("a",), ("b",), ("c",)]),
+        component=("a", "b", "c"),
+    ).fit(np.hstack(views))
+    assert model.coef_[0] == pytest.approx(np.arctanh(0.6), abs=0.1)
+    assert model.confidence_interval().standard_error[0] < 0.1
+
+
+class LeastSquares:
+    """Gradient of -(y - theta's)^2 / 2: E[s y] - E[s s'theta]."""
+
+    def __init__(self, cross):
+        self.cross = cross
+
+    def ridges(self, theta):
+        return [Ridge(theta, (0.0, -1.0), vector=np.eye(len(theta)))]
+
+    def log_likelihood(self, theta, s):
+        return -((s @ theta) ** 2) / 2
+
+    def known(self, theta):
+        return self.cross
+
+
+def test_the_meta_algorithm_takes_any_component(many, rca):
+    component = rca.fit(many.X).components_["a", "b", "c"].centred()
+    cross = component.covariance @ np.ones(D)
+    found = rc.fit_likelihood(component, LeastSquares(cross))
+    np.testing.assert_allclose(found.theta, np.ones(D), atol=1e-4)
+
+
+def test_the_simple_methods_of_many_views(many, rca):
+    """They equal least squares written out by hand."""
+    a, b, c = (many.view(v) - many.view(v).mean(axis=0) for v in "abc")
+    y = many.components["a",] @ np.ones(D) + noise(len(a))
+    own = rc.ComponentRegression(rca=rca, component=("a",))
+    full = np.linalg.lstsq(np.hstack([a, b, c]), y - y.mean(), rcond=None)[0]
+    np.testing.assert_allclose(rc.baselines.covariates(own, many.X, y).coef_, full[:D], rtol=1e-8)
+    fitted = own.fit(many.X, y)
+    np.testing.assert_allclose(fitted.residualised_, full[:D], rtol=1e-8)
+    naive = np.linalg.lstsq(a, y - y.mean(), rcond=None)[0]
+    np.testing.assert_allclose(rc.baselines.naive(own, many.X, y).coef_, naive, rtol=1e-8)
+    y = many.components["a", "b", "c"] @ np.ones(D) + noise(len(a))
+    everywhere, others = rc.ComponentRegression(rca=rca, component=("a", "b", "c")), np.hstack([b, c])
+    stage = others @ np.linalg.lstsq(others, a, rcond=None)[0]
+    two_stage = np.linalg.lstsq(stage, y - y.mean(), rcond=None)[0]
+    np.testing.assert_allclose(
+        rc.baselines.instrumental(everywhere, many.X, y).coef_, two_stage, rtol=0.02
+    )  # weak ones tamed
+    np.testing.assert_allclose(everywhere.fit(many.X, y).residualised_, two_stage, rtol=0.02)
+    with pytest.raises(rc.DataError, match="lives in all views"):
+        rc.baselines.covariates(everywhere, many.X, y)
+    with pytest.raises(rc.DataError, match="one view only"):
+        rc.baselines.instrumental(own, many.X, y)
+    with pytest.raises(rc.DataError, match="subset of the views"):
+        rc.baselines.naive(rc.ComponentRegression(rca=rca, component=("z",)), many.X, y)
+
+
+def test_effects_on_a_component_of_many_views():
+    """The exposure changes the view b; a and c are controls, and the answer is that of the two views made by hand."""
+    rng = np.random.default_rng(0)
+    n, hidden = 1500, rng.exponential(size=1500) - 1
+    y = hidden + rng.normal(size=n)
+    tables = {v: np.outer(hidden, rng.normal(size=3)) + rng.normal(size=(n, 3)) for v in "abc"}
+    tables["b"][:, 0] += 0.8 * y
+    X, views = np.hstack(list(tables.values())), {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8]}
+    model = rc.ExposureEffects(rca=rc.RCA(views=views), component=("b",)).fit(X, y)
+    by_hand = rc.ContrastiveRCA(views={"b": views["b"], "a and c": [*views["a"], *views["c"]]})
+    np.testing.assert_allclose(model.coef_, rc.ExposureEffects(rca=by_hand).fit(X, y).coef_, rtol=1e-9)
+    assert abs(model.coef_[0] - 0.8) < 4 * model.effects_.standard_error[0]
+    turned = rc.ContrastiveRCA(views={"a and c": [*views["a"], *views["c"]], "b": views["b"]})
+    second = rc.ExposureEffects(rca=turned, component="S3").fit(X, y)
+    np.testing.assert_allclose(second.coef_, model.coef_, rtol=1e-9)
+    with pytest.raises(rc.DataError, match="none is left as controls"):
+        rc.ExposureEffects(rca=rc.RCA(views=views), component=("a", "b", "c")).fit(X, y)
+
+
+# ---- the path from simple to full
+
+
+def test_instruments_do_not_attenuate():
+    """In the population: the instrumental map gives beta where the other view shares nothing else, whatever the noise."""
+    A, K = np.array([[1.0, 0.3], [0.2, 0.8]]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    C = np.block([[K + 3 * np.eye(2), K @ A.T], [A @ K, A @ K @ A.T + np.eye(2)]])
+    simple = Places(np.arange(2), np.arange(2, 4), np.zeros(0, dtype=int), 2).simple_map(C, 1e12)
+    beta = np.array([1.0, -2.0])
+    np.testing.assert_allclose(on_features(simple, C, np.concatenate([K @ beta, A @ K @ beta])), beta, rtol=1e-8)
+
+
+def test_sums_without_a_block_are_those_of_the_other_rows():
+    rng = np.random.default_rng(0)
+    z, y, weight, block = (
+        rng.normal(size=(50, 3)),
+        rng.normal(size=50),
+        rng.integers(1, 4, 50).astype(float),
+        np.arange(50) % 5,
+    )
+    sums = Sums.of(z, Outcome(z, y, weight, block, 50.0, np.zeros((50, 0))))
+    left = block != 2
+    expected = np.cov(np.column_stack([z, y])[left].T, fweights=weight[left].astype(int), bias=True)
+    np.testing.assert_allclose(sums.covariances[2], expected[:-1, :-1])
+    np.testing.assert_allclose(sums.crosses[2], expected[:-1, -1])
+
+
+def test_risk_prefers_what_is_surer_than_wrong():
+    rng = np.random.default_rng(0)
+    quiet, loud = 0.01 * rng.normal(size=(20, 1)), 10 * rng.normal(size=(20, 1))
+    assert least_risk(np.array([[0.0], [0.1]]), np.stack([quiet, 0.1 + loud])) == 0  # far apart, but within the noise
+    assert least_risk(np.array([[0.0], [9.0]]), np.stack([quiet, 9.0 + quiet])) == 1  # wrong beyond doubt
+    assert least_risk(np.array([[0.0], [0.1]]), np.stack([loud, 0.1 + quiet])) == 1  # the surer one
