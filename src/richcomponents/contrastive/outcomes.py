@@ -145,8 +145,8 @@ class OutcomeOnV:
         if not self.stated or self.on_rest is None or self.on_rest.p_value > WITNESSED / 10:
             return ""
         return (
-            f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V does "
-            f"not share with U ({_told(self.on_rest)}): coefficients may be wrong"
+            f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V "
+            f"does not share with U ({_told(self.on_rest)}): coefficients may be wrong"
         )
 
     def notes(self) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ class SetTest:
     kept : whether it is in the discovered system; p_value : of the hypothesis that it is absent, Bonferroni-corrected for
     orders, not for the number of sets (NaN for single views, which are always kept); by_order : {order: its own p value};
     level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it
-    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for (half
-    of BIC's penalty; below one it is dropped, whatever the p value).
+    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for
+    (half of BIC's penalty; below one it is dropped, whatever the p value).
     """
 
     kept: bool
