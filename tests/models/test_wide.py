@@ -48,6 +48,9 @@ def least_squares(columns, y):
 
 
 GRID = [(n, d_u, d_v) for n in (60, 150, 500) for d_u in (4, 20, 48, 100, 150) for d_v in (4, 20, 60) if n > d_u + 6]
+GRID = [
+    (n, d_u, d_v) for n, d_u, d_v in GRID if n < 500 or d_v < 60 or d_u == 4
+]  # the others take seconds, and say no more
 
 
 @pytest.mark.parametrize(("n", "d_u", "d_v"), GRID)
