@@ -3,11 +3,13 @@
     python benchmarks/contrastive.py run [SECTION ...] [--draws 20] [--seed 90000] [--out DIR]    # measure what is missing
     python benchmarks/contrastive.py show [--out DIR]                                             # print the tables
 
-Sections: accuracy, mixing (A over the regression of V on U), protection, rank, coverage, tests. Ratios are of medians over draws.
+Sections: accuracy, mixing (A over the regression of V on U), protection, rank, coverage, tests. Ratios are of medians over
+draws.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -55,6 +57,15 @@ HARD: list[tuple[str, dict[str, Any]]] = [
     ("heavy tails, quiet V", {"S2": "heavy", "scale_S3": 0.1}),
     ("labs(2), quiet V", {"S2": "labs(2)", "scale_S3": 0.1}),
 ]
+SMALL: list[tuple[str, dict[str, Any]]] = [  # of the coverage at N = 1 000; tails : of S1's columns, mixed
+    ("pca", {"S1": "pca", "S2": "paper"}),
+    ("pca, A good", {"S1": "pca", "S2": "paper", "A": "good"}),
+    ("regression", {"S2": "paper"}),
+    ("skewed", {"S2": "skewed"}),
+    ("labs(3)", {"S2": "labs(3)"}),
+    ("labs(3), t", {"S2": "labs(3)", "d": 5, "tails": "t"}),
+    ("labs(3), dollars", {"S2": "labs(3)", "d": 5, "tails": "dollars"}),
+]
 HARD_SIZES = (100, 300, 1000, 10_000)
 ERRORS = (
     "A",
@@ -80,6 +91,7 @@ def cases(section: str) -> list[Job]:
         settings = [(f"labs({k})", {"S2": f"labs({k})"}, n) for k in (2, 3) for n in (700, 3000)]
     elif section == "coverage":
         settings = [(label, kw, 10_000) for label, kw, _ in ACCURACY[:3]] + [("labs(3)", {"S2": "labs(3)"}, 10_000)]
+        settings += [(label, kw, 1000) for label, kw in SMALL]
     else:
         settings = [
             (f"{label}{', shared' if shared else ''}", {**kw, "extra": shared}, n)
@@ -101,8 +113,20 @@ def jobs(section: str, options: Options) -> list[Job]:
 
 
 def simulate(job: Job) -> Contrastive:
-    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", "extra", "errors", "seed")}
-    return make_contrastive(job["n"], random_state=job["seed"], **kw)
+    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", "extra", "errors", "tails", "seed")}
+    data = make_contrastive(job["n"], random_state=job["seed"], **kw)
+    return with_tails(data, job["tails"], job["seed"]) if job.get("tails") else data
+
+
+def with_tails(data: Contrastive, tails: str, seed: int) -> Contrastive:
+    """S1 of the same size with heavy-tailed columns, Student's t of 5 degrees or lognormal, mixed by I + G / (2 sqrt(d))."""
+    (n, d), rng = data.S1.shape, np.random.default_rng(seed + 10**6)
+    mixing = np.eye(d) + 0.5 * rng.normal(size=(d, d)) / np.sqrt(d)
+    s = 0.75**2
+    own = rng.standard_t(5, (n, d)) if tails == "t" else np.exp(0.75 * rng.normal(size=(n, d))) - np.exp(s / 2)
+    variance = 5 / 3 if tails == "t" else (np.exp(s) - 1) * np.exp(s)
+    mixing = mixing * np.sqrt(np.trace(data.cov_S1) / d / variance)
+    return replace(data, S1=own @ mixing.T, cov_S1=variance * mixing @ mixing.T, y=None, beta=None)
 
 
 def mse(estimate: np.ndarray, truth: np.ndarray) -> float:
@@ -168,12 +192,22 @@ def measure(job: Job) -> Row:
             A = A @ _range_projector(data, model)
         for what, truth in (("A", A), ("covariance", data.cov_S1)):
             interval = model.confidence_interval(what)
-            row[f"{what} covered"] = float(np.mean((interval.low <= truth) & (truth <= interval.high)))
+            inside = (interval.low <= truth) & (truth <= interval.high)
+            row[f"{what} covered"] = float(np.mean(inside))
+        row["variances covered"] = float(np.mean(np.diag(inside)))
+        row["width"] = float(np.median((interval.high - interval.low) / width_of_samples(data.S1)))
     if section == "tests":
         test = model.diagnostics_.overidentification
         row["J"] = None if test is None else test.p_value
         row["outcome"] = None if y is None else model.outcome_test(X, y).p_value
     return row
+
+
+def width_of_samples(S1: np.ndarray) -> np.ndarray:
+    """Of 95% intervals of the entries of Cov(S1) from samples of S1 itself, by their fourth moments."""
+    centred = S1 - S1.mean(axis=0)
+    products = centred[:, :, None] * centred[:, None, :]
+    return np.asarray(2 * 1.96 * products.std(axis=0) / np.sqrt(len(S1)))
 
 
 def _range_projector(data: Contrastive, model: rc.ContrastiveRCA) -> np.ndarray:
@@ -216,8 +250,8 @@ def show(rows: Measured, options: Options) -> None:
         ratio = np.array([r["ours"] / r["regression"] for r in held])
         middle = medians(held, ("ours", "regression"))
         print(
-            f"MIXING {case['label']:>20} n={case['n']:>5}: A {middle['ours']:.4f}, over the regression of V on U {np.median(ratio):.2f},"
-            f" worst {ratio.max():.2f} ({len(held)} draws)"
+            f"MIXING {case['label']:>20} n={case['n']:>5}: A {middle['ours']:.4f}, over the regression of V on U"
+            f" {np.median(ratio):.2f}, worst {ratio.max():.2f} ({len(held)} draws)"
         )
     hard = list(by_case(rows("protection"), cases("protection")))
     if hard:
@@ -243,8 +277,12 @@ def show(rows: Measured, options: Options) -> None:
         right = np.mean([r["rank"] == int(case["label"][5]) - 1 for r in held])
         print(f"RANK {case['label']} n={case['n']}: right in {right:.1%} of {len(held)}")
     for case, held in by_case(rows("coverage"), cases("coverage")):
-        a, c = (np.mean([r[f"{w} covered"] for r in held]) for w in ("A", "covariance"))
-        print(f"COVERAGE {case['label']} n={case['n']}: A {a:.3f}, Cov(S1) {c:.3f} ({len(held)} draws)")
+        a, c, v = (np.mean([r[f"{w} covered"] for r in held]) for w in ("A", "covariance", "variances"))
+        width = np.median([r["width"] for r in held])
+        print(
+            f"COVERAGE {case['label']} n={case['n']}: A {a:.3f}, Cov(S1) {c:.3f}, Var(S1) {v:.3f}, {width:.1f} times as wide as"
+            f" from samples of S1 ({len(held)} draws)"
+        )
     for case, held in by_case(rows("tests"), cases("tests")):
         j, o = (rejected([r[name] for r in held if r[name] is not None]) for name in ("J", "outcome"))
         print(f"TESTS {case['label']:>20} n={case['n']:>5}: rejected at 5%: J {j}, outcome {o} ({len(held)} draws)")

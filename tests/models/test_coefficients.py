@@ -12,7 +12,7 @@ from richcomponents.contrastive.coefficients import OnResidual, identified_estim
 from richcomponents.contrastive.pair import Pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.logistic import attenuation
+from richcomponents.learning.families import Logistic
 from richcomponents.learning.predicted import MOST_ADDED
 
 
@@ -27,7 +27,7 @@ def on_residual(d=4, r=3, seed=0, variance=4.0, log_odds=False):
     )  # fmt: skip
     b = np.linalg.inv(u).T @ rng.normal(size=d)
     fit = OnResidual.of(pair, b, np.zeros(r), np.asarray(variance))
-    return replace(fit, left=np.asarray(np.inf), attenuation=attenuation) if log_odds else fit
+    return replace(fit, left=np.asarray(np.inf), attenuation=Logistic().attenuation) if log_odds else fit
 
 
 def admissible(fit, rng, m):

@@ -11,15 +11,16 @@ never smaller than that regression (S <= I), so it is the safe end, as residuali
   asks whether T is told from 0; a nearly noiseless V has T near 0, a closed gate, and a well-known A.)
 * trust : the part of the change D (S^-1 - I) that stands above its block variance.
 * without any evidence a quarter of the way to the prior's T is gone: better than the regression wherever the truth is at least
-  an eighth of that way from it. In designs with a small S1, for which the prior is wrong most, it was a quarter (medians over 16 draws).
+  an eighth of that way from it. In designs with a small S1, for which the prior is wrong most, it was a quarter of the way
+  (medians over 16 draws).
 
 T below LEAST_T / n is not told from LEAST_T / n: D^2 is known to about 1/n, and A = 1/D has no bound.
 
 BEYOND the r shared directions that were found A is unknown. While more directions cannot be excluded (or where few rows let a
 view be searched in some principal components only) the regression of V on U is kept there, too, as far as it stands above
 noise. Of the canonical correlations beyond, the share w = 1 - (degrees of freedom) / (Bartlett's statistic) is signal
-(James and Stein), and at the prior's T the least error has A = w D / S, with S near T where D is small; more than the regression
-itself, D, nothing speaks for: A = min(1, w / T) D. Where the shared part is of low rank w is near zero.
+(James and Stein), and at the prior's T the least error has A = w D / S, with S near T where D is small; more than the
+regression itself, D, nothing speaks for: A = min(1, w / T) D. Where the shared part is of low rank w is near zero.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def told_from_regression(posterior: Posterior, grams: Array, further: FurtherEvi
 
 
 def t_of_mixing(posterior: Posterior, sure: float, n: float) -> Array:
-    """The T (r, r) at which A is reported, between the estimate (the prior's T, if there is none) and I; n : independent rows."""
+    """The T (r, r) at which A is reported, between the estimate (without one: the prior's T) and I; n : independent rows."""
     r, d, h = posterior.rank, posterior.correlations, posterior.h
     values, vectors = np.linalg.eigh(posterior.t if posterior.tau else PRIOR_T * np.eye(r))
     t = (vectors * np.clip(values, min(LEAST_T / n, 1.0), 1.0)) @ vectors.T
@@ -83,7 +84,7 @@ def t_of_mixing(posterior: Posterior, sure: float, n: float) -> Array:
 @storable
 @dataclass(frozen=True)
 class Beyond:
-    """A beyond the shared directions: into_v (d_v, m) times from_u (m, d_u), coordinates that do not go with the shared ones."""
+    """A beyond the shared directions: into_v (d_v, m) times from_u (m, d_u), coordinates uncorrelated with the shared ones."""
 
     into_v: Array
     from_u: Array

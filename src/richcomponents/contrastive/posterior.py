@@ -649,8 +649,8 @@ class Posterior:
     def t_trusted(self) -> Array:
         """T times the gate, for covariances: without evidence Cov(S1) is the covariance of U given V.
 
-        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. (A has an end of its
-        own to fall back on: see `mixing`.)
+        The prior's T is often closer, but where V is nearly noiseless it can be wrong a hundred times over. (A has an end of
+        its own to fall back on: see `mixing`.)
         """
         return self.gate * self.t
 

@@ -166,7 +166,8 @@ class OutcomeLearner(ComponentLearner):
         if found is None:
             coef = np.ravel(self.coef_)
             found = Estimate(coef, np.full_like(coef, np.nan), 1, positive=self._positive())
-        others = {} if self.residualised_ is None or self.rca_ is None else {self.simple_: self.residualised_}
+        simple = self.residualised_
+        others = {} if simple is None or self.rca_ is None else {self.simple_: np.ravel(simple)}
         return replace(found, names=self._names(names), others=others)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import linalg
@@ -295,7 +295,7 @@ class RCA(ComponentAnalysis):
         names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
         return replace(limits, level=level, names=names, columns=own)
 
-    def _interval(self, what: Any, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
+    def _interval(self, what: object, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
         """Of a component's covariance, or of (view, component)'s A; chosen : the same from a refitted model."""
         limits = None
         if isinstance(self._solution, PairSolution):
@@ -303,10 +303,10 @@ class RCA(ComponentAnalysis):
             targets: dict[object, Target] = {own_u: "cov_s1", shared: "cov_s2", own_v: "cov_s3"}
             targets[shared[1], shared] = "mixing"
             limits = self._solution.interval(targets[what]) if what in targets else None
-        elif what in self.transforms_:
-            limits = self._solution.interval(what[1], what[0])
         else:
-            limits = self._solution.interval(what)
+            of_mixing = what in self.transforms_
+            view, subset = cast(tuple[Any, Any], what) if of_mixing else (None, what)
+            limits = self._solution.interval(cast(Subset, subset), view)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
 
     def variance_table(self) -> SetVariances:
