@@ -314,9 +314,10 @@ def _warn_of_negative(covariances: Mapping[Subset, Array]) -> None:
     """The paper's covariances are differences."""
     wrong = [q for q, C in covariances.items() if np.diag(C).min() < 0]
     if wrong:
+        named = ", ".join(map(component_name, wrong))
         warn_user(
-            f"method='paper' gives negative variances to {', '.join(map(component_name, wrong))}: such a component is small, or "
-            "the samples are too few for differences of cumulants. Drop its set, or use method='efficient'",
+            f"method='paper' gives negative variances to {named}: such a component is small, or the samples are too few for "
+            "differences of cumulants. Drop its set, or use method='efficient'",
             WeakIdentificationWarning,
         )
 
