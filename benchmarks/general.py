@@ -22,6 +22,7 @@ import numpy as np
 import richcomponents as rc
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.moments import Moments
 from richcomponents.paper.general import compute_cumulant, find_linear
@@ -77,7 +78,11 @@ def cases(section: str) -> list[Job]:
         "discovery": [(label, n) for n in (2_000, 10_000) for label in DISCOVERIES],
         "labs": [(label, 2_000) for label in ("two labs", "three labs")],
         "speed": [("k=5, d=10", 100_000)],
-        "coverage": [("common + pair", 20_000)],
+        "coverage": [
+            (label, n)
+            for n in (5_000, 50_000)
+            for label in ("common", "common + pair", "two pairs", "one pair", "all 7")
+        ],
         "states": [("common", 10_000), ("all 7", 10_000), ("all 7", 100_000)],
     }[section]
     words = {**{label: case["sets"] for label, case in DISCOVERIES.items()}, **SYSTEMS, **EXACT, "k=5, d=10": FIVE}
@@ -106,7 +111,8 @@ def measure(job: Job) -> Row:
         return discovered(data, groups) if section == "discovery" else ranks_and_errors(data)
     data = make_views(n, 3, 3, sets=sets(words), random_state=seed)
     if section == "coverage":
-        return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data)
+        data = make_views(n, 3, 2, sets=sets(words), random_state=seed)
+        return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data, seed)
     if section == "states":
         return of_states(data)
     for method in ("efficient", "paper"):
@@ -173,19 +179,28 @@ def ranks_and_errors(data: MultiView) -> Row:
     return {"right": auto.ranks_[common] == rank, "auto": wrong[0], "given": wrong[1]}
 
 
-def coverage(model: rc.RCA, data: MultiView) -> dict[str, float]:
-    """Shares of entries inside the 95% block-jackknife intervals, from one set of replicates."""
-    keys = [key for key in data.transforms if key[0] != key[1][0]]
-    result = model.jackknife(
-        lambda m: np.concatenate(
-            [m.transforms_[key].ravel() for key in keys] + [m.components_[q].covariance.ravel() for q in data.sets]
-        )
-    )
-    low, high = result.interval(0.95)
-    truth = [data.transforms[key].ravel() for key in keys] + [data.covariances[q].ravel() for q in data.sets]
-    inside = (low <= np.concatenate(truth)) & (np.concatenate(truth) <= high)
-    cut = sum(map(np.size, truth[: len(keys)]))
-    return {"A covered": float(np.mean(inside[:cut])), "Cov covered": float(np.mean(inside[cut:]))}
+def coverage(model: rc.RCA, data: MultiView, seed: int) -> dict[str, list[int]]:
+    """Entries inside their 95% intervals and entries at all, of A, covariances and coefficients of an outcome on each component
+    (half of its variance is noise): where the component is told, and where it is not ("open": an identified set)."""
+    rng = np.random.default_rng(seed)
+    out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+
+    def count(what: str, q: Subset, found: Estimate, truth: np.ndarray) -> None:
+        low, high = found.interval(0.95)
+        held = out[what + ("" if found.identified is None else " open")]
+        held[0] += int(np.sum((low <= truth) & (truth <= high)))
+        held[1] += int(truth.size)
+
+    for (view, q), A in data.transforms.items():
+        if view != q[0]:
+            count("A", q, model.confidence_interval("A", q, view), A)
+    for q, K in data.covariances.items():
+        count("Cov", q, model.confidence_interval("covariance", q), K)
+        beta = rng.normal(size=len(K))
+        y = data.components[q] @ beta + rng.normal(size=len(data.X)) * np.sqrt(beta @ K @ beta)
+        outcome = model.outcome(data.X, y)
+        count("coef", q, model.estimate_of(model.calibrate(outcome, component=q), outcome, q), beta)
+    return dict(out)
 
 
 def of_states(data: MultiView) -> dict[str, float]:
@@ -283,8 +298,11 @@ def show(rows: Measured, options: Options) -> None:
             f"LABS {case['label']} N={case['n']} {len(held)} draws: rank {right:.3f}, A {auto:.4f}, at given rank {given:.4f}"
         )
     for case, held in measured["coverage"]:
-        a, c = (np.mean([r[f"{what} covered"] for r in held]) for what in ("A", "Cov"))
-        print(f"COVERAGE of 95% intervals, {case['label']} N={case['n']}: A {a:.3f}  Cov {c:.3f} ({len(held)} draws)")
+        parts = []
+        for what in ("A", "Cov", "coef", "A open", "Cov open", "coef open"):
+            inside, entries = np.sum([r.get(what, [0, 0]) for r in held], axis=0)
+            parts.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
+        print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(parts))
     for case, held in measured["speed"]:
         for row in held:
             print(

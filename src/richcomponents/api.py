@@ -22,6 +22,7 @@ from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.models import (
     RCA,
     ComponentGaussianMixture,
+    ComponentGLM,
     ComponentIsing,
     ComponentLogisticRegression,
     ComponentPCA,
@@ -38,6 +39,7 @@ __all__ = [
     "Accumulator",
     "CapacityError",
     "Component",
+    "ComponentGLM",
     "ComponentGaussianMixture",
     "ComponentIsing",
     "ComponentLogisticRegression",

@@ -200,7 +200,10 @@ def fit(
     positive: Positive = None,
     model: Annotated[
         str,
-        typer.Option(help="pca, regression, logistic, mixture, ising, or none. auto: by the target, none without one."),
+        typer.Option(
+            help="pca, regression, logistic, probit, multinomial, poisson, negative-binomial, mixture, ising, or none. "
+            "auto: by the target, none without one."
+        ),
     ] = "auto",
     component: Component = None,
     covariates: Covariates = None,

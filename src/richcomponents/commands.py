@@ -18,9 +18,11 @@ from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning
+from richcomponents.learning.families import FAMILIES
 from richcomponents.models import (
     RCA,
     ComponentGaussianMixture,
+    ComponentGLM,
     ComponentIsing,
     ComponentLogisticRegression,
     ComponentPCA,
@@ -40,8 +42,9 @@ from richcomponents.models.results import (
 from richcomponents.outputs import check_outputs, table_writing, write_text, writing
 from richcomponents.report import Findings, Provenance
 
-MODELS = ("auto", "none", "pca", "regression", "logistic", "mixture", "ising")
-_NEEDS_TARGET = ("regression", "logistic")
+_GLMS = {name.replace(" ", "-"): name for name in FAMILIES if name != "logistic"}
+MODELS = ("auto", "none", "pca", "regression", "logistic", *_GLMS, "mixture", "ising")
+_NEEDS_TARGET = ("regression", "logistic", *_GLMS)
 
 
 @dataclass(frozen=True)
@@ -316,6 +319,10 @@ def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:
         assert y is not None
         labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
         return ComponentLogisticRegression(positive=request.positive, **of), labels
+    if kind in _GLMS:
+        assert y is not None
+        numbers = y.dtype.kind == "f" and np.all(y == np.round(y))
+        return ComponentGLM(_GLMS[kind], **of), y.astype(np.int64) if numbers else y
     return rca, None
 
 
@@ -329,7 +336,10 @@ def _kind(request: FitRequest, y: Any) -> str:
     if kind in _NEEDS_TARGET and y is None:
         raise DataError(f"--model {kind} needs an outcome: name its column with --target")
     if kind not in _NEEDS_TARGET and y is not None:
-        raise DataError(f"--model {kind} has no outcome: leave out --target, or use --model regression or logistic")
+        raise DataError(
+            f"--model {kind} has no outcome: leave out --target, or use --model {', '.join(_NEEDS_TARGET[:-1])} or "
+            f"{_NEEDS_TARGET[-1]}"
+        )
     if request.components is not None and kind not in ("pca", "mixture"):
         raise DataError("--components goes with --model pca or mixture")
     if request.component is not None and kind == "none":
@@ -344,9 +354,7 @@ def _kind(request: FitRequest, y: Any) -> str:
             "classes, or encode it as numbers"
         )
     if kind == "logistic" and (count := len(np.unique(y.astype(np.str_)))) != 2:
-        advice = (
-            "use --model regression" if y.dtype.kind == "f" else "keep two of them, or mark one class against the rest"
-        )
+        advice = "use --model regression (or poisson, for counts)" if y.dtype.kind == "f" else "use --model multinomial"
         raise DataError(
             f"the target {request.target!r} has {count} different values, --model logistic needs two: {advice}"
         )

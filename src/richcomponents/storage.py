@@ -402,6 +402,8 @@ def _made(cls: type, make: Callable[..., Any], parts: _Parts) -> Any:
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of an annotated type, as far as our dataclasses use them."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if hasattr(origin, "__value__"):  # an alias by name: NDArray[...] of numpy, from Python 3.12 on
+        return _fits(value, origin.__value__[inside])
     if hint is Any or hint is object:
         return True
     if origin in (typing.Union, types.UnionType):

@@ -13,7 +13,7 @@ SETTINGS = load_settings()
 
 def rows_of(name: str, case: str) -> list[Row]:
     panel = SETTINGS.panels["biomarkers"]
-    settings = {"panel": name, "case": case, "x": panel.values, "method": panel.methods}
+    settings = {"panel": name, "case": case, "x": panel.values, "method": panel.methods, "repeat": 0}
     return [{**row, "value": 1.0} for row in settings_of(settings)]
 
 

@@ -58,10 +58,21 @@ def test_killed_and_resumed_equals_unbroken(finished, tmp_path):
 def test_the_page_holds_everything_and_loads_nothing(finished):
     page = (finished / "index.html").read_text()
     assert not re.search(r"(src|href)=['\"]?(http|//)", page)
-    assert page.count("data:image/png;base64,") == 6  # five panels and the joined figure
+    assert page.count("data:image/png;base64,") == 8  # seven panels and the joined figure
     for text in ("Even with just 100 samples", "not measured", "prefers-color-scheme: dark", "settings.toml", "seed"):
         assert text in page
-    for stem in ("figure-1", "panel-a", "panel-f", "panel-h", "panel-k", "panel-biomarkers"):
+    assert page.index("all panels of Figure 1") < page.index("Claim by variant") < page.index("Claim by claim")
+    assert "Claims that were not measured" in page  # folded
+    for stem in (
+        "figure-1",
+        "panel-a",
+        "panel-f",
+        "panel-h",
+        "panel-k",
+        "panel-s3",
+        "panel-kernel",
+        "panel-biomarkers",
+    ):
         assert (finished / "figures" / f"{stem}.png").stat().st_size > 5000
         assert (finished / "figures" / f"{stem}.svg").exists()
 
@@ -174,7 +185,7 @@ def test_columns_of_words_are_no_markers(tmp_path):
 def test_biomarkers_of_the_user(tmp_path):
     data, pheno = marker_files(tmp_path)
     rows = measured(tmp_path / "out", ["biomarkers"], data=data, pheno=pheno)
-    assert len(rows) == 2 * 2 * 6
+    assert len(rows) == 2 * 2 * 9
     assert len({row["case"] for row in rows}) == 1
     assert rows[0]["case"].startswith("markers ")
 

@@ -8,11 +8,12 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.contrastive.calibration import MAX_T
-from richcomponents.contrastive.coefficients import MOST_ADDED, OnResidual, identified_estimate
+from richcomponents.contrastive.coefficients import OnResidual, identified_estimate
 from richcomponents.contrastive.pair import Pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.logistic import attenuation
+from richcomponents.learning.families import Logistic
+from richcomponents.learning.predicted import MOST_ADDED
 
 
 def on_residual(d=4, r=3, seed=0, variance=4.0, log_odds=False):
@@ -26,7 +27,7 @@ def on_residual(d=4, r=3, seed=0, variance=4.0, log_odds=False):
     )  # fmt: skip
     b = np.linalg.inv(u).T @ rng.normal(size=d)
     fit = OnResidual.of(pair, b, np.zeros(r), np.asarray(variance))
-    return replace(fit, left=np.asarray(np.inf), attenuation=attenuation) if log_odds else fit
+    return replace(fit, left=np.asarray(np.inf), attenuation=Logistic().attenuation) if log_odds else fit
 
 
 def admissible(fit, rng, m):

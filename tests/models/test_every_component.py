@@ -8,7 +8,7 @@ import pytest
 import richcomponents as rc
 from richcomponents.learning.likelihood import Ridge
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import Places, Sums, least_risk, on_features
+from richcomponents.learning.predicted import MOST_ADDED, Places, Sums, ends_of_inverse, least_risk, on_features
 from richcomponents.models import subspace_distance
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
@@ -286,3 +286,79 @@ def test_risk_prefers_what_is_surer_than_wrong():
     assert least_risk(np.array([[0.0], [0.1]]), np.stack([quiet, 0.1 + loud])) == 0  # far apart, but within the noise
     assert least_risk(np.array([[0.0], [9.0]]), np.stack([quiet, 9.0 + quiet])) == 1  # wrong beyond doubt
     assert least_risk(np.array([[0.0], [0.1]]), np.stack([loud, 0.1 + quiet])) == 1  # the surer one
+
+
+# ---- what the data do not tell is said to be so
+
+
+@pytest.fixture(scope="module")
+def untold():
+    """All seven subsets of three views of two columns: second moments hardly tell the covariances apart."""
+    data = rc.datasets.make_views(4000, 3, D, kinds=("exponential", "discrete"), random_state=5)
+    return data, rc.RCA(views=data.views).fit(data.X)
+
+
+def test_every_component_has_a_verdict(many, rca, untold):
+    model = untold[1]
+    assert set(model.component_verdicts_) == set(model.components_)
+    assert model.component_verdicts_["a",] in ("weak", "covariance not told")
+    assert model.verdict_ == "weak"
+    assert "How well the data tell each component" in model.summary()
+    told = rc.RCA(views=many.views, sets=SETS).fit(many.X)
+    assert told.component_verdicts_["a", "b", "c"] == "strong"
+    both = rc.RCA(views={"u": range(2), "v": range(2, 6)}).fit(many.X)
+    assert set(both.component_verdicts_.values()) == {both.verdict_}
+    paper = rc.RCA(views=many.views, sets=SETS, method="paper").fit(many.X)
+    assert set(paper.component_verdicts_.values()) == {"paper"}
+
+
+def test_what_is_not_told_has_an_identified_set_that_holds_the_truth(untold):
+    data, model = untold
+    for q, said in model.component_verdicts_.items():
+        if said == "strong":
+            continue
+        found = model.confidence_interval("covariance", q)
+        assert found.identified is not None
+        assert np.all((found.low <= data.covariances[q]) & (data.covariances[q] <= found.high)), q
+        assert np.all(np.diag(found.identified[0]) >= -1e-9)  # no variance is negative
+        y = data.components[q] @ np.ones(D) + noise(len(data.X))
+        coefficients = rc.ComponentRegression(rca=rc.RCA(views=data.views), component=q).fit(data.X, y).coefficients_
+        assert coefficients.identified is not None
+        assert np.all((coefficients.low <= 1) & (coefficients.high >= 1)), q
+
+
+def test_ends_of_the_set_are_reached():
+    """Every P in the set gives coefficients between the ends; the extremes come close to them."""
+    rng = np.random.default_rng(0)
+    into, m, b = rng.normal(size=(3, 2)), rng.normal(size=2), rng.normal(size=3)
+    k, left = MOST_ADDED, 2.0
+    ends = ends_of_inverse(b, into, m, np.asarray(left))
+    angles = np.linspace(0, np.pi, 400)
+    seen = []
+    for angle in angles:
+        u = np.array([np.cos(angle), np.sin(angle)])
+        size = min(k, left / max((u @ m) ** 2, 1e-12))  # the largest multiple of a projector that is allowed
+        seen.append(b + into @ (size * u * (u @ m)))
+    assert np.all(seen >= ends[0] - 1e-9)
+    assert np.all(seen <= ends[1] + 1e-9)
+    np.testing.assert_allclose(np.min(seen, axis=0), ends[0], atol=0.02 * k)
+    np.testing.assert_allclose(np.max(seen, axis=0), ends[1], atol=0.02 * k)
+
+
+def test_known_means_and_variances_by_column(many):
+    """Given means are kept, all of them add up to the views', and variances to those of the columns."""
+    X = many.X + np.arange(6.0)
+    common, pair = np.array([2.0, -1.0]), np.array([0.5, 0.5])
+    model = rc.RCA(views=many.views, sets=SETS, mean={("a", "b", "c"): common, ("a", "b"): pair}).fit(X)
+    np.testing.assert_allclose(model.components_["a", "b", "c"].mean, common)
+    total = {v: sum(model.transforms_[v, q] @ model.components_[q].mean for q in SETS if v in q) for v in "abc"}
+    np.testing.assert_allclose(np.concatenate([total[v] for v in "abc"]), X.mean(axis=0), rtol=1e-6)
+    own = rc.RCA(views=many.views, sets=SETS, mean={"b": np.zeros(2)}).fit(X)
+    np.testing.assert_allclose(own.components_["b",].mean, 0, atol=1e-6)
+    with pytest.raises(rc.DataError, match="2 finite numbers"):
+        rc.RCA(views=many.views, sets=SETS, mean={"b": np.zeros(3)}).fit(X)
+    rows = model.variance_table().rows()
+    assert [row["view"] for row in rows] == list("aabbcc")
+    np.testing.assert_allclose([row["variance"] for row in rows], X.var(axis=0), rtol=0.1)
+    shares = [[value for key, value in row.items() if key.startswith("S{")] for row in rows]
+    np.testing.assert_allclose(np.nansum(shares, axis=1), 1)

@@ -294,8 +294,12 @@ def test_streams_have_no_classes(data):
 def test_outcomes_of_s1_and_s2_and_effects_leave_them_in_the_shared_part(data):
     both = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D), shared=True).fit(data.X, data.y + data.S2[:, 0])
     assert both.rca_.classes_ is None
-    with pytest.raises(ValueError, match="leaves hidden classes in S2"):
+    with pytest.raises(ValueError, match="hidden classes are a part of S2"):
         rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes=3), shared=True).fit(data.X, data.y)
+    for learner in (rc.ComponentPCA(component="S2"), rc.ComponentRegression(component="S2")):
+        assert learner.set_params(rca=rc.ContrastiveRCA(views=D)).fit(data.X, data.S2[:, 0]).rca_.classes_ is None
+    third = rc.ComponentPCA(component="S3", rca=rc.ContrastiveRCA(views=D)).fit(data.X)
+    assert third.rca_.classes_ is not None
     effects = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=D)).fit(data.X, data.y)
     assert effects.rca_.classes_ is None
     with pytest.raises(rc.DataError, match="leave out classes="):

@@ -14,14 +14,13 @@ import richcomponents as rc
 from richcomponents import baselines
 from richcomponents.components import Component, RowSource
 from richcomponents.datasets import make_contrastive
+from richcomponents.learning.families import Logistic
+from richcomponents.learning.glm import newton_replicates, ridge_glm
 from richcomponents.learning.likelihood import approximate, check_gradient, expected_gradient
 from richcomponents.learning.logistic import (
     _mean_softplus,
-    attenuation,
     confined_minimum,
     mixture_objective,
-    newton_replicates,
-    ridge_logistic,
 )
 from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.paper.gradient import INTERVAL, MAX_VARIANCE, LogisticLikelihood, fit_polynomial
@@ -89,8 +88,8 @@ def test_coordinates_of_the_likelihood(intercept, rng):
     gradient = expected_gradient(component, model, fit.theta)
     assert np.abs(gradient).max() < 1e-5
     _, theta = model.coefficients(fit.theta)
-    clean = ridge_logistic(S, y, 1e-3, fit_intercept=intercept)
-    np.testing.assert_allclose(theta, clean.coef, atol=0.02 + 0.03 * np.abs(clean.coef).max())
+    clean = ridge_glm([S], y, Logistic(), 1e-3, fit_intercept=intercept)
+    np.testing.assert_allclose(theta, clean.coefs[0], atol=0.02 + 0.03 * np.abs(clean.coefs[0]).max())
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
@@ -135,8 +134,8 @@ def test_attenuation_is_that_of_averaging_over_noise(rng):
     z = rng.normal(size=400_000)
     averaged = np.mean(expit(1.0 + 0.7 * z))
     assert expit(1.0 / np.sqrt(1 + 0.346 * 0.7**2)) == pytest.approx(averaged, abs=5e-3)
-    assert attenuation(0.0) == 1
-    assert attenuation(1e9) < 4
+    assert Logistic().attenuation(0.0) == 1
+    assert Logistic().attenuation(1e9) < 4
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.1])
@@ -155,10 +154,10 @@ def test_newton_replicates_are_close_to_refits(data):
     S, y = data.S1 - data.S1.mean(axis=0), np.asarray(data.y, dtype=float)
     blocks = np.arange(len(y)) % 20
     keep = np.stack([blocks != b for b in range(20)])
-    fit = ridge_logistic(S, y, 1e-3)
-    steps = newton_replicates(S, y, fit, 1e-3, keep)
-    refits = np.stack([ridge_logistic(S[rows], y[rows], 1e-3).coef for rows in keep])
-    np.testing.assert_allclose(steps, refits, atol=0.05 * np.abs(refits - fit.coef).max())
+    fit = ridge_glm([S], y, Logistic(), 1e-3)
+    (steps,) = newton_replicates([S], y, fit, 1e-3, keep)
+    refits = np.stack([ridge_glm([S[rows]], y[rows], Logistic(), 1e-3).coefs[0] for rows in keep])
+    np.testing.assert_allclose(steps, refits, atol=0.05 * np.abs(refits - fit.coefs[0]).max())
 
 
 # ---- the learner

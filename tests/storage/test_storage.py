@@ -502,3 +502,16 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     with pytest.raises(TypeError, match=r"Tagged.tag_ belongs to the class"):
         model.save(tmp_path / "model.npz")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_types_that_are_aliases_by_name_are_looked_into():
+    """From Python 3.12 on, NDArray[...] of numpy is the name of a type, whose value says what it is."""
+    from types import GenericAlias, SimpleNamespace
+
+    from richcomponents.storage import _fits
+
+    alias = SimpleNamespace(__value__={(np.int64,): np.ndarray[tuple[int, ...], np.dtype[np.int64]]})
+    hint = GenericAlias(alias, (np.int64,))
+    assert _fits(np.zeros(3, dtype=np.int64), hint)
+    assert not _fits(np.zeros(3), hint)
+    assert not _fits([0], hint)

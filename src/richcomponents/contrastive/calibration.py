@@ -102,7 +102,8 @@ class Residualised:
     ``coef`` (d_u,): coefficients of U.  ``noise``: sampling variance of every entry of h b, and of the coefficients over the
     diagonal of Cov(R)^-1.  ``shared`` (r,): of the coefficients on the shared coordinates, what is there because the outcome
     goes with S2 (gamma, as far as it is believed; see `outcomes`), with ``excess`` (r,) times the noise.  ``on_y`` (r,): of
-    log-odds, those of the shared variates of V beside the residual.
+    log-odds, those of the shared variates of V beside the residual.  ``attenuation``: the factor that these lack for a
+    variance that the residual does not tell.
     """
 
     coef: Array
@@ -110,6 +111,7 @@ class Residualised:
     shared: Array | float = 0.0
     excess: Array | float = 1.0
     on_y: Array | None = None
+    attenuation: Callable[[Array], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -199,12 +201,11 @@ def calibrate(
     reading: Reading,
     *,
     beside: float = 0.0,
-    attenuation: Callable[[Array], Array] | None = None,
 ) -> Calibration:
     """Correct residualised coefficients for the part of S1 that residualising removes.
 
-    reading : of the shared coordinates. For log-odds: beside, the size of the coefficients outside the shared coordinates, in
-    the metric of Cov(U), and attenuation(q), the factor c for a variance q that the residual does not tell.
+    reading : of the shared coordinates. beside : of log-odds, the size of the coefficients outside the shared coordinates, in
+    the metric of Cov(U).
     """
     r = posterior.rank
     if posterior.gate == 0 or r == 0:
@@ -215,10 +216,10 @@ def calibrate(
 
     def factor(stretch: Array) -> Array:
         """c(M), (...)."""
-        if attenuation is None:
+        if fit.attenuation is None:
             return np.ones(stretch.shape[:-2])
         hg, t = stretch @ hb, np.eye(r) - np.linalg.inv(stretch)
-        return attenuation(np.einsum("...i,...ij,...j->...", hg, t - t @ t, hg))
+        return fit.attenuation(np.einsum("...i,...ij,...j->...", hg, t - t @ t, hg))
 
     def coefficients(stretch: Array) -> Array:
         """In the metric of Cov(U), for M (..., r, r): those of the shared part, and the size of the others, (..., r + 1)."""

@@ -376,8 +376,8 @@ class HiddenClasses:
 
     model : in canonical coordinates; centre (p,), lead (p, 2r) : the way there from the columns of both views; partial,
     stretch : how known covariates were removed before, partial None where there are none. certainty : mean over rows of the
-    largest probability; evidence : nats over one class; valley : nats for a valley between the least separate two. shares (K,) :
-    of the rows, the largest first.
+    largest probability; evidence : nats over one class; valley : nats for a valley between the least separate two.
+    shares (K,) : of the rows, the largest first.
     """
 
     model: ClassModel

@@ -14,14 +14,9 @@ direction, P <= k I with k = 1 / MIN_SHARE - 1, as in what is reported; and S1 e
 
     beta' Cov(S1) beta <= Var(y),     that is     m'P m <= c = Var(y) - b' Cov(R) b.
 
-For an entry with row l of W h^-1 these P fill exactly the interval
-
-    b + k [q l'm -+ sqrt(q (1 - q)) x],   x^2 = |l|^2 |m|^2 - (l'm)^2,   q = min((1 -+ l'm / |l||m|) / 2, c / (k |m|^2)):
-
-m'P m = q k |m|^2 is what T makes of the outcome's variance; without the second bound it is the formula of `products_with_t`.
-(Lagrange: l'P m - mu m'P m over 0 <= P <= k I is k times the positive eigenvalue of a matrix of rank two, whose determinant
-does not depend on mu.) Log-odds have no such c; their factor attenuation(m'P m) is larger the larger q, and the ends are the
-extremes over q of both together. Both ends get block jackknife errors, and limits cover beta (not the set) as those of Cov(S1).
+For an entry with row l of W h^-1 these P fill exactly the interval of `learning.predicted.ends_of_inverse`; without the second
+bound it is the formula of `products_with_t`. Log-odds have no such c. Both ends get block jackknife errors, and limits cover
+beta (not the set) as those of Cov(S1).
 
 ERRORS of coefficients that were corrected, stretched and trusted only so far. What is reported is near b where the data say
 little of T; its sampling error alone would say nothing of what was held back. The error is that of beta about what is reported,
@@ -50,12 +45,7 @@ from richcomponents.contrastive.intervals import Replicates, inverse_on_range
 from richcomponents.contrastive.pair import Pair, lift, quadratic
 from richcomponents.contrastive.posterior import Logistic, Posterior
 from richcomponents.cumulants.estimate import Estimate, jackknife_error, jackknife_variance
-
-MOST_ADDED = 1 / LEAST_KEPT - 1
-"""k: the largest eigenvalue of P."""
-
-_SHARES = np.linspace(0.0, 1.0, 101)
-"""q, where the extremes have no closed form."""
+from richcomponents.learning.predicted import ends_of_inverse
 
 
 def transposed(matrix: Array) -> Array:
@@ -149,23 +139,7 @@ class OnResidual:
 
     def ends(self) -> Array:
         """Lower and upper end of every coefficient, (2, ..., d_u)."""
-        lengths = np.sqrt(np.sum(self.into**2, axis=-1))
-        size = np.sqrt(np.sum(self.hb**2, axis=-1))[..., None]
-        dot = (self.into @ self.hb[..., None])[..., 0]
-        product = np.maximum(lengths * size, 1e-300)
-        across = np.sqrt(np.maximum(product**2 - dot**2, 0.0))
-        most = np.minimum(self.left[..., None] / np.maximum(MOST_ADDED * size**2, 1e-300), 1.0)
-
-        def end(sign: int, share: Array) -> Array:
-            found = self.b + MOST_ADDED * (share * dot + sign * np.sqrt(share * (1 - share)) * across)
-            factor = 1.0 if self.attenuation is None else self.attenuation(share * MOST_ADDED * size**2)
-            return np.asarray(found * factor)
-
-        if self.attenuation is not None:
-            low, high = (np.stack([end(sign, np.asarray(q)) for q in _SHARES]) for sign in (-1, 1))
-            return np.stack([low.min(axis=0), high.max(axis=0)])
-        turn = np.clip(dot / product, -1.0, 1.0)
-        return np.stack([end(sign, np.minimum((1 + sign * turn) / 2, most)) for sign in (-1, 1)])
+        return ends_of_inverse(self.b, self.into, self.hb, self.left, self.attenuation)
 
 
 def identified_estimate(coef: Array, here: OnResidual, replicas: OnResidual) -> Estimate:

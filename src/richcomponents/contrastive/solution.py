@@ -105,7 +105,6 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.learning.logistic import attenuation
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
 from richcomponents.moments import Layout, Moments
@@ -468,10 +467,16 @@ class PairSolution(TwoViews):
             columns = self.canonical.rank_u if inverse is None else inverse.shape[1]
             noise = 1 / (max(log_odds.information, 1e-12) * max(self.canonical.n - columns - 1, 1))
             coef, on_y = self._of_log_odds(log_odds.coef)
-            fit = Residualised(coef, noise, *on_v.shared(self.posterior.correlations, on_y, self.canonical.n), on_y)
+            fit = Residualised(
+                coef,
+                noise,
+                *on_v.shared(self.posterior.correlations, on_y, self.canonical.n),
+                on_y,
+                log_odds.attenuation,
+            )
             rest = fit.coef - reading.weights @ (reading.lift.T @ fit.coef)
             beside = float(np.sqrt(max(float(rest @ (self.cov_u @ rest)), 0.0)))
-            solved = calibrate(self.canonical, known, fit, reading, beside=beside, attenuation=attenuation)
+            solved = calibrate(self.canonical, known, fit, reading, beside=beside)
         t = solved.t_effective
         features = reading.without_shared(self.residual(key, outcome.rows, on_v.beside), t)
         through = reading.weights @ np.broadcast_to(fit.shared, (self.rank,))
@@ -576,7 +581,7 @@ class PairSolution(TwoViews):
         if replicates is not None and (self.reduced or not self.rank):
             b, on_y = self._of_log_odds(replicates)
             shared = on_v.shared(self.posterior.correlations, on_y, self.canonical.n)[0]
-            return Estimate(coef, self._error_of_log_odds(solved, reading, b, shared), degrees)
+            return Estimate(coef, self._error_of_log_odds(solved, fit, reading, b, shared), degrees)
         if self.reduced or not self.rank:  # its own sampling error
             variates = self.variates(outcome.rows, on_v.beside)  # what they explain of the outcome is no noise
             left = calibrated.outcome - variates @ (variates.T @ (outcome.weight * calibrated.outcome) / outcome.free)
@@ -591,7 +596,7 @@ class PairSolution(TwoViews):
             no_end = np.asarray(np.inf)
 
             def of_log_odds(basis: Pair, b: Array, on_y: Array) -> OnResidual:
-                return OnResidual(basis, b, on_y, variance, no_end, np.zeros_like(on_y), attenuation)
+                return OnResidual(basis, b, on_y, variance, no_end, np.zeros_like(on_y), fit.attenuation)
 
             assert fit.on_y is not None
             here = of_log_odds(self.pair, fit.coef, fit.on_y)
@@ -643,11 +648,14 @@ class PairSolution(TwoViews):
         into[self.d_u :, found.rank_u :][:, more] = np.eye(beside - self.rank)
         return found.y_from_v[more], into @ covariance @ into.T
 
-    def _error_of_log_odds(self, solved: Calibration, reading: Reading, b: Array, shared: Array) -> Array:
+    def _error_of_log_odds(
+        self, solved: Calibration, fit: Residualised, reading: Reading, b: Array, shared: Array
+    ) -> Array:
         """At the stretch that was used; b (B, d_u), shared (B, r) : without each block."""
         t, own = solved.t_effective, b @ reading.lift - shared
         hg = own @ reading.half @ solved.stretch.T
-        factors = attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
+        assert fit.attenuation is not None
+        factors = fit.attenuation(np.einsum("mi,ij,mj->m", hg, t - t @ t, hg))
         return jackknife_error((b + reading.change(own, solved.stretch)) * factors[:, None])
 
     # ---- how sure it is of its parts, and refits without a block

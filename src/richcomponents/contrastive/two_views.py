@@ -127,6 +127,11 @@ class TwoViews:
     # ---- what follows
 
     @property
+    def component_verdicts(self) -> dict[Key, str]:
+        """One for all three: what tells one part tells the others."""
+        return dict.fromkeys(self.keys, self.verdict)
+
+    @property
     def d_u(self) -> int:
         return len(self.cov_u)
 
@@ -263,6 +268,18 @@ class TwoViews:
         eye_u, eye_v = np.eye(self.d_u), np.eye(len(self.cov_v))
         u, v = self.views
         return {(u, own_u): eye_u, (u, shared): eye_u, (v, shared): self.A, (v, own_v): eye_v}
+
+    def own_variances(self) -> dict[tuple[str, Key], Array]:
+        """{(view, component): variance of each column of the view that the component carries}."""
+        own_u, shared, own_v = self.keys
+        u, v = self.views
+        in_u, both, in_v = (np.array(self.covariance(key).diagonal()) for key in self.keys)
+        return {
+            (u, own_u): in_u,
+            (u, shared): both,
+            (v, shared): np.array(self.cov_v.diagonal()) - in_v,
+            (v, own_v): in_v,
+        }
 
     def variance_shares(self) -> dict[tuple[str, Key], float]:
         """{(view, component): the part of the view's variance that the component carries}."""

@@ -4,10 +4,16 @@ Real columns play S1 (test markers) and S3 (control markers); two labs with thei
 the disease on the unperturbed test markers is the gold standard. Markers come from files of the user, or from scikit-learn's
 breast cancer table, so that it works anywhere. That table's raw columns violate the model (the first canonical correlation is
 .99 without any lab): the rows of its controls are permuted, which leaves only the labs to be shared.
+
+The paper's Appendix D writes A = Q P^+ with the biases of the labs as columns of P and Q, rank two for two labs. That is not
+what equation (2) recovers: cumulants of order two and more are the same for (p1, p2) and (p1 + c, p2 + c), so they know the
+difference of the labs only, and give A = (q1 - q2) (p1 - p2)^+, of rank one (k labs: k - 1). It suffices: the cumulants of S1
+need no more, and the mean of S2 is not identified anyway. "A known" is that matrix.
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import hashlib
@@ -24,8 +30,15 @@ from richcomponents.datasets import add_hidden_labs, load_biomarkers
 from richcomponents.errors import DataError
 from richcomponents.experiments.rows import Job, Row, Settings, settings_of
 from richcomponents.models import ComponentLogisticRegression, ContrastiveRCA
+from richcomponents.paper.experiments import contrastive_logistic, extract
 
 EMBEDDED = "breast cancer (controls permuted)"
+ABOUT_A = (
+    "Biomarkers: the paper's appendix writes A = QP⁺ with the biases of both labs in P and Q, of rank two. That is not "
+    "what its equation (2) recovers: cumulants are the same for labs that are all shifted by one bias, so they know "
+    "differences between labs only, and give A = (q1 - q2)(p1 - p2)⁺, of rank one. S1 needs no more; “A known” is that matrix."
+)
+"""A note for the page."""
 
 
 @dataclass(frozen=True)
@@ -89,23 +102,26 @@ def read_markers(data: Path, pheno: Path, *, outcome: str) -> Markers:
 def measure(settings: Settings, markers: Markers, job: Job) -> list[Row]:
     """Mean squared errors of the coefficients, one draw of markers and labs; "rank" is the rank found automatically."""
     options = settings.panels[job["panel"]].options
-    tests, U, V = _perturbed(markers, options, job["x"][0], job["seed"])
+    tests, U, V, A = _perturbed(markers, options, job["x"][0], job["seed"])
     alpha = float(options["alpha"] if markers.split is None else options["embedded_alpha"])
     gold_alpha = 0.0 if markers.split is None else alpha
     gold = ComponentLogisticRegression(alpha=gold_alpha).fit_clean(tests, markers.y).coef_[0]
     X, d = np.hstack([U, V]), U.shape[1]
 
-    def learner(rank: object) -> ComponentLogisticRegression:
-        return ComponentLogisticRegression(alpha=alpha, rca=ContrastiveRCA(views=d, rank=rank))
+    def learner(rank: object, A: Array | None = None) -> ComponentLogisticRegression:
+        return ComponentLogisticRegression(alpha=alpha, rca=ContrastiveRCA(views=d, rank=rank, A=A))
 
-    n_labs = int(options["n_labs"])
+    rank = int(options["n_labs"]) - 1
     automatic = learner("auto").fit(X, markers.y)
     betas = {
         "naive": baselines.naive(learner("auto"), X, markers.y).coef_[0],
         "cca": baselines.cca(learner("auto"), X, markers.y).coef_[0],
         "covariates": learner("auto").fit_clean(X, markers.y).coef_[0, :d],
-        "rca": learner(n_labs - 1).fit(X, markers.y).coef_[0],
+        "rca": learner(rank).fit(X, markers.y).coef_[0],
         "rca_auto": automatic.coef_[0],
+        "known": learner(rank, A).fit(X, markers.y).coef_[0],
+        "paper": contrastive_logistic(extract(U, V, rank=rank), markers.y).theta,
+        "paper_known": contrastive_logistic(extract(U, V, A, rank=rank), markers.y).theta,
     }
     values = {method: float(np.mean((beta - gold) ** 2)) for method, beta in betas.items()}
     values["rank"] = float(automatic.rca_.rank_)
@@ -127,15 +143,25 @@ def shared_beyond_labs(ranks: Array, n_labs: int) -> str | None:
 # ---- one draw
 
 
-def _perturbed(markers: Markers, options: Mapping[str, Any], scale: float, seed: int) -> tuple[Array, Array, Array]:
-    """Unperturbed test markers, and U and V after the labs."""
+def _perturbed(
+    markers: Markers, options: Mapping[str, Any], scale: float, seed: int
+) -> tuple[Array, Array, Array, Array]:
+    """Unperturbed test markers, U and V after the labs, and A (d_v, d_u) of the differences between labs."""
     rng = np.random.default_rng(seed)
     if markers.split is None:
         tests, controls = _chosen(markers, options, rng)
     else:
         tests, controls = markers.values[:, : markers.split], markers.values[:, markers.split :]
     labs: dict[str, Any] = {"n_labs": int(options["n_labs"]), "scale": scale, "permute": markers.split is not None}
-    return tests, *add_hidden_labs(tests, controls, **labs, random_state=rng)
+    again = copy.deepcopy(rng)
+    U, V = add_hidden_labs(tests, controls, **labs, random_state=rng)
+    in_u, in_v = add_hidden_labs(np.zeros_like(tests), np.zeros_like(controls), **labs, random_state=again)
+    return tests, U, V, lab_differences(in_u, in_v)
+
+
+def lab_differences(in_u: Array, in_v: Array) -> Array:
+    """A (d_v, d_u) with S2' - E[S2'] = A (S2 - E[S2]) for the biases (n, d_u) and (n, d_v) of the labs in the two views."""
+    return np.asarray(np.linalg.lstsq(in_u - in_u.mean(axis=0), in_v - in_v.mean(axis=0), rcond=1e-10)[0].T)
 
 
 def _chosen(markers: Markers, options: Mapping[str, Any], rng: np.random.Generator) -> tuple[Array, Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -21,43 +22,59 @@ from richcomponents.outputs import writing
 # Okabe and Ito's colours, told apart by colour-blind readers; the markers repeat the distinction.
 STYLES: dict[str, dict[str, Any]] = {
     "true": {"color": "#000000", "marker": "s"},
-    "known": {"color": "#56B4E9", "marker": "^"},
+    "paper_true": {"color": "#000000", "marker": "s", "linestyle": "--", "markerfacecolor": "white"},
+    "paper_known": {"color": "#D55E00", "marker": "x", "linestyle": "--"},
+    "paper": {"color": "#D55E00", "marker": "x"},
+    "known": {"color": "#0072B2", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
     "rca": {"color": "#0072B2", "marker": "o", "linewidth": 2.4, "zorder": 5},
     "rca_auto": {"color": "#56B4E9", "marker": "^"},
-    "paper": {"color": "#D55E00", "marker": "x"},
-    "exact": {"color": "#009E73", "marker": "D"},
-    "default": {"color": "#CC79A7", "marker": "", "linestyle": "--"},
+    "default": {"color": "#56B4E9", "marker": "", "linestyle": "--"},
     "covariates": {"color": "#009E73", "marker": "D"},
     "cca": {"color": "#CC79A7", "marker": "v"},
     "cca5": {"color": "#CC79A7", "marker": "v", "linestyle": "--", "markerfacecolor": "white"},
+    "kernel_cca": {"color": "#CC79A7", "marker": "*", "linestyle": ":", "markersize": 8},
     "naive": {"color": "#E69F00", "marker": "P"},
+    "regression": {"color": "#009E73", "marker": "D"},
+    "zero": {"color": "#999999", "marker": "", "linestyle": ":"},
 }
-DIMENSION_COLOURS = ("#0072B2", "#009E73", "#E69F00")
 AXIS_NAMES = {
     "n": "samples N",
     "strength": "perturbation sd(S2) / sd(S1)",
     "step": "SGD step",
     "scale": "scale of the lab biases",
 }
-_MAY_LEAVE = ("paper", "cca5")  # these can be off by orders of magnitude: they do not set the scale of the axis
+_DEPTH = 6  # cells of a row of the joined figure
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean, standard deviation and number of the repeats at each x."""
+    """What was measured at each x; draws : errors (repeats,), in the order of the repeats, which are those of all methods."""
 
     x: Array
-    mean: Array
-    sd: Array
-    count: Array
+    draws: tuple[Array, ...]
+
+    @cached_property
+    def mean(self) -> Array:
+        return np.array([values.mean() for values in self.draws])
+
+    @cached_property
+    def sd(self) -> Array:
+        return np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for values in self.draws])
+
+    @property
+    def count(self) -> Array:
+        return np.array([len(values) for values in self.draws])
 
     @property
     def standard_error(self) -> Array:
         return np.asarray(self.sd / np.sqrt(self.count))
 
+    def draws_at(self, x: float) -> Array:
+        return self.draws[int(np.flatnonzero(self.x == x)[0])]
+
     def at(self, x: float) -> float:
         """The mean at x."""
-        return float(self.mean[np.flatnonzero(self.x == x)[0]])
+        return float(self.draws_at(x).mean())
 
 
 Curves = Mapping[tuple[str, str, str], Curve]  # of (panel, case, method)
@@ -65,72 +82,54 @@ Curves = Mapping[tuple[str, str, str], Curve]  # of (panel, case, method)
 
 def curves_of(rows: Iterable[Row]) -> Curves:
     """(panel, case, method) -> what was measured."""
-    grouped: dict[tuple[str, str, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    grouped: dict[tuple[str, str, str], dict[float, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
-        grouped[row["panel"], row["case"], row["method"]][row["x"]].append(row["value"])
-    out = {}
-    for key, by_x in grouped.items():
-        xs = sorted(by_x)
-        values = [np.array(by_x[x]) for x in xs]
-        sds = [v.std(ddof=1) if len(v) > 1 else 0.0 for v in values]
-        out[key] = Curve(
-            np.array(xs), np.array([v.mean() for v in values]), np.array(sds), np.array([len(v) for v in values])
-        )
-    return out
+        grouped[row["panel"], row["case"], row["method"]][row["x"]][row["repeat"]] = row["value"]
+    return {
+        key: Curve(np.array(sorted(by_x)), tuple(np.array([by_x[x][r] for r in sorted(by_x[x])]) for x in sorted(by_x)))
+        for key, by_x in grouped.items()
+    }
 
 
 def panel_figure(settings: Settings, curves: Curves, name: str) -> Figure:
-    """One panel: an axis per mixing matrix, or one in all."""
+    """One panel: an axis per case, or one in all; the legend stands below."""
     panel = settings.panels[name]
-    cases = _cases(curves, panel)
-    width = 4.2 * len(cases)
-    figure = Figure(figsize=(max(width, 6.0), 4.9), layout="constrained")
-    axes = figure.subplots(1, len(cases), squeeze=False, sharey=True)[0]
-    for axis, case in zip(axes, cases, strict=True):
+    cells = _cells(curves, panel)
+    figure = Figure(figsize=(max(4.2 * len(cells), 7.5), 5.2), layout="constrained")
+    axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)[0]
+    for axis, case in zip(axes, cells, strict=True):
         _draw(axis, settings, curves, panel, case)
         axis.set_title(settings.mixings.get(case, case), fontsize=9, parse_math=False)  # it may be the name of a file
         axis.label_outer()
     figure.suptitle(f"{_letter(panel)}{panel.title}{_setting(panel)}", fontsize=12, fontweight="bold")
-    _legend(figure, axes[0], columns=2 if len(cases) > 1 else 1)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure
 
 
 def joined_figure(settings: Settings, curves: Curves) -> Figure:
-    """All panels of Figure 1 that were measured, five columns wide."""
+    """All panels of Figure 1 that were measured; legends have cells of their own."""
     present = [name for name in settings.panels if len(name) == 1 and any(key[0] == name for key in curves)]
-    cells = _joined_cells([settings.panels[name] for name in present], curves)
-    depth = max(len(line) for line in cells)
-    figure = Figure(figsize=(4.0 * depth, 3.5 * len(cells) + 0.8), layout="constrained")
-    grid = figure.subplots(len(cells), depth, squeeze=False)
-    for line, axes in zip(cells, grid, strict=True):
-        for position, axis in enumerate(axes):
-            if position >= len(line):
-                axis.set_axis_off()
-                continue
-            panel, case = line[position]
+    lines = _joined_lines([settings.panels[name] for name in present], curves)
+    figure = Figure(figsize=(3.7 * _DEPTH, 3.3 * len(lines) + 0.5), layout="constrained")
+    grid = figure.subplots(len(lines), _DEPTH, squeeze=False)
+    for line, axes in zip(lines, grid, strict=True):
+        for axis, (panel, case) in zip(axes, line, strict=False):
             _draw(axis, settings, curves, panel, case)
-            short = f", A {case}" if case in settings.mixings else ""
+            short = f", A {case}" if case in settings.mixings else f", {case}" if case else ""
             axis.set_title(f"{_letter(panel)}{panel.title}{short}", fontsize=10, fontweight="bold", loc="left")
+        for axis in axes[len(line) :]:
+            axis.set_axis_off()
+        if len(line) < _DEPTH:
+            methods = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
+            place = axes[len(line)]
+            place.legend(methods.values(), methods.keys(), loc="center left", fontsize=9, frameon=False)
     mixings = "; ".join(f"{name}: {text}" for name, text in settings.mixings.items())
     about = (
         "Figure 1 of Ge and Zou, measured again: mean squared error, mean and standard deviation over repeats. "
         f"The paper does not say which A it used in a-j: both are shown. {mixings}"
     )
-    figure.suptitle(fill(about, width=40 * depth), fontsize=12)
-    common = [axis for axis in figure.axes if axis.get_xscale() == "log" and axis.get_legend() is None]
-    _legend(figure, max(common or figure.axes, key=lambda axis: len(axis.containers)), columns=4)
-    _legend_of_steps(figure)
+    figure.suptitle(fill(about, width=180), fontsize=12)
     return figure
-
-
-def _legend_of_steps(figure: Figure) -> None:
-    """Panels over gradient steps have methods of their own: their legend stands in an empty cell, or else in the panel."""
-    steps = [axis for axis in figure.axes if axis.get_xscale() == "symlog"]
-    if steps:
-        fullest = max(steps, key=lambda axis: len(axis.containers))
-        empty = [axis for axis in figure.axes if not axis.axison]
-        place = empty[0] if empty else fullest
-        place.legend(*fullest.get_legend_handles_labels(), title="f, g", loc="upper left", fontsize=9)
 
 
 def save_figure(figure: Figure, directory: Path, stem: str) -> None:
@@ -145,86 +144,88 @@ def save_figure(figure: Figure, directory: Path, stem: str) -> None:
 # ---- parts of a figure
 
 
-def _cases(curves: Curves, panel: Panel) -> list[str]:
-    """One axis each; the dimensions of a panel share one, named ""."""
-    if "dimensions" in panel.options:
+def _cells(curves: Curves, panel: Panel) -> list[str]:
+    """One axis each; designs side by side share one, named ""."""
+    if "designs" in panel.options:
         return [""]
+    return cases_of(curves, panel)
+
+
+def cases_of(curves: Curves, panel: Panel) -> list[str]:
+    """The cases that were measured, in the order of the settings."""
     measured = [key[1] for key in curves if key[0] == panel.name]
     return [case for case in panel.cases if case in measured] or sorted(set(measured))
 
 
-def _joined_cells(panels: Sequence[Panel], curves: Curves) -> list[list[tuple[Panel, str]]]:
-    """Rows of (panel, case): sample sizes for each A; then steps and A itself; then strengths for each A."""
+def _joined_lines(panels: Sequence[Panel], curves: Curves) -> list[list[tuple[Panel, str]]]:
+    """Rows of (panel, case): sample sizes for each A; steps; strengths; A itself."""
     groups: dict[str, list[Panel]] = defaultdict(list)
     for panel in panels:
-        groups["single" if panel.x == "step" or "dimensions" in panel.options else panel.x].append(panel)
+        groups["A" if "dimensions" in panel.options else panel.x].append(panel)
+    cells = {x: [(panel, case) for panel in members for case in _cells(curves, panel)] for x, members in groups.items()}
     lines: list[list[tuple[Panel, str]]] = []
-    for group in ("n", "single", "strength"):
-        members = groups[group]
-        if group == "single":
-            lines.append([(panel, case) for panel in members for case in _cases(curves, panel)])
-            continue
-        for case in dict.fromkeys(case for panel in members for case in _cases(curves, panel)):
-            lines.append([(panel, case) for panel in members])
-    return [line for line in lines if line]
+    for group in ("n", "step", "strength", "A"):
+        held = cells.get(group, [])
+        if group in ("n", "strength"):  # one A after the other
+            order = list(dict.fromkeys(case for _, case in held))
+            held = sorted(held, key=lambda cell: order.index(cell[1]))
+        width = len(groups[group]) if len(held) > _DEPTH else _DEPTH
+        lines += [held[i : i + width] for i in range(0, len(held), width)]
+    return lines
 
 
 def _draw(axis: Axes, settings: Settings, curves: Curves, panel: Panel, case: str) -> None:
+    axis.set_yscale("log", nonpositive="mask")
+    if "designs" in panel.options:
+        _draw_designs(axis, settings, curves, panel)
+    else:
+        _draw_curves(axis, settings, curves, panel, case)
+    what = "mean squared error of A" if "dimensions" in panel.options else "mean squared error"
+    axis.set_ylabel(f"{what} (± sd)")
+    axis.grid(alpha=0.25, which="major")
+
+
+def _draw_curves(axis: Axes, settings: Settings, curves: Curves, panel: Panel, case: str) -> None:
     if panel.x == "step":  # step 0 is the start
         axis.set_xscale("symlog", linthresh=1, linscale=0.3)
     else:
         axis.set_xscale("log")
-    axis.set_yscale("log", nonpositive="clip")
-    drawn: list[tuple[str, Curve]] = []
-    if "dimensions" in panel.options:
-        for method in panel.methods:
-            for colour, dimension in zip(DIMENSION_COLOURS, panel.cases, strict=False):
-                curve = curves.get((panel.name, dimension, method))
-                if curve is not None:
-                    style = {**STYLES[method], "color": colour, "linewidth": 1.6}
-                    style["linestyle"] = ":" if method == "paper" else "-"
-                    _errorbar(axis, curve, 0.0, label=f"{dimension}, {settings.methods[method]}", **style)
-                    drawn.append(("", curve))
-        if len(axis.lines):
-            axis.legend(fontsize=7, framealpha=0.8)
-    else:
-        for number, method in enumerate(panel.methods):
-            curve = curves.get((panel.name, case, method))
-            if curve is not None and method in STYLES:
-                dodge = 0.0 if panel.x == "step" else number - (len(panel.methods) - 1) / 2
-                _errorbar(axis, curve, dodge, label=method_label(settings, panel, method), **STYLES[method])
-                drawn.append((method, curve))
+    shown = [m for m in panel.methods if m in STYLES and (panel.name, case, m) in curves]
+    for number, method in enumerate(shown):
+        curve = curves[panel.name, case, method]
+        dodge = 1.0 if panel.x == "step" else 1.025 ** (number - (len(shown) - 1) / 2)
+        label = method_label(settings, panel, method)
+        _errorbar(axis, curve.x * dodge, curve.mean, curve.sd, label=label, **STYLES[method])
     axis.set_xlabel(AXIS_NAMES[panel.x])
-    what = "mean squared error of A" if "dimensions" in panel.options else "mean squared error"
-    axis.set_ylabel(f"{what} (± sd)")
-    axis.grid(alpha=0.25, which="major")
     ticks = [x for x in panel.values if panel.x != "step" or f"{x:g}"[0] in "01"]
     axis.set_xticks(ticks, [f"{x:g}" for x in ticks])
     axis.minorticks_off()
-    _scale(axis, drawn)
 
 
-def _errorbar(axis: Axes, curve: Curve, dodge: float, **style: Any) -> None:
-    """Points a little apart, so that bars of different methods do not hide each other."""
-    axis.errorbar(
-        curve.x * 1.025**dodge,
-        curve.mean,
-        yerr=curve.sd,
-        capsize=2,
-        elinewidth=0.8,
-        markersize=4.5,
-        **{"linewidth": 1.4, **style},
-    )
+def _draw_designs(axis: Axes, settings: Settings, curves: Curves, panel: Panel) -> None:
+    """Cases side by side at one x, a mark for each method."""
+    cases = cases_of(curves, panel)
+    shown = [m for m in panel.methods if m in STYLES and any((panel.name, case, m) in curves for case in cases)]
+    for number, method in enumerate(shown):
+        held = [
+            (i, curves[panel.name, case, method])
+            for i, case in enumerate(cases)
+            if (panel.name, case, method) in curves
+        ]
+        at = np.array([i for i, _ in held]) + 0.8 * ((number + 0.5) / len(shown) - 0.5)
+        mean, sd = (np.array([getattr(curve, what)[0] for _, curve in held]) for what in ("mean", "sd"))
+        style = {**STYLES[method], "linestyle": ""}
+        _errorbar(axis, at, mean, sd, label=method_label(settings, panel, method), **style)
+    axis.set_xticks(range(len(cases)), [case.replace(", ", "\n") for case in cases], fontsize=7)
+    for edge in range(1, len(cases)):
+        axis.axvline(edge - 0.5, color="#cccccc", linewidth=0.6)
 
 
-def _scale(axis: Axes, drawn: Sequence[tuple[str, Curve]]) -> None:
-    held = [curve for method, curve in drawn if method not in _MAY_LEAVE] or [curve for _, curve in drawn]
-    if not held:
-        return
-    low = min(float(curve.mean.min()) for curve in held)
-    high = max(float((curve.mean + curve.sd).max()) for curve in held)
-    top = max(float((curve.mean + curve.sd).max()) for _, curve in drawn)
-    axis.set_ylim(low / 2, 1.4 * min(top, 10 * high))
+def _errorbar(axis: Axes, x: Array, mean: Array, sd: Array, **style: Any) -> None:
+    """Points a little apart, so that bars do not hide each other; a bar that would reach zero ends at a tenth of the mean."""
+    down = np.minimum(sd, 0.9 * mean)
+    options = {"linewidth": 1.4, "markersize": 4.5, **style}
+    axis.errorbar(x, mean, yerr=np.stack([down, sd]), capsize=1.5, elinewidth=0.6, **options)
 
 
 def method_label(settings: Settings, panel: Panel, method: str) -> str:
@@ -238,9 +239,3 @@ def _letter(panel: Panel) -> str:
 
 def _setting(panel: Panel) -> str:
     return f", N = {panel.options['n']}" if "n" in panel.options else ""
-
-
-def _legend(figure: Figure, axis: Axes, *, columns: int) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    if axis.get_legend() is None and handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)

@@ -20,8 +20,17 @@ from rich.console import Console
 import richcomponents
 from richcomponents.errors import DataError
 from richcomponents.experiments import biomarkers, simulations
-from richcomponents.experiments.claims import Claim, check_claims
-from richcomponents.experiments.panels import Curves, curves_of, joined_figure, method_label, panel_figure, save_figure
+from richcomponents.experiments.claims import VARIANTS, Claim, check_claims, claim_verdicts, residualising
+from richcomponents.experiments.panels import (
+    AXIS_NAMES,
+    Curves,
+    cases_of,
+    curves_of,
+    joined_figure,
+    method_label,
+    panel_figure,
+    save_figure,
+)
 from richcomponents.experiments.rows import Job, Row, Settings, load_settings, run_jobs
 from richcomponents.outputs import check_outputs, write_text
 from richcomponents.progress import metered
@@ -48,6 +57,8 @@ th:first-child, td:first-child { text-align: left; white-space: nowrap; }
 figure { margin: .6rem 0; } figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
 pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem;
   font-size: .8rem; } summary { cursor: pointer; }
+.matrix th, .matrix td { text-align: center; } .matrix td { vertical-align: top; min-width: 7rem; }
+.matrix td.words { text-align: left; white-space: normal; min-width: 22rem; }
 .note { border-left: 4px solid var(--part); padding: .3rem .8rem; }
 @media print { details { display: block; } .claim { break-inside: avoid; } }
 """
@@ -68,26 +79,29 @@ def write_page(
         "<h1>Rich Component Analysis: the paper's experiments, measured again</h1>",
         "<p class=lead>Ge and Zou, Section 5 and Figure 1. U = S1 + S2, V = A S2 + S3; the parameters of S1 are learned "
         "from U and V. What the paper claims stands next to what was measured, agreeing or not.</p>",
-        _overview(claims),
-        "<h2>Claim by claim</h2>",
-        "<p class=soft>Quotations are from the paper's section on experiments (its figure was not at hand). The tests are of "
-        "RCA as this library does it by default, with A unknown; beside it RCA with A known, and with A and cumulants by the "
-        "paper's formulas. Errors are means over repeats. The paper does not say which A it used in a-j; "
-        + escape("; ".join(f"“{name}” is {text}" for name, text in settings.mixings.items()))
-        + ".</p>",
-        *(_claim(number, claim) for number, claim in enumerate(claims, 1) if not claim.ours),
-        "<h3>Not the paper's words</h3>",
-        *(_claim(number, claim) for number, claim in enumerate(claims, 1) if claim.ours),
+        _overview(settings, claims),
+        *([_image(figures / "figure-1.png", "all panels of Figure 1")] if (figures / "figure-1.png").exists() else []),
+        "<h2>Claim by variant</h2>",
+        _variants(settings),
+        _matrix(settings, claims),
         *(f"<p class=note>{escape(note)}</p>" for note in notes),
+        "<h2>Claim by claim</h2>",
+        "<p class=soft>Quotations are from the paper (its figure was not at hand). Errors are means over repeats; all methods "
+        "see the same draws, and “significantly” is a paired test on them.</p>",
+        *(_claim(settings, number, claim) for number, claim in enumerate(claims, 1) if claim.measured),
+        _folded(
+            "Claims that were not measured", [_claim(settings, i, c) for i, c in enumerate(claims, 1) if not c.measured]
+        ),
+        "<h2>Panel by panel</h2>",
     ]
-    if (figures / "figure-1.png").exists():
-        parts += ["<h2>Figure 1</h2>", _image(figures / "figure-1.png", "all panels of Figure 1")]
-    parts += ["<h2>Panel by panel</h2>"]
     for name in measured:
-        title = settings.panels[name].title
-        label = f"{name}: {title}" if len(name) == 1 else title
+        panel = settings.panels[name]
+        label = f"{name}: {panel.title}" if len(name) == 1 else panel.title
         parts += [f"<h3 id='panel-{escape(name)}'>{escape(label)}</h3>", _image(figures / f"panel-{name}.png", label)]
-        parts += [_numbers(settings, curves, name, case) for case in _cases(curves, name)]
+        for case in cases_of(curves, panel):
+            parts += [_residualising(settings, curves, name, case), _numbers(settings, curves, name, case)]
+    unmeasured = [f"{name}: {panel.title}" for name, panel in settings.panels.items() if name not in measured]
+    parts += [_folded("Panels that were not measured", [f"<p>{escape(text)}</p>" for text in unmeasured])]
     parts += [_how(settings, rows)]
     body = "\n".join(parts)
     write_text(
@@ -103,42 +117,108 @@ def write_page(
 # ---- claims
 
 
-def _overview(claims: Sequence[Claim]) -> str:
-    measured = [claim for claim in claims if claim.evidence and not claim.ours]
-    agree = sum(claim.verdict == "agrees" for claim in measured)
-    partly = sum(claim.verdict.startswith("agrees in") for claim in measured)
+def _overview(settings: Settings, claims: Sequence[Claim]) -> str:
+    said = [claim for claim in claims if claim.measured and not claim.ours]
+    if not said:
+        return "<p>None of the paper's claims was measured: run all of their panels.</p>"
+    about = [claim for claim in said if not claim.alone]
+    counts = [
+        f"{sum(claim.verdict(v) == 'holds' for claim in about)} {escape(settings.methods.get(v, v))}" for v in VARIANTS
+    ]
+    alone = [claim.verdict("benchmarks") == "holds" for claim in said if claim.alone]
     return (
-        f"<p><b>{agree} of the paper's {len(measured)} claims</b> that were measured agree in every setting, {partly} in some, "
-        f"{len(measured) - agree - partly} in none.</p>"
+        f"<p>Of the <b>{len(about)} claims about RCA</b> that were measured, these hold in every setting: "
+        + ", ".join(f"<b>{text.split(' ', 1)[0]}</b> with {text.split(' ', 1)[1]}" for text in counts)
+        + f". Of {len(alone)} about the benchmarks alone, {sum(alone)} hold.</p>"
     )
 
 
-def _claim(number: int, claim: Claim) -> str:
-    kind = {"agrees": "agrees", "does not agree": "not", "not measured": "unmeasured"}.get(claim.verdict, "part")
-    table = ""
-    if claim.evidence:
-        heads = list(dict.fromkeys(key for line in claim.evidence for key in line.numbers))
-        said = {True: "yes", False: "no", None: ""}
-        lines = [
-            [line.setting, *(line.numbers.get(head, "") for head in heads), said[line.holds], said[line.paper_holds]]
-            for line in claim.evidence
-        ]
-        if all(line.paper_holds is None for line in claim.evidence):
-            lines = [line[:-1] for line in lines]
-        table = _table(["setting", *heads, "agrees", "… by the paper's formulas"][: len(lines[0])], lines)
+def _variants(settings: Settings) -> str:
+    mixings = "; ".join(f"“{name}” is {text}" for name, text in settings.mixings.items())
+    return (
+        "<p class=soft>The paper does not say whether A was known in a-j. So each claim is tested in four variants: by the "
+        "paper's formulas and the paper's learners (plain second moments, alternating minimisation, stochastic gradients with "
+        "the cubic and with the Taylor polynomial) with A known and with A from its equation (2), and by RCA as it is here, "
+        f"with A known and unknown. Nor does it say which A it was: {escape(mixings)}.</p>"
+    )
+
+
+def _matrix(settings: Settings, claims: Sequence[Claim]) -> str:
+    """Claim by variant."""
+    heads = "".join(f"<th>{escape(text)}</th>" for text in ("claim", *(settings.methods.get(v, v) for v in VARIANTS)))
+    lines = []
+    for number, claim in enumerate(claims, 1):
+        verdicts = claim_verdicts(claim)
+        span = f" colspan={len(VARIANTS)}" if len(verdicts) == 1 else ""
+        cells = "".join(
+            f"<td{span} class='verdict {_kind(text)}'>{escape(text)}"
+            f"{' (about the benchmarks)' if span else ''}<br><small>{escape(claim.by_case(name))}</small></td>"
+            for name, text in verdicts.items()
+        )
+        words = escape(claim.quote if not claim.ours else f"(not the paper's words) {claim.quote}")
+        lines.append(f"<tr><td class=words>{number}. {words} <small>({escape(claim.where)})</small></td>{cells}</tr>")
+    body = "".join(lines)
+    return f"<div class=scroll><table class=matrix><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _kind(verdict: str) -> str:
+    return {"holds": "agrees", "fails": "not"}.get(verdict, "part" if " of " in verdict else "unmeasured")
+
+
+def _claim(settings: Settings, number: int, claim: Claim) -> str:
+    verdicts = claim_verdicts(claim)
+    names = {**dict.fromkeys(verdicts, "about the benchmarks"), **{v: settings.methods.get(v, v) for v in VARIANTS}}
+    said = "; ".join(
+        f"{escape(names[v])}: <span class='verdict {_kind(text)}'>{escape(text)}</span>" for v, text in verdicts.items()
+    )
+    if not claim.measured:
+        said = f"<span class='verdict unmeasured'>not measured</span>: {escape(', '.join(claim.missing))} did not run"
     words = escape(claim.quote if claim.ours else f"“{claim.quote}”")
+    about = "" if not claim.ours else "Not the paper's words. "
     return (
-        f"<div class=claim><blockquote>{number}. {words}</blockquote>"
-        f"<div><span class='verdict {kind}'>{escape(claim.verdict)}</span> "
-        f"<span class=soft>({escape(claim.where)}; tested: {escape(claim.test)})</span></div>{table}</div>"
+        f"<div class=claim><blockquote>{number}. {words}</blockquote><div>{said}</div>"
+        f"<div class=soft>{about}Panels {escape(claim.where)}; tested: {escape(claim.test)}.</div>"
+        f"{_evidence(settings, claim) if claim.measured else ''}</div>"
     )
+
+
+def _evidence(settings: Settings, claim: Claim) -> str:
+    heads = list(dict.fromkeys(key for line in claim.evidence for key in line.numbers))
+    judged = list(dict.fromkeys(v for line in claim.evidence for v in line.holds))
+    noted = any(line.note for line in claim.evidence)
+    words = {True: "yes", False: "no", None: ""}
+    lines = [
+        [
+            line.setting,
+            *(line.numbers.get(head, "") for head in heads),
+            *(words[line.holds.get(v)] for v in judged),
+            *([line.note] if noted else []),
+        ]
+        for line in claim.evidence
+    ]
+    titles = [f"holds: {settings.methods.get(v, v)}" if v in VARIANTS else "holds" for v in judged]
+    table = _table(["setting", *heads, *titles, *([""] if noted else [])], lines)
+    return f"<details><summary>evidence</summary>{table}</details>"
+
+
+def _folded(title: str, parts: Sequence[str]) -> str:
+    """What need not be seen at once; nothing, if there is nothing."""
+    return f"<details><summary>{escape(title)} ({len(parts)})</summary>{''.join(parts)}</details>" if parts else ""
 
 
 # ---- numbers
 
 
-def _cases(curves: Curves, name: str) -> list[str]:
-    return list(dict.fromkeys(case for panel, case, _ in curves if panel == name))
+def _residualising(settings: Settings, curves: Curves, name: str, case: str) -> str:
+    """Where RCA does what V as covariates does."""
+    where, panel = residualising(curves, name, case), settings.panels[name]
+    if not where:
+        return ""
+    at = ", ".join(f"{x:g}" for x in where)
+    return (
+        f"<p class=soft>{escape(settings.mixings.get(case, case))}: here RCA is residualising at {escape(AXIS_NAMES[panel.x])} "
+        f"= {at}: by default it is V as covariates in most draws.</p>"
+    )
 
 
 def _numbers(settings: Settings, curves: Curves, name: str, case: str) -> str:
@@ -297,7 +377,11 @@ def _present(settings: Settings, rows: Sequence[Row], out: Path, console: Consol
         if text is not None:
             notes.append(f"{case}: {text}.")
             console.print(plain(f"warning: {notes[-1]}"), style="yellow", highlight=False, markup=False)
+    if "biomarkers" in measured:
+        notes.append(biomarkers.ABOUT_A)
     claims = check_claims(settings, curves)
-    for claim in (claim for claim in claims if claim.evidence):
-        console.print(f"{claim.verdict} ({claim.where}): {claim.quote}", highlight=False, markup=False)
+    for number, claim in enumerate(claims, 1):
+        if claim.measured:
+            said = ", ".join(f"{settings.methods.get(v, v)}: {text}" for v, text in claim_verdicts(claim).items())
+            console.print(f"{number}. {claim.quote}\n   {said}", highlight=False, markup=False)
     return write_page(out / "index.html", settings, rows, claims, figures, notes)

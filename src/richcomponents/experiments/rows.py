@@ -211,17 +211,22 @@ class Panel:
     """One panel of the figure.
 
     x : "n" (sample size), "strength" (sd(S2) / sd(S1)), "step" (of a gradient descent) or "scale" (of lab biases);
-    values : where it is measured; cases : what the rows' column `case` may hold; repeats : {"quick", "full"} draws.
+    values : where it is measured; designs : what the rows' column `case` may hold, and the options of
+    datasets.make_contrastive for it; repeats : {"quick", "full"} draws.
     """
 
     name: str
     title: str
     x: str
     values: tuple[float, ...]
-    cases: tuple[str, ...]
+    designs: Mapping[str, Mapping[str, Any]]
     methods: tuple[str, ...]
     repeats: Mapping[str, int]
     options: Mapping[str, Any]
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        return tuple(self.designs)
 
 
 @dataclass(frozen=True)
@@ -231,7 +236,6 @@ class Settings:
     seed: int
     methods: Mapping[str, str]
     mixings: Mapping[str, str]
-    designs: Mapping[str, Mapping[str, Any]]
     panels: Mapping[str, Panel]
     text: str
 
@@ -277,21 +281,36 @@ def load_settings(path: Path | None = None) -> Settings:
 
 def _settings(raw: Mapping[str, Any], text: str) -> Settings:
     panels = {name: _panel(name, raw["panels"][name], raw) for name in raw["panels"]}
-    return Settings(int(raw["seed"]), raw["methods"], raw["mixings"], raw["designs"], panels, text)
+    return Settings(int(raw["seed"]), raw["methods"], raw["mixings"], panels, text)
 
 
 def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel:
     fields = ("title", "x", "values", "methods", "mixings", "repeats")
-    cases = tuple(given.get("mixings", raw["mixings"]))
-    if "dimensions" in given:
-        cases = tuple(f"d={d}" for d in given["dimensions"])
     return Panel(
         name,
         given["title"],
         given["x"],
         tuple(int(x) if x == int(x) else x for x in given["values"]),
-        cases,
+        _cases(given, raw),
         tuple(given.get("methods", raw["methods"])),
         given.get("repeats", raw["repeats"]),
         {key: value for key, value in given.items() if key not in fields},
     )
+
+
+def _cases(given: Mapping[str, Any], raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each A; or each dimension; or each design, with each S3 if there are several; none, if no design is given."""
+    designs, mixings = raw["designs"], tuple(given.get("mixings", raw["mixings"]))
+    if "designs" in given:
+        (A,) = mixings
+        noises = given.get("S3", ["uniform"])
+        named = {
+            (name, S3): name if len(noises) == 1 else f"{name}, S3 {S3}" for name in given["designs"] for S3 in noises
+        }
+        return {case: {**designs[name], "S3": S3, "A": A} for (name, S3), case in named.items()}
+    if "design" not in given:
+        return {}
+    design = designs[given["design"]]
+    if "dimensions" in given:
+        return {f"d={d}": {**design, "d": d, "A": "unif"} for d in given["dimensions"]}
+    return {A: {**design, "A": A} for A in mixings}

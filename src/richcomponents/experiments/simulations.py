@@ -18,6 +18,7 @@ from richcomponents.algebra import Array
 from richcomponents.datasets import make_contrastive
 from richcomponents.experiments.rows import Job, Row, Settings, settings_of
 from richcomponents.learning.mixture import match_centres
+from richcomponents.learning.solvers import SGDResult
 from richcomponents.models import (
     ComponentGaussianMixture,
     ComponentIsing,
@@ -26,52 +27,99 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
+from richcomponents.paper.experiments import (
+    Extraction,
+    contrastive_ising,
+    contrastive_logistic,
+    contrastive_mixture,
+    contrastive_pca,
+    contrastive_regression,
+    extract,
+    mixing_of_rows,
+    true_samples,
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned of S1, and how.
+
+    learner : makes a learner of S1, given rca=; parameters : fitted learner -> what was learned; error : what was learned ->
+    mean squared error; by_paper : the paper's own learner on what it extracts, to what was learned or the path there (options
+    of the path: batch_size, n_steps).
+    """
+
+    learner: Callable[..., Any]
+    parameters: Callable[[Any], Array]
+    error: Callable[[Array], float]
+    by_paper: Callable[..., Array | SGDResult]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A draw with known truth, the learner for it, and the error of what was learned.
+    """A draw with known truth, and the task.
 
-    S1 : (n, d), hidden; X : (n, d + d_v), the views U and V; A : (d_v, d), hidden; y : (n,) or None;
-    learner : makes a learner of S1, given rca=; parameters : fitted learner -> what was learned;
-    error : what was learned -> mean squared error.
+    S1, S3 : (n, d) and (n, d_v), hidden; X : (n, d + d_v), the views U and V; A : (d_v, d), hidden; y : (n,) or None.
     """
 
     S1: Array
+    S3: Array
     X: Array
     A: Array
     y: Array | None
-    learner: Callable[..., Any]
-    parameters: Callable[[Any], Array]
-    error: Callable[[Array], float]
+    task: Task
 
 
-def draw(design: Mapping[str, Any], n: int, *, mixing: str, seed: int, strength: float | None = None) -> Problem:
-    """n samples of a design of settings.toml; `strength`, sd(S2) / sd(S1), rescales S2."""
-    data = make_contrastive(n, **design, A=mixing, strength=strength, random_state=seed)
-    return Problem(data.S1, data.X, data.A, data.y, *_task(design["S1"], data))
+def draw(design: Mapping[str, Any], n: int, *, seed: int, strength: float | None = None) -> Problem:
+    """n samples of a case of a panel; `strength`, sd(S2) / sd(S1), rescales S2."""
+    data = make_contrastive(n, **design, strength=strength, random_state=seed)
+    return Problem(data.S1, data.S3, data.X, data.A, data.y, _task(design["S1"], data))
+
+
+def error_of(method: str, problem: Problem) -> float:
+    """The mean squared error of a method of settings.toml."""
+    if method.startswith("paper"):
+        found = problem.task.by_paper(extracted(method, problem))
+        return problem.task.error(found.theta if isinstance(found, SGDResult) else found)
+    return problem.task.error(problem.task.parameters(fit(method, problem)))
+
+
+def extracted(method: str, problem: Problem) -> Extraction:
+    """S1 by the paper's formulas: with A known, with A by equation (2), or true samples in its place.
+
+    The mean of S3 is known, as the paper asks for one of the three.
+    """
+    U, V = np.split(problem.X, [problem.S1.shape[1]], axis=1)
+    match method:
+        case "paper_true":
+            return true_samples(problem.S1)
+        case "paper_known":
+            return extract(U, V, problem.A, mean_s3=problem.S3.mean(axis=0))
+        case "paper":
+            return extract(U, V, mean_s3=problem.S3.mean(axis=0))
+    raise ValueError(f"no method {method!r}")
 
 
 def fit(method: str, problem: Problem) -> Any:
-    """The problem's learner, fitted by a method of settings.toml."""
+    """The task's learner, fitted by a method of settings.toml that is not the paper's."""
     d = problem.S1.shape[1]
     y = () if problem.y is None else (problem.y,)
-    learner = problem.learner(rca=ContrastiveRCA(views=d))
+    learner = problem.task.learner(rca=ContrastiveRCA(views=d))
     match method:
         case "true":
             return baselines.true(learner, problem.S1, *y)
         case "known":
-            return problem.learner(rca=ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
+            return problem.task.learner(rca=ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
         case "rca":
             return learner.fit(problem.X, *y)
-        case "paper":
-            return problem.learner(rca=ContrastiveRCA(views=d, method="paper")).fit(problem.X, *y)
         case "covariates":
             return baselines.covariates(learner, problem.X, *y)
         case "cca":
             return baselines.cca(learner, problem.X, *y)
         case "cca5":
             return baselines.cca(learner, problem.X, *y, n_variates=5)
+        case "kernel_cca":
+            return baselines.kernel_cca(learner, problem.X, *y)
         case "naive":
             return baselines.naive(learner, problem.X, *y)
     raise ValueError(f"no method {method!r}")
@@ -80,39 +128,61 @@ def fit(method: str, problem: Problem) -> Any:
 def descend(
     method: str, problem: Problem, steps: Array, *, batch_size: int, polynomial: Mapping[str, Any]
 ) -> list[float]:
-    """Errors after these steps (k,) of a stochastic gradient descent; polynomial : the learner's options for the paper's
+    """Errors after these steps (k,) of a stochastic gradient descent; polynomial : options of our learner for the paper's
     approximate gradient."""
     if method == "default":
-        return [problem.error(problem.parameters(fit("rca", problem)))] * len(steps)
-    d = problem.S1.shape[1]
+        return [error_of("rca", problem)] * len(steps)
+    options = {"batch_size": batch_size, "n_steps": int(steps[-1])}
+    if method.startswith("paper"):
+        path = problem.task.by_paper(extracted(method, problem), **options)
+        assert isinstance(path, SGDResult)
+        at, thetas = path.steps, path.trajectory
+    else:
+        kept = _descended(method, problem, {**options, "solver": "sgd"}, polynomial).trajectory_
+        at, thetas = kept.steps, kept.coef
+    return [problem.task.error(thetas[np.flatnonzero(at == step)[0]]) for step in steps]
+
+
+def _descended(method: str, problem: Problem, options: Mapping[str, Any], polynomial: Mapping[str, Any]) -> Any:
     y = () if problem.y is None else (problem.y,)
-    rca = ContrastiveRCA(views=d, A=problem.A if method == "known" else None)
-    learner = problem.learner(rca=rca).set_params(solver="sgd", batch_size=batch_size, n_steps=int(steps[-1]))
-    if method in ("rca", "known"):
-        learner.set_params(**polynomial)
-    elif method not in ("true", "exact"):
-        raise ValueError(f"no method {method!r} for gradient steps")
-    path = (learner.fit_clean(problem.S1, *y) if method == "true" else learner.fit(problem.X, *y)).trajectory_
-    return [problem.error(path.coef[np.flatnonzero(path.steps == step)[0]]) for step in steps]
+    rca = ContrastiveRCA(views=problem.S1.shape[1], A=problem.A if method == "known" else None)
+    learner = problem.task.learner(rca=rca).set_params(**options)
+    match method:
+        case "true":
+            return learner.fit_clean(problem.S1, *y)
+        case "rca" | "known":
+            return learner.set_params(**polynomial).fit(problem.X, *y)
+    raise ValueError(f"no method {method!r} for gradient steps")
 
 
 # ---- what is learned in each setting, and its error
 
 
-def _task(kind: str, data: Any) -> tuple[Callable[..., Any], Callable[[Any], Array], Callable[[Array], float]]:
-    """The fields learner, parameters and error of :class:`Problem`; data : Contrastive, with the truth of this kind."""
+def _task(kind: str, data: Any) -> Task:
+    """data : Contrastive, with the truth of this kind."""
     match kind:
         case "pca":
-            return ComponentPCA, (lambda model: model.components_[0]), partial(_direction_error, data.direction)
+            return Task(
+                ComponentPCA,
+                lambda model: model.components_[0],
+                partial(_direction_error, data.direction),
+                contrastive_pca,
+            )
         case "regression":
-            return ComponentRegression, attrgetter("coef_"), partial(_mse, data.beta)
+            by_paper = partial(contrastive_regression, y=data.y)
+            return Task(ComponentRegression, attrgetter("coef_"), partial(_mse, data.beta), by_paper)
         case "logistic":
-            return ComponentLogisticRegression, (lambda model: model.coef_[0]), partial(_mse, data.beta)
+            steps = partial(contrastive_logistic, y=data.y)
+            return Task(ComponentLogisticRegression, lambda model: model.coef_[0], partial(_mse, data.beta), steps)
         case "mixture":
-            learner = partial(ComponentGaussianMixture, len(data.centres), equal_weights=True)
-            return learner, attrgetter("means_"), partial(_centre_error, data.centres)
+            k = len(data.centres)
+            learner = partial(ComponentGaussianMixture, k, equal_weights=True)
+            centres = partial(contrastive_mixture, k=k)
+            return Task(learner, attrgetter("means_"), partial(_centre_error, data.centres), centres)
         case "ising":
-            return partial(ComponentIsing, data.edges), attrgetter("coef_"), partial(_mse, data.couplings)
+            learner = partial(ComponentIsing, data.edges)
+            couplings = partial(contrastive_ising, edges=data.edges)
+            return Task(learner, attrgetter("coef_"), partial(_mse, data.couplings), couplings)
     raise ValueError(f"no learner for S1 = {kind!r}")
 
 
@@ -138,26 +208,32 @@ def measure(settings: Settings, job: Job) -> list[Row]:
 
 def _values(settings: Settings, job: Job) -> Mapping[tuple[float, str], float]:
     panel = settings.panels[job["panel"]]
-    design = settings.designs[panel.options["design"]]
-    xs, methods, case, seed = job["x"], job["method"], job["case"], job["seed"]
+    xs, methods, seed, design = job["x"], job["method"], job["seed"], panel.designs[job["case"]]
     x = xs[0]
     if "dimensions" in panel.options:
-        error = partial(_mixing_error, design, int(x), int(case.removeprefix("d=")), seed)
-        return {(x, method): error(method) for method in methods}
+        data = make_contrastive(int(x), **design, random_state=seed)
+        return {(x, method): _mixing_error(data, method) for method in methods}
+    n = int(x if panel.x == "n" else panel.options["n"])
+    problem = draw(design, n, seed=seed, strength=x if panel.x == "strength" else None)
     if panel.x == "step":
-        problem = draw(design, int(panel.options["n"]), mixing=case, seed=seed)
         options = {key: panel.options[key] for key in ("batch_size", "polynomial")}
         paths = {method: descend(method, problem, np.array(xs), **options) for method in methods}
         return {(x, method): path[i] for method, path in paths.items() for i, x in enumerate(xs)}
-    if panel.x == "n":
-        problem = draw(design, int(x), mixing=case, seed=seed)
-    else:
-        problem = draw(design, int(panel.options["n"]), mixing=case, seed=seed, strength=x)
-    return {(x, method): problem.error(problem.parameters(fit(method, problem))) for method in methods}
+    return {(x, method): error_of(method, problem) for method in methods}
 
 
-def _mixing_error(design: Mapping[str, object], n: int, d: int, seed: int, method: str) -> float:
-    """Mean squared error of A ~ Unif[-1, 1]^(d x d)."""
-    data = make_contrastive(n, d, S1=str(design["S1"]), S2=str(design["S2"]), A="unif", random_state=seed)
-    model = ContrastiveRCA(views=d, method={"rca": "efficient", "paper": "paper"}[method]).fit(data.X)
-    return float(np.mean((model.A_ - data.A) ** 2))
+def _mixing_error(data: Any, method: str) -> float:
+    """Mean squared error of A (d, d); data : Contrastive."""
+    match method:
+        case "rca":
+            A = ContrastiveRCA(views=data.U.shape[1]).fit(data.X).A_
+        case "paper":
+            A = mixing_of_rows(data.U, data.V)
+        case "regression":  # of V on U
+            u, v = data.U - data.U.mean(axis=0), data.V - data.V.mean(axis=0)
+            A = np.linalg.lstsq(u, v, rcond=None)[0].T
+        case "zero":
+            A = np.zeros_like(data.A)
+        case _:
+            raise ValueError(f"no method {method!r} for A")
+    return _mse(data.A, A)

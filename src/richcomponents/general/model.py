@@ -266,20 +266,25 @@ def white_data(evidence: SetEvidence, model: JointModel) -> Array:
     return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
 
 
-def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -> dict[tuple[str, Subset], float]:
-    """Approximate relative standard error of every A(i, Q) = C_i C_g^+, in white coordinates.
+def relative_errors(
+    model: JointModel, x: Array, gauge: Mapping[Subset, str]
+) -> tuple[dict[tuple[str, Subset], float], dict[Subset, float]]:
+    """Approximate relative standard errors of every A(i, Q) = C_i C_g^+ and of every Cov(S_Q) = C_g C_g', in white coordinates.
 
     The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
-    flat directions that A does not feel, any other flat direction makes A unknown, and the error large.
+    flat directions that neither feels, any other flat direction makes them unknown, and the error large.
     """
     _, slope = model.linearise(x)
     values, vectors = np.linalg.eigh(slope.T @ slope)
     spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
-    loadings, out = model.split(x).loadings, {}
+    loadings, out, covariances = model.split(x).loadings, {}, {}
     for q in model.system.order:
         C = by_view(loadings[q], q, model.columns)
         dC = by_view(spread[model.slices[q, 1]].reshape(*loadings[q].shape, -1), q, model.columns)
-        inverse = np.linalg.pinv(C[gauge[q]])
+        own = C[gauge[q]]
+        change = np.einsum("irs,jr->ijs", dC[gauge[q]], own)  # dK of K = C_g C_g'
+        covariances[q] = float(np.linalg.norm(change + np.swapaxes(change, 0, 1)) / np.linalg.norm(own @ own.T))
+        inverse = np.linalg.pinv(own)
         for view in q:
             if view != gauge[q]:
                 A = C[view] @ inverse
@@ -287,7 +292,7 @@ def transform_errors(model: JointModel, x: Array, gauge: Mapping[Subset, str]) -
                     dC[view] - np.tensordot(A, dC[gauge[q]], 1), inverse, (1, 0)
                 )  # dA of A = C_i C_g^+
                 out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
-    return out
+    return out, covariances
 
 
 def by_view(rows: Array, subset: Subset, columns: Mapping[str, IntArray]) -> dict[str, Array]:

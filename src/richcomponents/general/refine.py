@@ -53,8 +53,8 @@ from richcomponents.general.model import (
     Parameters,
     in_coordinates,
     levenberg_marquardt,
+    relative_errors,
     solve_tensors,
-    transform_errors,
     white_data,
     white_model,
 )
@@ -432,10 +432,11 @@ _SHRINK = 0.2  # of that covariance, towards its diagonal
 
 @dataclass(frozen=True)
 class JointFit:
-    """parameters, and {(view, Q): approximate relative standard error of A}; none for large problems."""
+    """parameters, and approximate relative standard errors {(view, Q): of A}, {Q: of Cov(S_Q)}; none for large problems."""
 
     parameters: Parameters
     errors: dict[tuple[str, Subset], float]
+    covariance_errors: dict[Subset, float]
 
 
 def fit_joint(
@@ -455,7 +456,7 @@ def fit_joint(
     model = white_model(evidence, system, ranks)
     if _is_large(model):
         start = sequential(evidence, system, gauge, ranks)
-        return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {})
+        return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {}, {})
     data = white_data(evidence, model)
     fits: list[Minimum] = []
     for start in _starts(evidence, system, gauge, ranks, random_state):
@@ -469,7 +470,7 @@ def fit_joint(
         rows = sample(max(1, evidence.n // _ROWS))
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
-    return JointFit(model.split(best.x), transform_errors(model, best.x, gauge))
+    return JointFit(model.split(best.x), *relative_errors(model, best.x, gauge))
 
 
 def _starts(

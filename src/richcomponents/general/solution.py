@@ -228,7 +228,7 @@ class SetProblem:
         """Transformations and covariances of all components; warns where the data say little about them."""
         evidence, system = self.evidence, self.system
         high = self.space.data.moments(self.order, self.map) if self.order > _BLOCKED else None
-        parameters, errors = None, None
+        parameters, errors, of_covariances = None, None, None
         if self.method == "paper":
             require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state if high is None else high
@@ -240,7 +240,7 @@ class SetProblem:
                 fit = fit_joint(
                     evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
                 )
-            parameters, errors = fit.parameters, fit.errors
+            parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
             _warn_of_weak(errors)
             parts = _by_loadings(evidence, system, self.gauge, parameters)
         self._warn_of_covariances(system, parts[0])
@@ -261,6 +261,7 @@ class SetProblem:
             independent=self.independent,
             units=self.space.units,
             grouped=self.space.grouped,
+            covariance_errors=of_covariances,
         )
 
     def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
@@ -386,10 +387,10 @@ class SetSolution:
     source : of cumulants of the white columns; white_transforms : {(view, Q): (white columns of the view, of the gauge view)};
     covariances : {Q: white}; total : (white, white), the covariance of all white columns that predictors divide by;
     parameters : of the joint fit; relative_errors : {(view, Q): approximate standard error of A over its size}, none of large
-    problems (both None for the paper's method); verdicts : of discovery, None without;
-    mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its own}, of
-    wide views; independent : how many independent rows the samples are worth; units : different rows, where they are few, and
-    grouped : whether rows belong to groups.
+    problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of discovery, None
+    without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its
+    own}, of wide views; independent : how many independent rows the samples are worth; units : different rows, where they are
+    few, and grouped : whether rows belong to groups.
     """
 
     system: SetSystem
@@ -409,6 +410,7 @@ class SetSolution:
     independent: float
     units: int | None
     grouped: bool
+    covariance_errors: Mapping[Subset, float] | None = None
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -491,30 +493,57 @@ class SetSolution:
     def components(
         self, names: Sequence[str], titles: Mapping[Subset, str], given: Mapping[Subset, object] | None = None
     ) -> dict[Subset, Component]:
-        """names : of the columns of all views; titles : of the components."""
-        own = self._means(self.mean)
+        """names : of the columns of all views; titles : of the components; given : known means of some."""
+        own = self._means(self.mean, given or {})
         out = {}
         for q in self.keys:
             columns = tuple(names[self.white.place[self.gauge[q]]])
             out[q] = Component(titles[q], columns, own[q], self.covariance(q), self.source, self._terms[q])
         return out
 
-    def _means(self, means: Array) -> dict[Subset, Array]:
-        """Shared components have mean zero and a view's own component takes the rest; where a view has none of its own, the
-        smallest means (in white units) that add up to the view's. Only such sums are identified."""
+    def _means(self, means: Array, given: Mapping[Subset, object]) -> dict[Subset, Array]:
+        """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
+        has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
+        such sums are identified."""
+        known = {q: self._given_mean(q, value) for q, value in given.items()}
         shared = [q for q in self.system.order if len(q) > 1]
-        homeless = [view for view in self.white.columns if (view,) not in self.system]
+        free = [q for q in shared if q not in known]
+        fixed = [view for view in self.white.columns if (view,) not in self.system or (view,) in known]
         white = {q: np.zeros(len(self.white.columns[self.gauge[q]])) for q in shared}
-        if homeless and shared:
-            rows = home(self.white.columns, homeless)
-            stack = np.hstack([self._loading(q)[rows] for q in shared])
-            solution = np.linalg.lstsq(stack, (means @ self.white.into)[rows], rcond=None)[0]
-            ends = np.cumsum([len(white[q]) for q in shared])
-            white = dict(zip(shared, np.split(solution, ends[:-1]), strict=True))
+        white |= {q: self.white.frames[self.gauge[q]].to @ value for q, value in known.items() if q in white}
+        if fixed and free:
+            left = means @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
+            for view in fixed:
+                if (view,) in known:
+                    left[self.white.columns[view]] -= self.white.frames[view].to @ known[view,]
+            rows = home(self.white.columns, fixed)
+            stack = np.hstack([self._loading(q)[rows] for q in free])
+            solution = np.linalg.lstsq(stack, left[rows], rcond=None)[0]
+            ends = np.cumsum([len(white[q]) for q in free])
+            white |= dict(zip(free, np.split(solution, ends[:-1]), strict=True))
         out = {q: self.white.frames[self.gauge[q]].back @ mean for q, mean in white.items()}
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = means[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
+        return out
+
+    def _given_mean(self, key: Subset, stated: object) -> Array:
+        value, width = np.array(stated, dtype=np.float64), len(self.white.frames[self.gauge[key]].back)
+        if value.shape != (width,) or not np.isfinite(value).all():
+            raise DataError(
+                f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
+                f"{self.gauge[key]!r}, got shape {value.shape}"
+            )
+        return value
+
+    def own_variances(self) -> dict[tuple[str, Subset], Array]:
+        """{(view, Q): variance of each column of the view that the component carries}."""
+        out = {}
+        for (view, q), A in self.white_transforms.items():
+            part = self.white.frames[view].back @ A
+            out[view, q] = np.sum(part * (part @ self.covariances[q]), axis=1)
+            if q == (view,) and view in self.beyond:
+                out[view, q] = out[view, q] + self.beyond[view].diagonal()
         return out
 
     def _loading(self, key: Subset) -> Array:
@@ -601,13 +630,28 @@ class SetSolution:
 
     @property
     def verdict(self) -> str:
-        """ "paper", "weak" where the data say little about some transformation, "strong" where they tell all of them, "not
-        rated" where errors of transformations are not known (large problems)."""
-        if self.parameters is None:
-            return "paper"
-        if not self.relative_errors:
-            return "not rated"
-        return "weak" if any(error > _WEAK for error in self.relative_errors.values()) else "strong"
+        """ "paper", "weak" where the data say little about some component, "strong" where they tell all of them, "not rated"
+        where errors are not known (large problems)."""
+        said = set(self.component_verdicts.values())
+        if said & {"weak", "covariance not told"}:
+            return "weak"
+        return next((one for one in ("paper", "not rated") if one in said), "strong")
+
+    @property
+    def component_verdicts(self) -> dict[Subset, str]:
+        """{Q: as above, or "covariance not told": its transformations are known, how much there is of it is not}. What is said
+        of a component rests on what is subtracted for those of larger sets."""
+        if self.parameters is None or not self.relative_errors or self.covariance_errors is None:
+            return dict.fromkeys(self.keys, "paper" if self.parameters is None else "not rated")
+        out = {}
+        for q in self.keys:
+            below = [q, *self.system.supersets(q)]
+            weak = any(
+                self.relative_errors[view, r] > _WEAK for r in below for view in r if (view, r) in self.relative_errors
+            )
+            open_ = any(self.covariance_errors[r] > _WEAK for r in below)
+            out[q] = "weak" if weak else "covariance not told" if open_ else "strong"
+        return out
 
     @property
     def independent_rows(self) -> float:
@@ -657,8 +701,40 @@ class SetSolution:
             self._predictions_without_blocks(key),
             self.white.frames[self.gauge[key]],
             weighed=self.parameters is not None,
+            told=self._told(key),
         )
         return found.calibrated(outcome, self._lifted(key, found.covariance), self._demand(key).wanted)
+
+    def _told(self, key: Subset) -> bool:
+        """Whether the data tell how much there is of a component, as far as that is rated."""
+        return self.component_verdicts[key] not in ("weak", "covariance not told")
+
+    def interval(self, key: Subset, view: str | None = None) -> Estimate | None:
+        """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
+
+        Second moments say 0 <= Cov(S) <= Cov(R), R what is left of its view given the views where it does not live, and so much
+        for every entry: (C_ab -+ sqrt(C_aa C_bb)) / 2 with C = Cov(R). A has no bounds.
+        """
+        if self._told(key) or self.beyond:
+            return None
+        if view is not None:
+            weak = self.component_verdicts[key] == "weak" and view != self.gauge[key]
+            return Estimate.unbounded(self.transform(view, key)) if weak else None
+        places, back = self.places(key), self.white.frames[self.gauge[key]].back
+
+        def ends(state: Moments) -> Array:
+            C = state.covariance(unbiased=False)
+            left = places.residual_map(C, places.own)
+            most = back @ left.T @ C @ left @ back.T
+            size = np.sqrt(np.outer(np.diag(most), np.diag(most)))
+            return np.stack([(most - size) / 2, (most + size) / 2])
+
+        (low, high), left_out = ends(self.state), np.stack([ends(self.state.without([b])) for b in self.blocks])
+        errors, point = jackknife_error(left_out), np.asarray(self.covariance(key))
+        nothing = np.full_like(point, np.nan)
+        return Estimate(
+            point, nothing, len(left_out) - 1, identified=(low, high), identified_error=(errors[0], errors[1])
+        )
 
     def _prediction(self, key: Subset, fitted: Fitted) -> Prediction:
         """The best linear prediction of a component from the white columns, as a fit has it: Cov(z)^-1 L K."""

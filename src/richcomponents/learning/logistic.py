@@ -1,148 +1,22 @@
 """Logistic regression on a hidden component: P(y = 1 | s) = sigmoid(a + theta's), without samples of s.
 
-* Ridge logistic regression on samples (:func:`ridge_logistic`), by damped Newton steps; bounded for separable classes.
-* Regression calibration. R, the residual of U on the shared part of V, stands in for S1. With
-  E[S1 | R] = M R and Omega = Cov(S1 | R), averaging the sigmoid over what R does not say about S1 gives
-
-      logit P(y = 1 | R) ~ (a + theta'M R) / sqrt(1 + k theta'Omega theta),     k = 0.346 (16 sqrt(3) / (15 pi))^2,
-
-  so logistic regression on M R gives g with theta = g / sqrt(1 - k g'Omega g): :func:`attenuation`.
-* From moments of the component, Cov(s, y) and E[y] alone: a law of theta's with the right variance and fourth cumulant
-  (:func:`mixture_objective`), for strong signal too. (The sigmoid replaced by a polynomial: `richcomponents.paper.gradient`.)
+From moments of the component, Cov(s, y) and E[y] alone: a law of theta's with the right variance and fourth cumulant
+(:func:`mixture_objective`), for strong signal too. From rows, by regression calibration: `glm`. The sigmoid replaced by a
+polynomial: `richcomponents.paper.gradient`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component, CumulantSource
+from richcomponents.cumulants.estimate import jackknife_variance
+from richcomponents.learning.families import Logistic
 from richcomponents.learning.solvers import minimise
-
-ATTENUATION = 0.346
-"""k in E[sigmoid(m + sqrt(q) Z)] ~ sigmoid(m / sqrt(1 + k q)), Z standard normal."""
-
-MIN_REMAINDER = 0.1
-"""1 - k g'Omega g is not believed below this, so that no coefficient grows more than 1/sqrt(0.1) = 3.2 times."""
-
-MIN_RIDGE = 1e-6
-"""Smallest ridge, relative to the mean variance of the columns: keeps alpha = 0 finite for separable classes."""
-
-
-# ---- ridge logistic regression on samples
-
-
-@dataclass(frozen=True)
-class LogisticFit:
-    """coef (d,), intercept, and the fitted probabilities (n,) of the second class."""
-
-    coef: Array
-    intercept: float
-    probability: Array
-
-    @property
-    def information(self) -> float:
-        """Mean of p (1 - p)."""
-        return float(np.mean(self.probability * (1 - self.probability)))
-
-
-def ridge_logistic(
-    features: Array,
-    y: Array,
-    alpha: float,
-    *,
-    fit_intercept: bool = True,
-    nuisance: Array | None = None,
-    max_iter: int = 100,
-) -> LogisticFit:
-    """Minimise mean log-loss + alpha/2 |coef|^2 (scikit-learn's C = 1 / (n alpha)).
-
-    features : (n, d), centred or not; y : (n,) of 0 and 1; nuisance : (n, k) further columns, whose coefficients are
-    fitted with the same penalty and not returned. The intercept is not penalised.
-    """
-    design, penalty, d = _design(features, alpha, fit_intercept, nuisance)
-    n = len(y)
-    w = np.zeros(design.shape[1])
-    eta = np.zeros(n)
-
-    def loss(eta: Array, w: Array) -> float:
-        return float(np.mean(np.logaddexp(0.0, eta) - y * eta) + penalty @ w**2 / 2)
-
-    value = loss(eta, w)
-    for _ in range(max_iter):
-        p = expit(eta)
-        slope = design.T @ (p - y) / n + penalty * w
-        weight = np.maximum(p * (1 - p), 1e-10)
-        step = _solve(design.T @ (design * weight[:, None]) / n + np.diag(penalty), slope)
-        size, along = 1.0, design @ step
-        decrease = float(slope @ step)
-        if decrease < 1e-14 * max(1.0, value):
-            break
-        while True:
-            new_w, new_eta = w - size * step, eta - size * along
-            new_value = loss(new_eta, new_w)
-            if new_value <= value - 1e-4 * size * decrease or size < 1e-6:
-                break
-            size /= 2
-        if new_value >= value:
-            break
-        w, eta, value = new_w, new_eta, new_value
-    return LogisticFit(w[:d], float(w[-1]) if fit_intercept else 0.0, np.asarray(expit(eta)))
-
-
-def newton_replicates(
-    features: Array,
-    y: Array,
-    fit: LogisticFit,
-    alpha: float,
-    keep: Array,
-    *,
-    fit_intercept: bool = True,
-    nuisance: Array | None = None,
-) -> Array:
-    """Coefficients (B, d) without each block: one Newton step from the full fit. keep : (B, n), rows that remain."""
-    design, penalty, d = _design(features, alpha, fit_intercept, nuisance)
-    p = fit.probability
-    scores = design * (p - y)[:, None]
-    weighted = design * np.maximum(p * (1 - p), 1e-10)[:, None]
-    total, curvature = scores.sum(axis=0), weighted.T @ design
-    out = np.empty((len(keep), d))
-    for k, rows in enumerate(keep):
-        gone, left = ~rows, max(int(rows.sum()), 1)
-        slope = (total - scores[gone].sum(axis=0)) / left - total / len(y)  # the full fit's own slope is zero
-        inner = (curvature - weighted[gone].T @ design[gone]) / left + np.diag(penalty)
-        out[k] = fit.coef - _solve(inner, slope)[:d]
-    return out
-
-
-def _design(features: Array, alpha: float, fit_intercept: bool, nuisance: Array | None) -> tuple[Array, Array, int]:
-    n, d = features.shape
-    columns = [features] + ([] if nuisance is None else [nuisance]) + ([np.ones((n, 1))] if fit_intercept else [])
-    design = np.hstack(columns)
-    ridge = max(alpha, MIN_RIDGE * float(np.mean(features**2)), 1e-300)
-    penalty = np.full(design.shape[1], ridge)
-    if fit_intercept:
-        penalty[-1] = 0.0
-    return design, penalty, d
-
-
-def _solve(matrix: Array, vector: Array) -> Array:
-    """matrix^-1 vector for a positive semi-definite matrix whose scales may differ wildly."""
-    scale = 1 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
-    inner = scale[:, None] * matrix * scale + 1e-13 * np.eye(len(matrix))
-    return np.asarray(scale * np.linalg.solve(inner, scale * vector))
-
-
-# ---- regression calibration
-
-
-def attenuation(remainder: float | Array) -> Array:
-    """1 / sqrt(1 - k q) for q = g'Omega g, with 1 - k q kept above MIN_REMAINDER."""
-    return np.asarray(1 / np.sqrt(np.maximum(1 - ATTENUATION * np.maximum(remainder, 0.0), MIN_REMAINDER)))
 
 
 def whitener(covariance: Array, ridge: float = 0.0) -> Array:
@@ -222,7 +96,7 @@ def from_cumulants(
     weight = mean * (1 - mean)
     root = whitener(component.covariance, alpha / weight)
     linear = root @ (root.T @ cross) / weight
-    factor = float(attenuation(linear @ component.covariance @ linear))
+    factor = float(Logistic().attenuation(linear @ component.covariance @ linear))
     start = (factor * float(logit(mean)) if fit_intercept else 0.0, factor * linear)
     share = fourth_share(component, start[1])
     return _matched(component, component.covariance, cross, mean, start, alpha, share, fit_intercept)
@@ -241,18 +115,50 @@ def match_fourth(
 
 def fourth_share(component: Component, theta: Array) -> float:
     """How much of k4(theta's) is believed: max(0, 1 - Var(k4) / k4^2), the variance over left-out blocks."""
+    return believed(component, lambda source: np.atleast_1d(theta @ component.projected_on(source, theta, 4)))
+
+
+def believed(component: Component, function: Callable[[CumulantSource], Array]) -> float:
+    """How much of a function (k,) of a component's cumulants, up to order four, to believe: max(0, 1 - Var / |.|^2), the
+    variance over left-out blocks."""
     source = component.source
-    if source is None or source.max_order < 4:
+    if source is None or source.max_order < 4 or len(source.blocks) < 2:
         return 0.0
+    value = function(source)
+    replicates = np.stack([function(source.without_block(block)) for block in source.blocks])
+    return max(0.0, 1 - float(np.sum(jackknife_variance(replicates))) / max(float(np.sum(value**2)), 1e-300))
 
-    def fourth_cumulant(state: CumulantSource) -> float:
-        return float(theta @ component.projected_on(state, theta, 4))
 
-    k4 = fourth_cumulant(source)
-    replicates = np.array([fourth_cumulant(source.without_block(b)) for b in source.blocks])
-    blocks = len(replicates)
-    doubt = (blocks - 1) / blocks * float(np.sum((replicates - replicates.mean()) ** 2)) if blocks > 1 else np.inf
-    return max(0.0, 1 - doubt / max(k4**2, 1e-300))
+def match_tilt(component: Component, covariance: Array, tilt: Array, start: Array) -> Array:
+    """theta (d,) of a log link whose S1 has the cumulants of the component: grad K(theta) = tilt.
+
+    Where E[y | s] = exp(a + theta's), Cov(s, y) / E[y] = E[s exp(theta's)] / E[exp(theta's)] - E[s] = grad K(theta), with K the
+    logarithm of E[exp(theta'(s - E s))], whatever the law of s. The residual R is S1 and something independent of S1 and y, so
+    that Cov(R, y) / E[y] is the same: tilt. K is taken up to order four,
+
+        grad K(theta) = Cov theta + k3(s, w, w) / 2 + k4(s, w, w, w) / 6,    w = theta's,
+
+    and of the solution as much is used as the blocks believe in the last two terms at the start: regression calibration, which
+    takes S1 for Gaussian.
+    """
+
+    def bend(source: CumulantSource, theta: Array) -> Array:
+        return np.asarray(component.projected_on(source, theta, 3) / 2 + component.projected_on(source, theta, 4) / 6)
+
+    share = believed(component, lambda source: bend(source, start))
+    source = component.source
+    if not share or source is None:
+        return start
+
+    def objective(_: float, theta: Array) -> tuple[float, float, Array]:
+        second = covariance @ theta
+        third, fourth = (component.projected_on(source, theta, t) for t in (3, 4))
+        value = float(theta @ (second / 2 + third / 6 + fourth / 24 - tilt))
+        return value, 0.0, second + third / 2 + fourth / 6 - tilt
+
+    limit = 2 * max(float(start @ covariance @ start), 1e-12)  # K of order four may have no minimum
+    found = confined_minimum(objective, covariance, limit, edge=0.0, start=(0.0, start))[1]
+    return np.asarray(start + share * (found - start))
 
 
 def _matched(

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.learning.logistic import LogisticFit
+from richcomponents.algebra.spectral import least_squares
+from richcomponents.learning.glm import LinearPredictor
 from richcomponents.moments.data import AffineMap, Data, Dependence, Partial, RowUnits
 
 
@@ -22,7 +23,8 @@ class Outcome:
     (`equivalent_rows`): whatever reads an outcome must count rows by their weights. free : the rows' number less what
     covariates took; known (m, q) : these, centred; partial : the regression of the views on them, or None, and coef (q,) that
     of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
-    memory or elsewhere. log_odds : logistic regression on the residual, to be calibrated instead of least squares.
+    memory or elsewhere. log_odds : the linear predictor of a generalised linear model on the residual (log-odds, the
+    log of a mean count, ...), to be calibrated instead of least squares.
     at (m,) : numbers of these rows in the table, where some were left out. on_v : what the outcome has to do with the other
     view, where that was found out (contrastive.outcomes). order (p,) : which columns of the views stand where, if they were
     turned round.
@@ -40,7 +42,7 @@ class Outcome:
     squares: float = 0.0
     units: RowUnits = field(default_factory=RowUnits)
     data: Data | None = None
-    log_odds: LogisticFit | None = None
+    log_odds: LinearPredictor | None = None
     at: IntArray | None = None
     on_v: Any = None
     order: IntArray | None = None
@@ -52,6 +54,18 @@ class Outcome:
     def of(self, values: Array) -> Array:
         """Values of all rows of the table -> those of the rows that are here."""
         return values if self.at is None else values[self.at]
+
+    def replaced(self, values: Array) -> Outcome:
+        """The same rows with another outcome, values (m,)."""
+        mean = float(np.average(values, weights=self.weight))
+        centred = values - mean
+        coef = None
+        left = centred
+        if self.covariates:
+            coef = least_squares(self.known, centred, self.weight)
+            left = centred - self.known @ coef
+        squares = float(self.weight @ centred**2)
+        return replace(self, y=left, coef=coef, mean=mean, squares=squares, data=None, on_v=None)
 
     @property
     def covariates(self) -> int:

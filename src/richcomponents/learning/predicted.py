@@ -17,6 +17,14 @@ variances over left-out blocks, each with its own refitted prediction: the simpl
 it is wrong, and the full one is what it is measured by. The error of a reported b is that of beta about it,
 
     E (beta - b)^2 = Var b(1) + (b(1) - b)^2.
+
+SET. Of a component that the fit does not tell, nothing but second moments is used. Of its own view's R_g they know
+
+    Cov(R_g, y) = K beta,     0 <= K <= Cov(R_g),
+
+since y goes with nothing else in R_g: with b least squares on R_g, beta = Cov(R_g)^(-1/2) G^-1 Cov(R_g)^(1/2) b for some
+0 <= G <= I. Two bounds make that finite: at least LEAST_KEPT of R_g's variance belongs to the component in every direction, and
+it explains no more of y than there is. Then every coefficient fills the interval of `ends_of_inverse`.
 """
 
 from __future__ import annotations
@@ -27,8 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import symmetric, whitening
-from richcomponents.components.component import Calibrated
+from richcomponents.algebra.spectral import power, symmetric, whitening
+from richcomponents.components.component import LEAST_KEPT, Calibrated
 from richcomponents.components.wide import LinearMap, Spread
 from richcomponents.cumulants.estimate import Estimate, jackknife_variance
 from richcomponents.learning.outcome import Outcome
@@ -92,12 +100,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Sums:
-    """Second moments of z and y: covariance (k, k), cross (k,); and without each block (B, k, k), (B, k)."""
+    """Second moments of z and y: covariance (k, k), cross (k,), variance (); and without each block, (B, ...)."""
 
     covariance: Array
     cross: Array
+    variance: Array
     covariances: Array
     crosses: Array
+    variances: Array
 
     @classmethod
     def of(cls, z: Array, outcome: Outcome) -> Sums:
@@ -114,7 +124,8 @@ class Sums:
 
         whole = covariance(count.sum(), first.sum(axis=0), second.sum(axis=0))
         left = covariance(count.sum() - count, first.sum(axis=0) - first, second.sum(axis=0) - second)
-        return cls(whole[:-1, :-1], whole[:-1, -1], left[:, :-1, :-1], left[:, :-1, -1])
+        sizes = [(one[..., :-1, :-1], one[..., :-1, -1], one[..., -1, -1]) for one in (whole, left)]
+        return cls(*sizes[0], *sizes[1])
 
 
 def on_features(maps: Array, covariance: Array, cross: Array) -> Array:
@@ -134,7 +145,8 @@ class OnPrediction:
 
     share : w; map, full (k, d) : M(w) and M(1); maps (B, k, d) : M(w) without each block; covariance (d, d) : of the component,
     at the same share. coef, at_full, simple (d,) : b(w), b(1), b(0); replicates (B, d) : b(1) without each block. kind : what
-    the simple method is called; weighed : whether w was chosen.
+    the simple method is called; weighed : whether w was chosen; ends (1 + B, 2, user's columns) : of the identified set, whole
+    and without each block, of a component that is not told.
     """
 
     z: Array
@@ -150,6 +162,7 @@ class OnPrediction:
     replicates: Array
     kind: str
     weighed: bool
+    ends: Array | None = None
 
     @classmethod
     def of(
@@ -163,16 +176,18 @@ class OnPrediction:
         frame: LinearMap,
         *,
         weighed: bool = True,
+        told: bool = True,
     ) -> OnPrediction:
         """n : independent rows; replicas : the prediction refitted without each block, None where it cannot be: then errors are
-        those at the fitted one, and it is used as it is, as without `weighed`."""
+        those at the fitted one, and it is used as it is, as without `weighed`. told : whether the fit tells the component; else
+        the simple prediction is used."""
         sums = Sums.of(z, outcome)
         if replicas is None or len(replicas) != len(sums.crosses):
             replicas, weighed = [here] * len(sums.crosses), False
         simple = places.simple_map(sums.covariance, n)
         simples = np.stack([places.simple_map(C, n) for C in sums.covariances])
         fulls = np.stack([one.full for one in replicas])
-        shares = SHARES if weighed else SHARES[-1:]
+        shares = SHARES[:1] if not told else SHARES if weighed else SHARES[-1:]
         path = np.stack([on_features(between(simple, here.full, w), sums.covariance, sums.cross) for w in shares])
         paths = np.stack([on_features(between(simples, fulls, w), sums.covariances, sums.crosses) for w in shares])
         at = least_risk(path, paths)
@@ -192,6 +207,7 @@ class OnPrediction:
             replicates=paths[-1],
             kind=places.kind,
             weighed=weighed,
+            ends=None if told else _ends_by_block(sums, places, frame),
         )
 
     def calibrated(self, outcome: Outcome, covariance: Spread, wanted: int) -> Calibrated:
@@ -213,6 +229,11 @@ class OnPrediction:
 
     def estimate(self, coef: Array, outcome: Outcome, refit: Refit | None = None) -> Estimate:
         """Reported coefficients, in the user's columns, with their errors; refit : of log-odds."""
+        degrees = max(len(outcome.kept) - 1, 1)
+        if self.ends is not None and refit is None:
+            (low, high), errors = self.ends[0], np.sqrt(jackknife_variance(self.ends[1:]))
+            nothing = np.full_like(coef, np.nan)
+            return Estimate(coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
         if refit is None:
             variance = jackknife_variance(self.replicates @ self.frame.to)
             change = self.frame.to.T @ (self.at_full - self.coef)
@@ -221,7 +242,60 @@ class OnPrediction:
             left_out = [refit(self.z @ M @ back, rows) for M, rows in zip(self.maps, outcome.kept, strict=True)]
             variance, every = jackknife_variance(np.stack(left_out)), np.ones(len(self.z), dtype=bool)
             change = refit(self.z @ self.full @ back, every) - refit(self.z @ self.map @ back, every)
-        return Estimate(coef, np.sqrt(variance + change**2), max(len(outcome.kept) - 1, 1))
+        return Estimate(coef, np.sqrt(variance + change**2), degrees)
+
+
+def _ends_by_block(sums: Sums, places: Places, frame: LinearMap) -> Array:
+    """(1 + B, 2, user's columns)."""
+
+    def ends(covariance: Array, cross: Array, variance: float) -> Array:
+        left = places.residual_map(covariance, places.own)
+        inverse = power(symmetric(left.T @ covariance @ left), -0.5, 1e-8)
+        m, into = inverse @ (left.T @ cross), frame.to.T @ inverse
+        return ends_of_inverse(into @ m, into, m, np.asarray(max(float(variance - m @ m), 0.0)))
+
+    whole = ends(sums.covariance, sums.cross, float(sums.variance))
+    return np.stack([whole, *map(ends, sums.covariances, sums.crosses, sums.variances)])
+
+
+MOST_ADDED = 1 / LEAST_KEPT - 1
+"""k: the largest eigenvalue of P."""
+
+_PARTS = np.linspace(0.0, 1.0, 101)
+"""q, where the extremes have no closed form."""
+
+
+def ends_of_inverse(
+    b: Array, into: Array, m: Array, left: Array, attenuation: Callable[[Array], Array] | None = None
+) -> Array:
+    """Lower and upper ends (2, ..., d) of b + into P m over all 0 <= P <= k I with m'P m <= left, k = 1 / LEAST_KEPT - 1.
+
+    b (..., d), into (..., d, r), m (..., r), left (...). With l a row of into they are
+
+        b + k [q l'm -+ sqrt(q (1 - q)) x],   x^2 = |l|^2 |m|^2 - (l'm)^2,   q = min((1 -+ l'm / |l||m|) / 2, left / (k |m|^2))
+
+    (Lagrange: l'P m - mu m'P m over 0 <= P <= k I is k times the positive eigenvalue of a matrix of rank two, whose determinant
+    does not depend on mu). attenuation : of log-odds, m'P m -> the factor that coefficients lack; there the ends are the
+    extremes over q of both together.
+    """
+    most = MOST_ADDED
+    lengths = np.sqrt(np.sum(into**2, axis=-1))
+    size = np.sqrt(np.sum(m**2, axis=-1))[..., None]
+    dot = (into @ m[..., None])[..., 0]
+    product = np.maximum(lengths * size, 1e-300)
+    across = np.sqrt(np.maximum(product**2 - dot**2, 0.0))
+    allowed = np.minimum(left[..., None] / np.maximum(most * size**2, 1e-300), 1.0)
+
+    def end(sign: int, share: Array) -> Array:
+        found = b + most * (share * dot + sign * np.sqrt(share * (1 - share)) * across)
+        factor = 1.0 if attenuation is None else attenuation(share * most * size**2)
+        return np.asarray(found * factor)
+
+    if attenuation is not None:
+        low, high = (np.stack([end(sign, np.asarray(q)) for q in _PARTS]) for sign in (-1, 1))
+        return np.stack([low.min(axis=0), high.max(axis=0)])
+    turn = np.clip(dot / product, -1.0, 1.0)
+    return np.stack([end(sign, np.minimum((1 + sign * turn) / 2, allowed)) for sign in (-1, 1)])
 
 
 def between(simple: Array, full: Array, share: float) -> Array:

@@ -5,6 +5,7 @@ from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.effects import ExposureEffects
 from richcomponents.models.general import RCA
+from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.models.mixture import ComponentGaussianMixture
@@ -13,6 +14,7 @@ from richcomponents.models.regression import ComponentRegression
 
 __all__ = [
     "RCA",
+    "ComponentGLM",
     "ComponentGaussianMixture",
     "ComponentIsing",
     "ComponentLearner",

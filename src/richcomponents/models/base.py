@@ -89,7 +89,13 @@ class ComponentLearner(Estimator):
         """A clone of the RCA that was given."""
         if self.rca is None:
             raise DataError("rca= says which columns are which view: give rca=ContrastiveRCA(views=...), or an RCA")
-        return clone(self.rca)
+        model = clone(self.rca)
+        classes = getattr(model, "classes", "none")  # of rows, see ContrastiveRCA: removed from S2, and from outcomes
+        if classes == "none" or not (self.component == "S2" or getattr(self, "shared", False)):
+            return model
+        if classes != "auto":
+            raise ValueError(f"hidden classes are a part of S2, which is learned here: leave out classes={classes!r}")
+        return model.set_params(classes="none")
 
     def _component_of(self, model: Any) -> Component:
         """The component to learn, of a fitted RCA; a subset of views may be a list."""
@@ -160,7 +166,8 @@ class OutcomeLearner(ComponentLearner):
         if found is None:
             coef = np.ravel(self.coef_)
             found = Estimate(coef, np.full_like(coef, np.nan), 1, positive=self._positive())
-        others = {} if self.residualised_ is None or self.rca_ is None else {self.simple_: self.residualised_}
+        simple = self.residualised_
+        others = {} if simple is None or self.rca_ is None else {self.simple_: np.ravel(simple)}
         return replace(found, names=self._names(names), others=others)
 
     @property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import linalg
@@ -19,7 +19,7 @@ from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
-from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.estimate import Estimate, as_frame
 from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
@@ -27,6 +27,30 @@ from richcomponents.general.solution import SetSolution, by_subset, component_na
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.text import in_line, page
+
+
+@dataclass(frozen=True)
+class SetVariances:
+    """Variances of columns by component: names {view: its columns}; parts {(view, subset): (columns of the view,)}."""
+
+    names: Mapping[str, tuple[str, ...]]
+    parts: Mapping[tuple[str, Subset], Array]
+
+    def rows(self) -> list[dict[str, object]]:
+        """One dict per column: view, column, variance, and the share of it that each component carries (nan where it does not
+        live)."""
+        sets, out = list(dict.fromkeys(q for _, q in self.parts)), []
+        for view, names in self.names.items():
+            own = {q: part for (where, q), part in self.parts.items() if where == view}
+            total = np.sum(list(own.values()), axis=0)
+            for i, name in enumerate(names):
+                shares = {component_name(q): float(own[q][i] / total[i]) if q in own else float("nan") for q in sets}
+                out.append({"view": view, "column": name, "variance": float(total[i]), **shares})
+        return out
+
+    def to_frame(self) -> Any:
+        """As a data frame."""
+        return as_frame(self.rows())
 
 
 class RCA(ComponentAnalysis):
@@ -64,6 +88,9 @@ class RCA(ComponentAnalysis):
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6; above 4 they are kept for the components (and for
         method="paper"), not for the joint refinement.
+    mean : {subset: array}, optional
+        Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
+        have mean zero and each view's own component takes the rest.
     covariates : list of columns, optional
         Known covariates (age, sex, ...) among the columns of X, partialled out of all views and of y.
     n_blocks : int
@@ -90,6 +117,10 @@ class RCA(ComponentAnalysis):
     relative_errors_ : {(view, subset): float}
         Approximate standard error of A over its size (white columns), method="efficient"; absent for large problems and for
         two views. :meth:`confidence_interval` has the errors of every entry.
+    component_verdicts_ : {subset: str}
+        How well the data tell each component: "strong"; "covariance not told": its transformations are known, how much there is
+        of it is not; "weak": neither; "not rated" for large problems, "paper" for the paper's method. Of two views as in
+        ContrastiveRCA, one for all.
     views_ : Views
 
     Examples
@@ -116,6 +147,7 @@ class RCA(ComponentAnalysis):
         n_blocks: int = 20,
         random_state: int | None = 0,
         missing: str = "error",
+        mean: Mapping[Subset, object] | None = None,
     ) -> None:
         self.views = views
         self.sets = sets
@@ -129,6 +161,7 @@ class RCA(ComponentAnalysis):
         self.n_blocks = n_blocks
         self.random_state = random_state
         self.missing = missing
+        self.mean = mean
 
     # ---- fitting
 
@@ -191,7 +224,8 @@ class RCA(ComponentAnalysis):
             self.ranks_ = dict(solution.ranks)
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
-        self.components_: dict[Subset, Component] = solution.components(self._names, titles)
+        given = by_subset(self.mean, "mean", self.system_)
+        self.components_: dict[Subset, Component] = solution.components(self._names, titles, given)
         errors = getattr(solution, "relative_errors", None)
         if errors is not None:
             self.relative_errors_ = errors
@@ -227,6 +261,12 @@ class RCA(ComponentAnalysis):
 
     # ---- how sure
 
+    @property
+    def component_verdicts_(self) -> dict[Subset, str]:
+        check_is_fitted(self)
+        found: dict[Subset, str] = self._solution.component_verdicts
+        return found
+
     def confidence_interval(
         self,
         what: str = "covariance",
@@ -237,8 +277,9 @@ class RCA(ComponentAnalysis):
         progress: bool = False,
     ) -> Estimate:
         """Errors and limits for the "covariance" of a component, or for "A" of a view and a component: by the block jackknife,
-        or, for two views with all three subsets, as in :class:`ContrastiveRCA`. Of views that were reduced, because they have
-        too many columns for their samples, there are no errors: see :meth:`jackknife`."""
+        or, for two views with all three subsets, as in :class:`ContrastiveRCA`. Where the data do not tell a component
+        (`component_verdicts_`): its covariance's identified set, widened for noise, and no bounds for A. Of views that were
+        reduced, because they have too many columns for their samples, there are no errors: see :meth:`jackknife`."""
         check_is_fitted(self)
         subset = self._key(component)
         if what not in ("A", "covariance"):
@@ -262,7 +303,18 @@ class RCA(ComponentAnalysis):
             targets: dict[object, Target] = {own_u: "cov_s1", shared: "cov_s2", own_v: "cov_s3"}
             targets[shared[1], shared] = "mixing"
             limits = self._solution.interval(targets[what]) if what in targets else None
+        else:
+            of_mixing = what in self.transforms_
+            view, subset = cast(tuple[Any, Any], what) if of_mixing else (None, what)
+            limits = self._solution.interval(cast(Subset, subset), view)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
+
+    def variance_table(self) -> SetVariances:
+        """Of each column of each view: its variance, and the part of it that each component carries."""
+        check_is_fitted(self)
+        parts = self._solution.own_variances()
+        names = {view: tuple(str(self.views_.feature_names[c]) for c in self.views_[view]) for view in self.views_}
+        return SetVariances(names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
 
     # ---- reports
 
@@ -345,6 +397,8 @@ def _summary(model: RCA, inner: str | None = None) -> str:
         cells = [_cell(shares[view, q]) if view in q else "." for view in views]
         lines.append(f"{in_line(component_name(q)):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
     lines.append("")
+    if inner is None:
+        lines += _verdict_lines(model, width)
     errors = getattr(model, "relative_errors_", None)
     if errors:
         lines.append("Relative standard errors of the transformations (approximate):")
@@ -360,6 +414,23 @@ def _summary(model: RCA, inner: str | None = None) -> str:
         lines.append("")
     lines.append(inner if inner is not None else model.system_.explain())
     return page(lines)
+
+
+_MEANINGS = {
+    "strong": "told",
+    "covariance not told": "its transformations are told, how much there is of it is not: intervals are identified sets",
+    "weak": "hardly told: nearly Gaussian, small, not there, or mixed up with one that is; intervals are identified sets",
+    "not rated": "not rated: the problem is large",
+    "paper": "the paper's formulas, which do not say how sure they are",
+}
+
+
+def _verdict_lines(model: RCA, width: int) -> list[str]:
+    """How well each component is told."""
+    lines = ["How well the data tell each component:"]
+    for q in model.system_.order:
+        lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")
+    return [*lines, ""]
 
 
 def _cell(share: float) -> str:

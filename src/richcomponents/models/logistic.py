@@ -1,50 +1,28 @@
-"""Logistic regression on a component."""
+"""Logistic regression on a component: the calibrated model, and the paper's polynomials."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit, logit
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import check_array, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.component import Calibrated, check_order
-from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.classes import Contrast, positive_class
-from richcomponents.data.table import as_matrix, refuse_foreign
-from richcomponents.errors import DataError, SampleSizeWarning, warn_user
+from richcomponents.components.component import check_order
+from richcomponents.errors import DataError
+from richcomponents.learning.families import Logistic
 from richcomponents.learning.likelihood import LikelihoodFit
-from richcomponents.learning.logistic import (
-    ATTENUATION,
-    LogisticFit,
-    attenuation,
-    from_cumulants,
-    match_fourth,
-    newton_replicates,
-    ridge_logistic,
-)
+from richcomponents.learning.logistic import from_cumulants
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import SGDResult, Trajectory
-from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.design import is_column
+from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.rca import ComponentAnalysis
-from richcomponents.moments import Moments
 from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
-from richcomponents.text import in_line, page
-
-_FEW_CASES = 10  # of the rarer class, below which there is a warning
-_STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
-_EVENTS = 5  # rows of the rarer class per coefficient, below which log-odds are seriously too large
 
 
-class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ignore[misc]
+class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignore[misc]
     """P(y = positive) = sigmoid(intercept + coef' S1), from samples of (U, V, y): two classes.
 
     y may depend on S1 only. By default a logistic regression on the residual of U on the shared part of V is corrected
@@ -116,7 +94,10 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
     True
     """
 
-    def __init__(
+    family = "logistic"
+    reference = None
+
+    def __init__(  # family= and reference= are not its parameters
         self,
         rca: Any = None,
         component: str = "S1",
@@ -154,60 +135,28 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         (approximation="chebyshev" or "taylor"): y is then a column of zeros and ones, and there are no errors and no
         protection by residualising, as in fit_component.
         """
-        self._check_parameters()
         if self.solver == "sgd" and self.approximation == "auto":
             raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
-        model = self.unfitted_rca()
-        if isinstance(X, (Moments, Iterator)):
-            self._check_sums()
-            _, outcome = model.fit_outcome(X, y if is_column(y) else self._binary(y), groups)
-            self._keep_rca(model)
-            return self._from_sums(outcome)
-        column = y if is_column(y) else None
-        X, y, groups = model.present(X, y, groups)
-        target = self._binary(labels_in(X, y) if column is not None else y)
-        _, outcome = model.fit_outcome(X, target, groups, column=column, every_row=True)
-        self._keep_rca(model)
-        target = outcome.of(target)
-        outcome, beside = model.beside(outcome, self.component) if self.approximation == "auto" else (outcome, None)
-        self.on_v_ = outcome.on_v
-        self._warn_of_others(outcome)
-        nuisance = outcome.known if outcome.covariates else None
-        plain = model.residual(outcome, self.component)
-        columns = model.stand_in(outcome, self.component) + self._origin()
-        columns = columns if beside is None else np.hstack([columns, beside])
-        low = self._logistic(columns, target, nuisance)
-        self.residualised_: Array | None = low.coef[: plain.shape[1]]
-        found = model.calibrate(outcome, component=self.component, log_odds=low)
-        self.simple_, told = found.simple, self._warn_of_size(found, target)
-        theta, intercept = self._calibrate(found, plain, target, nuisance, low)
         self.trajectory_: Trajectory | None = None
         self.likelihood_fit_: LikelihoodFit | None = None
-        if self.approximation != "auto":
-            theta, intercept = self._from_rows(model, outcome, plain, target)
-        self._set(theta, intercept)
-        keep = outcome.kept
-        self.coefficients_: Estimate | None = None
-        if len(keep) > 1 and told:
-            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-            replicates = newton_replicates(columns, target, low, float(self.alpha), keep, **options)
+        return super().fit(X, y, groups)
 
-            def refit(features: Array, rows: Array) -> Array:
-                beside = None if nuisance is None else nuisance[rows]
-                again = self._logistic(features[rows] + self._origin(), target[rows], beside)
-                return again.coef * self._lacked(again.coef, features, found)
+    def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
+        self._check_sums()
+        _, outcome = model.fit_outcome(X, y if is_column(y) else self._outcome_codes(y), groups)
+        self._keep_rca(model)
+        return self._from_sums(outcome)
 
-            estimate = model.estimate_of(
-                found,
-                outcome,
-                self.component,
-                grouped=groups is not None,
-                replicates=replicates,
-                refit=refit,
-            )
-            names = self.component_.feature_names
-            self.coefficients_ = replace(estimate, value=theta, names=names, positive=str(self.positive_))
-        return self
+    def _beside(self, model: ComponentAnalysis, outcome: Outcome) -> tuple[Outcome, Array | None]:
+        return super()._beside(model, outcome) if self.approximation == "auto" else (outcome, None)
+
+    def _instead(
+        self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array, theta: Array, intercepts: Array
+    ) -> tuple[Array, Array]:
+        if self.approximation == "auto":
+            return theta, intercepts
+        found, intercept = self._from_rows(model, outcome, plain, y)
+        return found[None], np.array([intercept])
 
     def _check_sums(self) -> None:
         """Refuse what sums over rows do not tell."""
@@ -228,12 +177,13 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         plain = self._need_rca().residual(outcome, self.component)
         cross = plain.T @ (outcome.weight * outcome.y) / outcome.free
         positive = round(n * p)
-        if self._set_classes(np.array([0, 1]), np.array([round(n) - positive, positive])) == 0:
+        if self._set_classes(np.array([0, 1]), np.array([round(n) - positive, positive]))[1] == 0:
             cross, p = -cross, 1 - p
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **options))
         self.residualised_, self.trust_, self.coefficients_, self.on_v_ = None, 1.0, None, None
-        self._set(theta, intercept)
+        self._keep_family(Logistic(), 0.0)
+        self._set(theta[None], np.array([intercept]))
         return self
 
     def fit_component(self, component: Component, cross: object, mean: float = 0.5) -> Self:
@@ -259,7 +209,7 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             )
         if not 0 < mean < 1:
             raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
-        if self._set_classes(np.array([0, 1]), None) == 0:
+        if self._set_classes(np.array([0, 1]), None)[1] == 0:
             with_y, mean = -with_y, 1 - mean
         self.trajectory_, self.likelihood_fit_ = None, None
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
@@ -268,46 +218,30 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         else:
             theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **options))
         self.residualised_, self.trust_, self.coefficients_, self.on_v_ = theta, 1.0, None, None
-        self._set(theta, intercept)
+        self._keep_family(Logistic(), 0.0)
+        self._set(theta[None], np.array([intercept]))
         return self
 
-    def fit_clean(self, S: object, y: object, covariates: object = None) -> Self:
-        """Ridge logistic regression on samples S (n, d) of the component itself, with the same penalty.
-
-        covariates : (n, k), known further causes of y; their coefficients are neither penalised nor kept.
-        """
-        self._check_parameters()
-        target = self._binary(y)
-        values = as_matrix(S)
-        check_consistent_length(values, target)
-        self._take_component(Component.of_samples(S, order=2))
-        centre = values.mean(axis=0) if self.fit_intercept else np.zeros(values.shape[1])
+    def _on_samples(self, values: Array, y: Array, known: Array | None, centre: Array) -> tuple[Array, Array]:
         self.trajectory_, self.likelihood_fit_ = None, None
-        if self.solver == "sgd":
-            if covariates is not None:
-                raise ValueError("solver='sgd' takes no covariates: use solver='deterministic'")
-            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), **self._steps()}
-            path, frame = exact_sgd(values - centre, target, float(self.alpha), **options)
-            theta, intercept = self._follow(path, frame, centre)
-        else:
-            known = None if covariates is None else as_matrix(covariates)
-            if known is not None and not np.isfinite(known).all():
-                raise DataError("the covariates hold missing or infinite values: drop those rows")
-            found = self._logistic(values - centre, target, None if known is None else known - known.mean(axis=0))
-            theta, intercept = found.coef, found.intercept
-        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = theta, 1.0, None, None
-        self._set(theta, intercept, centre)
-        return self
+        if self.solver != "sgd":
+            return super()._on_samples(values, y, known, centre)
+        if known is not None:
+            raise ValueError("solver='sgd' takes no covariates: use solver='deterministic'")
+        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), **self._steps()}
+        path, frame = exact_sgd(values, y, float(self.alpha), **options)
+        theta, intercept = self._follow(path, frame, centre)
+        self._keep_family(Logistic(), 0.0)
+        return theta[None], np.array([intercept])
 
     # ---- fitting
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.approximation not in ("auto", "chebyshev", "taylor"):
             raise ValueError(f"approximation must be 'auto', 'chebyshev' or 'taylor', got {self.approximation!r}")
         if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
             raise ValueError(f"degree must be an integer, at least 1, got {self.degree!r}")
-        if not (isinstance(self.alpha, (int, float, np.number)) and 0 <= self.alpha < np.inf):
-            raise ValueError(f"alpha must be a finite number >= 0, got {self.alpha!r}")
         if self.solver not in ("deterministic", "sgd"):
             raise ValueError(f"solver must be 'deterministic' or 'sgd', got {self.solver!r}")
         for name in ("batch_size", "n_steps"):
@@ -315,79 +249,8 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
 
-    def _binary(self, y: object) -> Array:
-        """1 for the positive class, 0 for the other; both are remembered."""
-        labels = _labels(y)
-        check_classification_targets(labels)
-        classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        if len(classes) < 2:
-            raise DataError(f"y holds one class only ({classes[0]}): two classes are needed")
-        if len(classes) > 2:
-            raise DataError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: y holds "
-                f"{len(classes)} classes; fit one class against the rest, for example with OneVsRestClassifier"
-            )
-        if (count := int(counts.min())) < _FEW_CASES:
-            warn_user(
-                f"only {count} of {len(codes)} rows are of the class {classes[counts.argmin()]}: coefficients and their "
-                f"errors mean little below about {_FEW_CASES}. Collect more of it",
-                SampleSizeWarning,
-            )
-        return np.asarray(codes == self._set_classes(classes, counts), dtype=np.float64)
-
-    def _set_classes(self, classes: Any, counts: Any) -> int:
-        """Number of the positive class; counts : rows of each class, None without rows."""
-        labels = classes.tolist()
-        at, by_order = positive_class(labels, self.positive)
-        order = (at, 1 - at)
-        self.classes_, self.class_counts_, self.positive_ = classes, counts, labels[at]
-        rows = None if counts is None else tuple(int(counts[i]) for i in order)
-        self._contrast = Contrast(tuple(str(labels[i]) for i in order), rows, by_order)
-        return at
-
-    def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
-        """Log-odds on many columns are too large; returns whether there are rows enough for honest errors."""
-        events = int(min(target.sum(), len(target) - target.sum()))
-        if events < _EVENTS * found.wanted:
-            errors = "" if found.determined else ", and no errors are given"
-            warn_user(
-                f"{events} rows of the rarer class for {found.wanted} coefficients, fewer than {_EVENTS} each: log-odds come "
-                f"out too large{errors}. Use fewer columns, or a larger penalty (alpha=)",
-                SampleSizeWarning,
-            )
-        return found.determined
-
-    def _origin(self) -> Array:
-        """What centred columns are moved by: without an intercept the log-odds are zero at S = 0, not at the mean of S."""
-        mean = self.component_.mean
-        return np.zeros_like(mean) if self.fit_intercept else mean
-
-    def _logistic(self, features: Array, y: Array, nuisance: Array | None) -> LogisticFit:
-        return ridge_logistic(features, y, float(self.alpha), fit_intercept=bool(self.fit_intercept), nuisance=nuisance)
-
-    def _calibrate(
-        self, found: Calibrated, plain: Array, y: Array, nuisance: Array | None, low: LogisticFit
-    ) -> tuple[Array, float]:
-        """theta (d,) and the intercept at the mean of S1, from the correction of the logistic regression on R."""
-        self.trust_ = found.trust
-        if found.trust == 0 or len(low.coef) > len(found.coef):  # without a correction, and beside variates of V
-            return found.coef, found.factor * low.intercept
-        features, covariance = found.features, found.covariance
-        again = self._logistic(features + self._origin(), y, nuisance)
-        factor = self._lacked(again.coef, features, found)
-        theta, intercept = factor * again.coef, factor * again.intercept
-        if found.weighed and self.fit_intercept and theta @ (covariance @ theta) > _STRONG:
-            cross = plain.T @ (y - y.mean()) / found.free
-            a, refined = match_fourth(
-                self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
-            )
-            if _rows_agree(features, y, again, _unsaid(refined, features, found), a, refined):
-                theta, intercept = theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept)
-        return theta, intercept
-
-    def _lacked(self, coef: Array, features: Array, found: Calibrated) -> float:
-        """What log-odds on features (n, d) lack, for what these do not tell of the component."""
-        return float(attenuation(_unsaid(coef, features, found)))
+    def _wanted(self, labels: list[Any]) -> Any:
+        return self.positive
 
     def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array) -> tuple[Array, float]:
         """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
@@ -431,133 +294,23 @@ class ComponentLogisticRegression(ClassifierMixin, OutcomeLearner):  # type: ign
         intercept, theta = frame.coefficients(path.theta)
         return theta, float(intercept)
 
-    def _set(self, theta: Array, intercept: float, centre: Array | None = None) -> None:
-        self.coef_ = theta[None]
-        mean = self.component_.mean if centre is None else centre
-        self.intercept_ = np.array([intercept - theta @ mean if self.fit_intercept else 0.0])
-
-    # ---- predictions
-
-    def decision_function(self, X: object) -> Array:
-        """Log-odds (n,) of classes_[1] for new (u, v): the BLUP of the component, attenuated by what it does not tell.
-
-        (intercept + coef'BLUP) / sqrt(1 + 0.346 coef'Omega coef), Omega the error covariance of the prediction.
-        """
-        check_is_fitted(self)
-        model = self._need_rca()
-        theta = self.coef_[0]
-        unknown = max(float(theta @ (model.prediction_error(self.component) @ theta)), 0.0)
-        log_odds = self._log_odds(model.predict_component(X, self.component)) / np.sqrt(1 + ATTENUATION * unknown)
-        return np.asarray(self._of_second(log_odds))
-
-    def predict_proba(self, X: object) -> Array:
-        """Probabilities (n, 2) of classes_ for new (u, v)."""
-        return _two_columns(self.decision_function(X))
-
-    def predict(self, X: object) -> Array:
-        """Classes (n,) for new (u, v)."""
-        second = self.decision_function(X) > 0
-        return np.asarray(self.classes_[second.astype(np.intp)])
-
-    def predict_proba_clean(self, S: object) -> Array:
-        """Probabilities (n, 2) of classes_ for samples S (n, d) of the component itself."""
-        check_is_fitted(self)
-        return _two_columns(self._of_second(self._log_odds(self._samples(S))))
-
-    def predict_clean(self, S: object) -> Array:
-        """Classes (n,) for samples S (n, d) of the component itself."""
-        check_is_fitted(self)
-        second = self._of_second(self._log_odds(self._samples(S))) > 0
-        return np.asarray(self.classes_[second.astype(np.intp)])
-
-    def _of_second(self, log_odds: Array) -> Array:
-        """Log-odds of the positive class as those of classes_[1]."""
-        return log_odds if self.positive_ == self.classes_[1] else -log_odds
-
-    def _log_odds(self, values: Array) -> Array:
-        """Of the positive class."""
-        return np.asarray(self.intercept_[0] + values @ self.coef_[0])
+    # ---- words
 
     def title(self) -> str:
         """What was learned, in a line."""
         kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
         kind += "stochastic gradient; " if self.solver == "sgd" else ""
         return (
-            f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); log-odds of "
-            f"{in_line(self._contrast, 300)}; intercept {self.intercept_[0]:.4f}"
+            f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); {self._contrast_words()}; "
+            f"intercept {self.intercept_[0]:.4f}"
         )
-
-    @property
-    def contrast(self) -> Contrast | None:
-        """The two classes in words, the positive one first, and their rows."""
-        return self._contrast
-
-    def unit(self, outcome: str = "y") -> str:
-        """What a coefficient is; outcome : the name of what is or is not the case."""
-        return f"change of the log-odds of {outcome} per unit"
 
     def unfitted(self) -> Self:
         """A clone with the class that was taken as positive."""
         return clone(self).set_params(positive=self.positive_)  # type: ignore[no-any-return]
 
-    def _coded(self, X: object, y: object) -> Any:
-        if is_column(y) and isinstance(X, (Moments, Iterator)):
-            return y  # zeros and ones
-        labels = labels_in(X, y) if is_column(y) else np.asarray(y)
-        return np.asarray(labels == self.positive_, dtype=np.float64)
-
-    def summary(self) -> str:
-        """The coefficients, how much of the correction was believed, and how sure the RCA was."""
-        check_is_fitted(self)
-        lines = [self.title(), *self.notes(), str(self.estimate())]
-        if self.rca_ is not None:
-            lines += [f"Correction of the residualised coefficients: {self.trust_:.0%} trusted", self.rca_.summary()]
-        return page(lines)
-
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # ClassifierMixin's, over those of ComponentGLM
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # of any table only what V does not share is used
         return tags
-
-
-def _labels(y: object) -> Any:
-    """One label per row, none missing."""
-    if y is None:
-        raise ValueError("this estimator requires y to be passed, but the target y is None")
-    refuse_foreign(y)
-    labels = column_or_1d(
-        check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"), warn=True
-    )
-    if labels.dtype.kind in "fc":
-        missing = int(np.sum(~np.isfinite(labels)))
-    elif labels.dtype.kind == "O":
-        missing = sum(1 for label in labels if label is None or label != label)
-    else:
-        missing = 0
-    if missing:
-        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
-    return labels
-
-
-def _two_columns(log_odds: Array) -> Array:
-    return np.column_stack([expit(-log_odds), expit(log_odds)])
-
-
-def _unsaid(coef: Array, features: Array, found: Calibrated) -> float:
-    """Variance of coef'S that the features do not tell."""
-    return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
-
-
-def _rows_agree(features: Array, y: Array, fit: LogisticFit, unsaid: float, a: float, theta: Array) -> bool:
-    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (its variance `unsaid`), explains the
-    rows as well as the logistic regression on them did: no more than one unit of log-likelihood below it.
-
-    The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
-    it can be far off, and the rows tell.
-    """
-    fitted = logit(np.clip(fit.probability, 1e-15, 1 - 1e-15))
-    beside = fitted - fit.intercept - features @ fit.coef  # of known covariates
-    averaged = beside + (a + features @ theta) / np.sqrt(1 + ATTENUATION * max(unsaid, 0.0))
-    losses = [np.sum(np.logaddexp(0.0, eta) - y * eta) for eta in (fitted, averaged)]
-    return bool(losses[1] - losses[0] <= 1.0)

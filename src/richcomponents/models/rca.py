@@ -44,7 +44,7 @@ from richcomponents.errors import (
     SampleSizeWarning,
     warn_user,
 )
-from richcomponents.learning.logistic import LogisticFit
+from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.models.design import Design, UsedColumns, is_column, labels_in, lay_out, with_outcome
@@ -866,7 +866,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         groups: object = None,
         sample_weight: object = None,
         *,
-        log_odds: LogisticFit | None = None,
+        log_odds: LinearPredictor | None = None,
     ) -> Outcome:
         """An outcome beside the views: all that coefficients and tests read of it.
 
@@ -891,7 +891,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table: Rows,
         groups: object = None,
         sample_weight: object = None,
-        log_odds: LogisticFit | None = None,
+        log_odds: LinearPredictor | None = None,
         every_row: bool = False,
         summed: bool = False,
     ) -> Outcome:
@@ -922,7 +922,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return replace(made, units=self._row_units(n, groups, sample_weight), log_odds=log_odds)
 
     def _outcome_with_gaps(
-        self, table: Rows, groups: object, sample_weight: object, log_odds: LogisticFit | None
+        self, table: Rows, groups: object, sample_weight: object, log_odds: LinearPredictor | None
     ) -> Outcome:
         """Of all rows, by the second moments of what is there; least squares asks for no more."""
         units = self._row_units(table.n_rows or 0, groups, sample_weight)
@@ -933,7 +933,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return self._of_state(data.moments(2), log_odds, data)
 
     def _outcome_of_complete(
-        self, table: Rows, keep: Any, groups: object, sample_weight: object, log_odds: LogisticFit | None
+        self, table: Rows, keep: Any, groups: object, sample_weight: object, log_odds: LinearPredictor | None
     ) -> Outcome:
         """Of the rows without gaps, in the blocks of the fit."""
         n, at = len(keep), np.flatnonzero(keep)
@@ -952,7 +952,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Whether there are fewer rows than what would stand for them."""
         return table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
 
-    def _of_state(self, state: Moments, log_odds: LogisticFit | None, data: Data | None = None) -> Outcome:
+    def _of_state(self, state: Moments, log_odds: LinearPredictor | None, data: Data | None = None) -> Outcome:
         """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""
         data = StateData(state) if data is None and state.dependent else data
         return replace(self._prepared(*equivalent_rows(state)), data=data, log_odds=log_odds)
@@ -984,7 +984,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         component: object = None,
         *,
         sample_weight: object = None,
-        log_odds: LogisticFit | None = None,
+        log_odds: LinearPredictor | None = None,
         penalised: bool = False,
     ) -> Calibrated:
         """Coefficients of an outcome on a component, from samples of the views and of the outcome.
@@ -994,7 +994,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         from residualising (the other views as covariates) when the data say little.
 
         X, y, sample_weight : as in :meth:`outcome`, whose result may be X.
-        log_odds : logistic regression of y on :meth:`residual`, calibrated instead of least squares.
+        log_odds : the linear predictor of a generalised linear model of y on :meth:`residual`, calibrated instead of least
+        squares.
         penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
         check_is_fitted(self)

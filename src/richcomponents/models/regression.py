@@ -110,16 +110,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         block.
         """
         self._check_parameters()
-        model = self._unfitted()
+        model = self.unfitted_rca()
         X, y, groups = model.present(X, y, groups)
         _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
         self._keep_rca(model)
         return self._learn(outcome, grouped=groups is not None)
-
-    def _unfitted(self) -> Any:
-        """The RCA to be fitted: coefficients on S2 are those on all of it, hidden classes included."""
-        model = self.unfitted_rca()
-        return model.set_params(classes="none") if self.shared and model.classes == "auto" else model
 
     def partial_fit(self, X: object, y: object) -> Self:
         """Add a block of rows, and of y (values, or a column of X), to those seen so far, and refit from their moments."""
@@ -213,10 +208,6 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 "shared=True is for an outcome that depends on S1 and S2 of two views: give "
                 f'rca=ContrastiveRCA(method="efficient") and component="S1", got {type(self.rca).__name__}'
                 f"{_method(self.rca)} and component={self.component!r}"
-            )
-        if self.rca is not None and self.rca.classes not in ("auto", "none"):
-            raise ValueError(
-                f"shared=True leaves hidden classes in S2: use classes='none', got classes={self.rca.classes!r}"
             )
 
     def _may_share(self) -> bool:

@@ -474,6 +474,7 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         row: dict[str, object] = {"component": rca.components_[q].name}
         row |= {view: float(shares.get((view, q), nan)) for view in views}
         row |= {"relative error": float(max((errors[view, q] for view in q if (view, q) in errors), default=nan))}
+        row |= {"verdict": rca.component_verdicts_[q]}
         rows.append(row | ({"p (absent)": float(evidence[q].p_value)} if q in evidence else {}))
     at = {name: views[view][k] for view in views for k, name in enumerate(_own_names(rca, view))}
     mixing = []

@@ -218,11 +218,13 @@ def coefficients(found: Findings) -> str:
         f"Coefficients of {told.event} by method, with intervals",
         "outcome",
     )
-    compared = (
-        "Naive: the controls are ignored. Residualised: the controls are added as covariates. "
-        if told.outside == "V"
-        else ""
-    )
+    others = "the controls" if told.outside == "V" else told.outside
+    words = {
+        "naive": "Naive: the component's view as it is. " if found.sets else f"Naive: {others} are ignored. ",
+        "residualised": f"Residualised: {others} are added as covariates. ",
+        "instrumental": "Instrumental: on what the component's other views predict of it. ",
+    }
+    compared = "".join(escape(words[name]) for name in told.estimate.others if name in words)
     caption = (
         f"{compared}RCA: the regression on {escape(told.component)}. Lines are 95% intervals of RCA. (Second moments alone put "
         "no bound on these coefficients, so there is no identified set to draw.)"
@@ -380,8 +382,9 @@ def components(found: Findings) -> str:
     )
     caption = (
         "Bars: the share of a view's variance that a component carries there. Dots below: the views it lives in. In the table, "
-        "the relative error is the largest of the component's transformations; p (absent) is the chance of such evidence if "
-        "the component were not there."
+        "the relative error is the largest of the component's transformations; the verdict says whether the data tell the "
+        "component (strong), its transformations but not how much there is of it (covariance not told), or neither (weak); p "
+        "(absent) is the chance of such evidence if the component were not there."
     )
     return (
         f"<h2>Which parts are there</h2>{_figure(picture, caption)}{html_table(found.sets.rows)}"

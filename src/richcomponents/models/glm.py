@@ -1,0 +1,635 @@
+"""Generalised linear models on a component: one mechanism for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, d2_tweedie_score
+from sklearn.utils import ClassifierTags, RegressorTags, check_array, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from richcomponents.algebra import Array
+from richcomponents.components import Component
+from richcomponents.components.component import Calibrated
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.classes import Contrast, Levels, positive_class
+from richcomponents.data.table import as_matrix, refuse_foreign
+from richcomponents.errors import DataError, SampleSizeWarning, warn_user
+from richcomponents.learning.families import FAMILIES, Family, Logistic, Multinomial, NegativeBinomial, Poisson
+from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
+from richcomponents.learning.logistic import match_fourth, match_tilt
+from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import Refit
+from richcomponents.models.base import OutcomeLearner
+from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.moments import Moments
+from richcomponents.text import in_line, page
+
+_FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
+_STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
+_EVENTS = (
+    5  # rows of the rarest class (counts in all) per coefficient, below which coefficients are seriously too large
+)
+
+_UNITS = {
+    "logistic": "the log-odds of {}",
+    "probit": "the probit of {}",
+    "multinomial": "the log-odds of each class of {} against {}",
+}
+
+
+def _has_classes(model: Any) -> bool:
+    if not FAMILIES[model.family].of_classes:
+        raise AttributeError(f"family={model.family!r} counts: predict gives expected counts")
+    return True
+
+
+class ComponentGLM(OutcomeLearner):
+    """A generalised linear model of y on S1, eta = intercept + coef' S1, from samples of (U, V, y): classes or counts.
+
+    y may depend on S1 only. The model is fitted on the residual of U on the shared part of V and corrected for the part of S1
+    that residualising removes, as far as the data support it; without support the result is that of residualising. Coefficients
+    stay finite, also when classes can be separated.
+
+    Parameters
+    ----------
+    family : {"poisson", "negative binomial", "logistic", "probit", "multinomial"}
+        "poisson", "negative binomial": counts, log E[y] = eta; the second has the variance mu + dispersion mu^2. "logistic",
+        "probit": two classes. "multinomial": three or more, log-odds of each against the reference.
+    rca : ContrastiveRCA or RCA, optional
+        Cloned and fitted on X.
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
+        The component y depends on.
+    alpha : float
+        l2 penalty: mean of -log P(y) + alpha/2 |coef|^2.
+    fit_intercept : bool
+    reference : label, optional
+        The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), else the
+        first in natural order.
+
+    Attributes
+    ----------
+    coef_ : array (d,) for counts, (1, d) for two classes, (k - 1, d) for k
+        Change of eta per unit of S1: log of the mean count, log-odds (probit) of `positive_`, or log-odds of each class but the
+        reference, in the order of `levels_`.
+    intercept_ : float, array (1,) or (k - 1,)
+    family_ : the family as fitted; dispersion_ : float or None, that of a negative binomial given S1 (what the residual does
+        not tell of S1 makes counts vary, too, and is taken out).
+    classes_, class_counts_, positive_ : as in ComponentLogisticRegression; levels_ : tuple of labels, the reference first.
+    residualised_ : array like coef_ (d,) or (k - 1, d), or None
+        The same model on the residual of U, for comparison; None without rows.
+    trust_ : float, or array (k - 1,)
+        How much of the correction was believed: 0 (residualising) to 1.
+    coefficients_ : Estimate or None
+        Standard errors by leaving out blocks, z, p and intervals, what was not trusted of the correction included; of several
+        classes one class after the other. Where a fit is "not identified": the identified set, its intervals and p values.
+    rca_, component_
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_contrastive
+    >>> data = make_contrastive(3000, S2="skewed", A="good", random_state=0)
+    >>> counts = np.random.default_rng(0).poisson(np.exp(data.S1 @ data.beta))
+    >>> model = ComponentGLM("poisson", rca=ContrastiveRCA(views=10)).fit(data.X, counts)
+    >>> error = lambda beta: float(np.sum((beta - data.beta) ** 2))
+    >>> error(model.coef_) < error(model.residualised_)
+    True
+    """
+
+    family: Any
+    reference: Any
+
+    def __init__(
+        self,
+        family: str = "poisson",
+        rca: Any = None,
+        component: str = "S1",
+        alpha: float = 1e-3,
+        fit_intercept: bool = True,
+        reference: Any = None,
+    ) -> None:
+        self.family = family
+        self.rca = rca
+        self.component = component
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.reference = reference
+
+    # ---- doors
+
+    def fit(self, X: object, y: object, groups: object = None) -> Self:
+        """Fit the RCA to X, then the coefficients of y on its component.
+
+        X : any table that :meth:`ContrastiveRCA.fit` takes; its rows are read into memory. y : (n,) labels or counts, or the
+        name of a column of X. groups : (n,) labels; rows of a group stay in one block.
+        """
+        self._check_parameters()
+        model = self.unfitted_rca()
+        if isinstance(X, (Moments, Iterator)):
+            return self._fit_sums(model, X, y, groups)
+        column = y if is_column(y) else None
+        X, y, groups = model.present(X, y, groups)
+        target = self._outcome_codes(labels_in(X, y) if column is not None else y)
+        _, outcome = model.fit_outcome(X, self._numbers(target)[0], groups, column=column, every_row=True)
+        self._keep_rca(model)
+        return self._learn(model, outcome, outcome.of(target), grouped=groups is not None)
+
+    def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
+        """From sums over rows."""
+        raise DataError(
+            "states and streams keep sums, and these models need the rows: give a table or files, or use "
+            "ComponentRegression, which sums suffice for"
+        )
+
+    def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, *, grouped: bool) -> Self:
+        every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
+        found_beside = [self._beside(model, one) for one in every]
+        outcomes, beside = [one for one, _ in found_beside], [more for _, more in found_beside]
+        most = max(outcomes, key=_against)
+        self.on_v_ = most.on_v
+        self._warn_of_others(most)
+        nuisance = first.known if first.covariates else None
+        plain = [model.residual(outcome, self.component) for outcome in outcomes]
+        d = plain[0].shape[1]
+        stand_in = [model.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
+        columns = [one if more is None else np.hstack([one, more]) for one, more in zip(stand_in, beside, strict=True)]
+        low = self._glm(columns, target, nuisance)
+        self.residualised_ = self._shaped(np.stack([coef[:d] for coef in low.coefs]), flat=True)
+        found = [
+            model.calibrate(outcome, component=self.component, log_odds=low.predictor(j))
+            for j, outcome in enumerate(outcomes)
+        ]
+        self.simple_, told = found[0].simple, self._warn_of_size(found[0], target)
+        theta, intercepts = self._calibrate(found, plain, columns, target, nuisance, low)
+        theta, intercepts = self._instead(model, outcomes[0], plain[0], target, theta, intercepts)
+        self._set(theta, intercepts)
+        keep = first.kept
+        self.coefficients_ = None
+        if len(keep) > 1 and told:
+            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
+            replicates = newton_replicates(columns, target, low, float(self.alpha), keep, **options)
+            estimates = []
+            for j, (one, outcome, left_out) in enumerate(zip(found, outcomes, replicates, strict=True)):
+                refit = self._refitting(one, j, target, nuisance)
+                options = {"grouped": grouped, "replicates": left_out, "refit": refit}
+                estimates.append(model.estimate_of(one, outcome, self.component, **options))
+            self.coefficients_ = self._together(estimates, theta)
+        return self
+
+    def _refitting(self, found: Calibrated, j: int, target: Array, nuisance: Array | None) -> Refit:
+        """How predictor j is fitted on other features of some rows."""
+
+        def refit(features: Array, rows: Array) -> Array:
+            beside = None if nuisance is None else nuisance[rows]
+            every = [features[rows] + self._origin()] * self._unfitted_family().predictors
+            again = self._glm(every, target[rows], beside).predictor(j)
+            lacked = float(again.attenuation(unsaid(found, again.coef, features)))
+            return np.asarray(again.coef * lacked)
+
+        return refit
+
+    def _beside(self, model: ComponentAnalysis, outcome: Outcome) -> tuple[Outcome, Array | None]:
+        return model.beside(outcome, self.component)
+
+    def _instead(
+        self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array, theta: Array, intercepts: Array
+    ) -> tuple[Array, Array]:
+        """Coefficients (m, d) and intercepts (m,) that another method puts in the place of the calibrated ones."""
+        return theta, intercepts
+
+    def _together(self, estimates: Sequence[Estimate], theta: Array) -> Estimate:
+        """Of all predictors, one after the other."""
+
+        def pairs(what: str) -> Any:
+            ends = [getattr(one, what) for one in estimates]
+            return None if any(end is None for end in ends) else tuple(map(np.concatenate, zip(*ends, strict=True)))
+
+        return replace(
+            estimates[0],
+            value=theta.ravel(),
+            standard_error=np.concatenate([one.standard_error for one in estimates]),
+            names=self._names(None),
+            positive=self._positive(),
+            identified=pairs("identified"),
+            identified_error=pairs("identified_error"),
+        )
+
+    def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Of the coefficients: columns, of several classes each with its class."""
+        columns = super()._names(names)
+        if self.family != "multinomial":
+            return columns
+        return tuple(f"{level}: {column}" for level in self.levels_[1:] for column in columns)
+
+    def fit_clean(self, S: object, y: object, covariates: object = None) -> Self:
+        """The same model on samples S (n, d) of the component itself, with the same penalty.
+
+        covariates : (n, k), known further causes of y; their coefficients are neither penalised nor kept.
+        """
+        self._check_parameters()
+        target = self._outcome_codes(y)
+        values = as_matrix(S)
+        check_consistent_length(values, target)
+        self._take_component(Component.of_samples(S, order=2))
+        centre = values.mean(axis=0) if self.fit_intercept else np.zeros(values.shape[1])
+        known = None if covariates is None else as_matrix(covariates)
+        if known is not None and not np.isfinite(known).all():
+            raise DataError("the covariates hold missing or infinite values: drop those rows")
+        theta, intercepts = self._on_samples(values - centre, target, known, centre)
+        self.residualised_, self.coefficients_, self.on_v_ = self._shaped(theta, flat=True), None, None
+        self.trust_: Any = 1.0
+        self._set(theta, intercepts, centre)
+        return self
+
+    def _on_samples(self, values: Array, y: Array, known: Array | None, centre: Array) -> tuple[Array, Array]:
+        """Coefficients (m, d), and intercepts (m,) at the centre, of centred samples."""
+        nuisance = None if known is None else known - known.mean(axis=0)
+        found = self._glm([values] * self._unfitted_family().predictors, y, nuisance)
+        self._keep_family(found.family, 0.0)
+        return np.stack(found.coefs), found.intercepts
+
+    # ---- what y is
+
+    def _check_parameters(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"family must be one of {', '.join(map(repr, FAMILIES))}, got {self.family!r}")
+        if not (isinstance(self.alpha, (int, float, np.number)) and 0 <= self.alpha < np.inf):
+            raise ValueError(f"alpha must be a finite number >= 0, got {self.alpha!r}")
+        if self.reference is not None and not FAMILIES[self.family].of_classes:
+            raise ValueError(f"reference= names a class, and family={self.family!r} counts: leave it out")
+
+    @property
+    def _of_classes(self) -> bool:
+        return FAMILIES[self.family].of_classes
+
+    def _unfitted_family(self) -> Family:
+        if self.family == "multinomial":
+            return Multinomial(len(self.classes_))
+        return FAMILIES[self.family]()
+
+    def _outcome_codes(self, y: object) -> Array:
+        """Counts, or numbers of classes in the order of `levels_`: (n,)."""
+        return self._class_codes(y) if self._of_classes else _counts(y)
+
+    def _class_codes(self, y: object) -> Array:
+        labels = _labels(y)
+        check_classification_targets(labels)
+        classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        if len(classes) < 2:
+            raise DataError(f"y holds one class only ({classes[0]}): two classes are needed")
+        if self.family != "multinomial" and len(classes) > 2:
+            raise DataError(
+                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: y holds "
+                f"{len(classes)} classes; use ComponentGLM('multinomial'), or fit one class against the rest, for example "
+                "with OneVsRestClassifier"
+            )
+        if (count := int(counts.min())) < _FEW_CASES:
+            warn_user(
+                f"only {count} of {len(codes)} rows are of the class {classes[counts.argmin()]}: coefficients and their "
+                f"errors mean little below about {_FEW_CASES}. Collect more of it",
+                SampleSizeWarning,
+            )
+        order = self._set_classes(classes, counts)
+        return np.asarray(np.argsort(order)[codes], dtype=np.float64)
+
+    def _wanted(self, labels: list[Any]) -> Any:
+        """The class of two that the user wants as positive, None where nothing is said."""
+        if self.reference is None:
+            return None
+        return labels[1 - positive_class(labels, self.reference)[0]]
+
+    def _set_classes(self, classes: Any, counts: Any) -> list[int]:
+        """Numbers of the classes, the reference first; counts : rows of each class, None without rows."""
+        labels = classes.tolist()
+        self.classes_, self.class_counts_ = classes, counts
+        self._contrast: Contrast | None = None
+        if len(labels) > 2:
+            levels = Levels.of(np.repeat(list(map(str, labels)), counts), "y", "the outcome", self.reference)
+            order = [list(map(str, labels)).index(level) for level in levels.labels]
+        else:
+            at, by_order = positive_class(labels, self._wanted(labels))
+            order = [1 - at, at]
+            self.positive_ = labels[at]
+            rows = None if counts is None else tuple(int(counts[i]) for i in (at, 1 - at))
+            self._contrast = Contrast(tuple(str(labels[i]) for i in (at, 1 - at)), rows, by_order)
+        self.levels_ = tuple(labels[i] for i in order)
+        return order
+
+    def _numbers(self, target: Array) -> list[Array]:
+        """What tests of the outcome on V read, for each predictor: counts, zeros and ones, or a class less the reference."""
+        if self.family != "multinomial":
+            return [target]
+        return [(target == j).astype(np.float64) - (target == 0) for j in range(1, len(self.classes_))]
+
+    def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
+        """Coefficients on many columns are too large; returns whether there are rows enough for honest errors."""
+        if self._of_classes:
+            events = int(min(np.sum(target == level) for level in np.unique(target)))
+            what = "rows of the rarer class"
+        else:
+            events, what = int(target.sum()), "counts in all"
+        if events < _EVENTS * found.wanted:
+            errors = "" if found.determined else ", and no errors are given"
+            size = "log-odds" if self._of_classes else "coefficients"
+            warn_user(
+                f"{events} {what} for {found.wanted} coefficients, fewer than {_EVENTS} each: {size} come "
+                f"out too large{errors}. Use fewer columns, or a larger penalty (alpha=)",
+                SampleSizeWarning,
+            )
+        return found.determined
+
+    # ---- fitting
+
+    def _origin(self) -> Array:
+        """What centred columns are moved by: without an intercept eta is zero at S = 0, not at the mean of S."""
+        mean = self.component_.mean
+        return np.zeros_like(mean) if self.fit_intercept else mean
+
+    def _glm(self, features: Sequence[Array], y: Array, nuisance: Array | None) -> GLMFit:
+        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
+        return ridge_glm(features, y, self._unfitted_family(), float(self.alpha), **options)
+
+    def _calibrate(
+        self,
+        found: Sequence[Calibrated],
+        plain: Sequence[Array],
+        columns: Sequence[Array],
+        y: Array,
+        nuisance: Array | None,
+        low: GLMFit,
+    ) -> tuple[Array, Array]:
+        """theta (m, d) and the intercepts (m,) at the mean of S1, from the correction of the fit on R.
+
+        Predictors without a correction, and those beside variates of V, are as they were corrected; the others are fitted again
+        on what their correction predicts of S1, all together.
+        """
+        trusts = np.array([one.trust for one in found])
+        self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
+        d = plain[0].shape[1]
+        asis = [one.trust == 0 or len(coef) > d for one, coef in zip(found, low.coefs, strict=True)]
+        again = low
+        if not all(asis):
+            features = [
+                kept if as_is else one.features + self._origin()
+                for kept, one, as_is in zip(columns, found, asis, strict=True)
+            ]
+            again = self._glm(features, y, nuisance)
+        theta, intercepts = np.empty((len(found), d)), np.empty(len(found))
+        for j, (one, as_is) in enumerate(zip(found, asis, strict=True)):
+            coef = again.coefs[j] if not as_is else one.coef
+            factor = float(again.family.attenuation(unsaid(one, coef))) if not as_is else one.factor
+            theta[j] = coef if as_is else factor * coef
+            intercepts[j] = again.family.intercept(float(again.intercepts[j]), factor, unsaid(one, theta[j]))
+        self._keep_family(again.family, unsaid(found[0], theta[0]))
+        if not asis[0]:
+            theta[0], intercepts[0] = self._refined(found[0], plain[0], y, again, theta[0], float(intercepts[0]))
+        return theta, intercepts
+
+    def _keep_family(self, family: Family, remainder: float) -> None:
+        """The family as fitted; remainder : the variance of eta that the columns did not tell, which made counts vary by
+        exp(q) - 1 more."""
+        self.family_, self.dispersion_ = family, None
+        if isinstance(family, NegativeBinomial):
+            more = float(np.expm1(max(remainder, 0.0)))
+            self.dispersion_ = max(family.dispersion - more, 0.0) / (1 + more)
+
+    def _refined(
+        self, found: Calibrated, plain: Array, y: Array, fit: GLMFit, theta: Array, intercept: float
+    ) -> tuple[Array, float]:
+        """With what cumulants say of the shape of theta'S1: of log links, and of log-odds of strong signal, where the rows
+        agree."""
+        if not found.weighed or not self.fit_intercept:
+            return theta, intercept
+        covariance, cross = found.covariance, plain.T @ (y - y.mean()) / found.free
+        if isinstance(fit.family, Poisson):
+            refined = match_tilt(self.component_, np.asarray(covariance), cross / y.mean(), theta)
+            return theta + found.trust * (refined - theta), intercept
+        if not isinstance(fit.family, Logistic) or not theta @ (covariance @ theta) > _STRONG:
+            return theta, intercept
+        a, refined = match_fourth(
+            self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
+        )
+        if not _rows_agree(found.features, y, fit, unsaid(found, refined), a, refined):
+            return theta, intercept
+        return theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept)
+
+    def _shaped(self, rows: Array, flat: bool = False) -> Array:
+        """(m, ...) as the user meets it; flat : of one predictor, without the first axis."""
+        return rows[0] if not self._of_classes or (flat and len(rows) == 1) else rows
+
+    def _set(self, theta: Array, intercepts: Array, centre: Array | None = None) -> None:
+        mean = self.component_.mean if centre is None else centre
+        moved = intercepts - theta @ mean if self.fit_intercept else np.zeros(len(theta))
+        self.coef_ = self._shaped(theta)
+        self.intercept_: Any = moved if self._of_classes else float(moved[0])
+
+    # ---- predictions
+
+    def _predictors(self, values: Array) -> Array:
+        """eta (n, m) of samples of the component."""
+        return np.asarray(np.atleast_1d(self.intercept_) + values @ np.atleast_2d(self.coef_).T)
+
+    def _expected(self, X: object) -> Array:
+        """eta (n, m) for new (u, v): at the BLUP of the component, averaged over what it does not tell."""
+        check_is_fitted(self)
+        model, theta = self._need_rca(), np.atleast_2d(self.coef_)
+        error = model.prediction_error(self.component)
+        unknown = np.array([max(float(row @ (error @ row)), 0.0) for row in theta])
+        return self.family_.averaged(self._predictors(model.predict_component(X, self.component)), unknown)
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: object) -> Array:
+        """For new (u, v): of two classes eta (n,) of classes_[1]; of more, (n, k) in the order of classes_.
+
+        eta at the BLUP of the component, attenuated by the error of that prediction.
+        """
+        return self._decided(self._expected(X))
+
+    def _decided(self, eta: Array) -> Array:
+        if eta.shape[1] == 1:
+            return np.asarray(eta[:, 0] if self.positive_ == self.classes_[1] else -eta[:, 0])
+        return self._in_order(np.column_stack([np.zeros(len(eta)), eta]))
+
+    def _in_order(self, columns: Array) -> Array:
+        """Columns of levels_ in the order of classes_."""
+        order = [self.classes_.tolist().index(level) for level in self.levels_]
+        out = np.empty_like(columns)
+        out[:, order] = columns
+        return out
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: object) -> Array:
+        """Probabilities (n, k) of classes_ for new (u, v)."""
+        return self._chances(self._expected(X))
+
+    def _chances(self, eta: Array) -> Array:
+        return self._in_order(self.family_.mean(eta))
+
+    def _predicted(self, eta: Array) -> Array:
+        if not self._of_classes:
+            return self.family_.mean(eta)
+        return np.asarray(self.classes_[self._chances(eta).argmax(axis=1)])
+
+    def predict(self, X: object) -> Array:
+        """Classes, or expected counts, (n,) for new (u, v)."""
+        return self._predicted(self._expected(X))
+
+    def predict_clean(self, S: object) -> Array:
+        """Classes, or expected counts, (n,) for samples S (n, d) of the component itself."""
+        check_is_fitted(self)
+        return self._predicted(self._predictors(self._samples(S)))
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def predict_proba_clean(self, S: object) -> Array:
+        """Probabilities (n, k) of classes_ for samples S (n, d) of the component itself."""
+        check_is_fitted(self)
+        return self._chances(self._predictors(self._samples(S)))
+
+    def score(self, X: object, y: object) -> float:
+        """Accuracy for classes; for counts the share of the (Poisson) deviance that is explained."""
+        if self._of_classes:
+            return float(accuracy_score(_labels(y), self.predict(X)))
+        return float(d2_tweedie_score(_counts(y), self.predict(X), power=1))
+
+    # ---- words
+
+    def title(self) -> str:
+        """What was learned, in a line."""
+        what = "" if self._contrast_words() == "" else f"; {self._contrast_words()}"
+        more = "" if self.dispersion_ is None else f", dispersion {self.dispersion_:.3g}"
+        kind = self.family.capitalize()
+        intercept = ", ".join(f"{a:.4f}" for a in np.atleast_1d(self.intercept_))
+        return (
+            f"{kind} regression on {self.component_.name} (alpha = {self.alpha:g}{more}){what}; intercept {intercept}"
+        )
+
+    def _contrast_words(self) -> str:
+        if not self._of_classes:
+            return ""
+        if self._contrast is not None:
+            what = "log-odds" if self.family == "logistic" else "probit"
+            return f"{what} of {in_line(self._contrast, 300)}"
+        return (
+            f"log-odds of {', '.join(map(in_line, map(str, self.levels_[1:])))} against {in_line(str(self.levels_[0]))}"
+        )
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """Two classes in words, the positive one first, and their rows; None of counts and of more classes."""
+        return getattr(self, "_contrast", None)
+
+    def _positive(self) -> str:
+        return super()._positive() if self.family == "logistic" else ""
+
+    def unit(self, outcome: str = "y") -> str:
+        """What a coefficient is; outcome : the name of what is or is not the case, or is counted."""
+        what = _UNITS.get(self.family, "the log of the mean of {}")
+        return f"change of {what.format(outcome, *getattr(self, 'levels_', ('the reference',))[:1])} per unit"
+
+    def unfitted(self) -> Self:
+        """A clone with the class that was taken as reference."""
+        fixed = {"reference": self.levels_[0]} if self._of_classes else {}
+        return clone(self).set_params(**fixed)  # type: ignore[no-any-return]
+
+    def _coded(self, X: object, y: object) -> Any:
+        if not self._of_classes or (is_column(y) and isinstance(X, (Moments, Iterator))):
+            return y
+        labels = labels_in(X, y) if is_column(y) else np.asarray(y)
+        if len(self.classes_) == 2:
+            return np.asarray(labels == self.positive_, dtype=np.float64)
+        return np.asarray(labels != self.levels_[0], dtype=np.float64)
+
+    def summary(self) -> str:
+        """The coefficients, how much of the correction was believed, and how sure the RCA was."""
+        check_is_fitted(self)
+        lines = [self.title(), *self.notes(), str(self.estimate())]
+        if self.rca_ is not None:
+            trusted = " / ".join(f"{trust:.0%}" for trust in np.atleast_1d(self.trust_))
+            lines += [f"Correction of the residualised coefficients: {trusted} trusted", self.rca_.summary()]
+        return page(lines)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        if self.family in FAMILIES and self._of_classes:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+            tags.classifier_tags.multi_class = self.family == "multinomial"
+            tags.classifier_tags.poor_score = True  # of any table only what V does not share is used
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
+            tags.target_tags.positive_only = True
+        return tags
+
+
+def unsaid(found: Calibrated, coef: Array, features: Array | None = None) -> float:
+    """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
+    features = found.features if features is None else features
+    return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
+
+
+def _against(outcome: Outcome) -> int:
+    """How much an outcome has to do with V: nothing, through the shared part, against the model."""
+    on_v = outcome.on_v
+    return 0 if on_v is None else 2 * bool(on_v.fails) + bool(on_v.goes_with)
+
+
+def _counts(y: object) -> Array:
+    """Numbers, none negative: (n,). Rates are welcome: what is used of y is its mean, and how it varies."""
+    values = _labels(y)
+    try:
+        counts = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("y holds text, and this family counts: give numbers, or use family='multinomial'") from None
+    if np.any(counts < 0):
+        raise DataError(
+            f"y must hold counts, none negative, got {counts.min():g}: use ComponentRegression for measurements"
+        )
+    if not counts.any():
+        raise DataError("y is zero in every row: there is nothing to count")
+    if (positive := int(np.sum(counts > 0))) < _FEW_CASES:
+        warn_user(
+            f"only {positive} of {len(counts)} rows hold a count above zero: coefficients and their errors mean little "
+            f"below about {_FEW_CASES}. Collect more rows",
+            SampleSizeWarning,
+        )
+    return counts
+
+
+def _labels(y: object) -> Any:
+    """One label per row, none missing."""
+    if y is None:
+        raise ValueError("this estimator requires y to be passed, but the target y is None")
+    refuse_foreign(y)
+    labels = column_or_1d(
+        check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"), warn=True
+    )
+    if labels.dtype.kind in "fc":
+        missing = int(np.sum(~np.isfinite(labels)))
+    elif labels.dtype.kind == "O":
+        missing = sum(1 for label in labels if label is None or label != label)
+    else:
+        missing = 0
+    if missing:
+        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+    return labels
+
+
+def _rows_agree(features: Array, y: Array, fit: GLMFit, remainder: float, a: float, theta: Array) -> bool:
+    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (variance `remainder`), explains the
+    rows as well as the fit on them did: no more than one unit of log-likelihood below it.
+
+    The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
+    it can be far off, and the rows tell.
+    """
+    beside = fit.eta[:, 0] - fit.intercepts[0] - features @ fit.coefs[0]  # of known covariates
+    averaged = beside[:, None] + fit.family.averaged((a + features @ theta)[:, None], np.array([remainder]))
+    losses = [np.sum(fit.family.losses(eta, y)) for eta in (fit.eta, averaged)]
+    return bool(losses[1] - losses[0] <= 1.0)

@@ -1,0 +1,195 @@
+"""Section 5: models of S1 from the rows of U and V, by equations (2), (3) and the learners of Section 4. Nothing is protected.
+
+Equation (3) is one cross-cumulant, by linearity: k_t(S1) = k_t(U) - k_t(U, ..., U, A^-1 V) = k_t(U, ..., U, R), R = U - A^-1 V.
+So everything here reads U in all slots but one and R in that one. On true samples R = U, and the same functions show what
+their polynomials alone do.
+
+What the paper leaves open: the sizes and the number of gradient steps (decreasing, averaged over the second half), and where
+they may lead. The cubic likelihood has no maximum: steps stay where the standard deviation of theta'U is at most 1.85, the end
+of the interval on which the cubic is the sigmoid. Couplings stay below the largest that the Ising learners allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray, symmetrise
+from richcomponents.cumulants import Cumulants
+from richcomponents.learning.ising import MAX_COUPLING, coupling_matrix
+from richcomponents.learning.mixture import MixtureCumulants
+from richcomponents.learning.solvers import SGDResult, ball, robbins_monro, sgd
+from richcomponents.moments import Moments
+from richcomponents.paper.contrastive import mixing_matrix, truncated_pinv
+from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL
+from richcomponents.paper.moments import alternating_minimisation, least_squares, principal_components
+
+_N_INIT, _MAX_ITER = (
+    1,
+    100,
+)  # of alternating minimisation (ten starts where a centre is missing): fifty times the work gains nothing
+_N_STEPS = 300  # of the gradients: a thousand lead to the same errors
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """U : (n, d), centred; R : (n, d), centred, U - A^-1 V; mean : (d,), of S1."""
+
+    U: Array
+    R: Array
+    mean: Array
+
+    @property
+    def second(self) -> Array:
+        """E[S1 S1'] about the mean, (d, d): k2(U, R), symmetrised."""
+        return symmetrise(self.U.T @ self.R / (len(self.U) - 1))
+
+    @property
+    def third(self) -> Array:
+        """k3(U, U, R), (d, d, d), symmetrised."""
+        n = len(self.U)
+        return symmetrise(np.einsum("na,nb,nc->abc", self.U, self.U, self.R, optimize=True) * (n / ((n - 1) * (n - 2))))
+
+    def take(self, rows: IntArray) -> Extraction:
+        """Some of the rows, about their own means: a mini-batch."""
+        U, R = self.U[rows], self.R[rows]
+        return Extraction(U - U.mean(axis=0), R - R.mean(axis=0), self.mean)
+
+
+def extract(
+    U: Array, V: Array, A: Array | None = None, *, rank: int | None = None, mean_s3: Array | float = 0.0
+) -> Extraction:
+    """S1 from the views U (n, d_u) and V (n, d_v).
+
+    A : (d_v, d_u), by equation (2) where it is not known; rank : of the shared part, if it is known to be low (Appendix D).
+    mean_s3 : E[S3], from which those of S2 and S1 follow (Section 3.1).
+    """
+    if A is None:
+        A = mixing_of_rows(U, V, rank=rank)
+    inverse = truncated_pinv(A, rank)
+    mean = U.mean(axis=0) - inverse @ (V.mean(axis=0) - mean_s3)
+    u = U - U.mean(axis=0)
+    return Extraction(u, u - (V - V.mean(axis=0)) @ inverse.T, mean)
+
+
+def mixing_of_rows(U: Array, V: Array, *, rank: int | None = None) -> Array:
+    """A (d_v, d_u) by equation (2)."""
+    d, p = U.shape[1], U.shape[1] + V.shape[1]
+    state = Moments.of(np.hstack([U, V]), 4, n_blocks=1)
+    return mixing_matrix(Cumulants(state), np.arange(d), np.arange(d, p), rank=rank)
+
+
+def true_samples(S: Array) -> Extraction:
+    """Samples of S1 itself, (n, d), in the place of what is extracted."""
+    centred = S - S.mean(axis=0)
+    return Extraction(centred, centred, S.mean(axis=0))
+
+
+def contrastive_pca(s1: Extraction) -> Array:
+    """The top direction (d,) of E[S1 S1']."""
+    return np.asarray(principal_components(s1.second, 1)[0])
+
+
+def contrastive_regression(s1: Extraction, y: Array) -> Array:
+    """beta (d,) = E[S1 S1']^-1 E[Y S1], where E[Y S1] = E[Y U] since Y is independent of S2."""
+    return least_squares(s1.second, s1.U.T @ y / (len(y) - 1))
+
+
+def contrastive_mixture(s1: Extraction, k: int, *, random_state: int = 0) -> Array:
+    """Centres (k, d) of equally likely spherical Gaussians, by alternating minimisation on the third-order moment."""
+    target = MixtureCumulants(s1.second, s1.third, None, s1.second)
+    rng = np.random.default_rng(random_state)
+    found = alternating_minimisation(target, s1.mean, k, rng, equal_weights=True, n_init=_N_INIT, max_iter=_MAX_ITER)
+    return np.asarray(found.means + s1.mean)
+
+
+def contrastive_logistic(
+    s1: Extraction, y: Array, *, batch_size: int = 100, n_steps: int = _N_STEPS, random_state: int = 0
+) -> SGDResult:
+    """theta (d,) by stochastic gradients with the cubic in place of the sigmoid; y (n,) of 0 and 1.
+
+    As in Section 4.2 there is no intercept, and E[X] = 0. A batch gives every term; that of E[X (theta'X)^3] is
+    k4(U, w, w, R theta) + 3 k2(U, R theta) k2(w, R theta), w = U theta.
+    """
+
+    def gradient(theta: Array, rows: IntArray) -> Array:
+        batch = s1.take(rows)
+        return -chebyshev_gradient_of_rows(batch, batch.U.T @ y[rows] / (len(rows) - 1), theta)
+
+    size, directions = np.linalg.eigh(s1.U.T @ s1.U / len(y))
+    root = directions * np.sqrt(size)  # theta'Cov(U) theta = |root' theta|^2
+    inside = ball(INTERVAL)
+
+    def confine(theta: Array) -> Array:
+        q = theta @ root
+        return theta if q @ q <= INTERVAL**2 else np.asarray(np.linalg.solve(root.T, inside(q)))
+
+    return sgd(
+        gradient,
+        np.zeros(s1.U.shape[1]),
+        len(y),
+        batch_size=batch_size,
+        n_steps=n_steps,
+        step_size=robbins_monro(0.0, float(size[-1]) / 4, excess=s1.U.shape[1] / min(batch_size, len(y))),
+        projection=confine,
+        random_state=random_state,
+    )
+
+
+def chebyshev_gradient_of_rows(s1: Extraction, with_y: Array, theta: Array) -> Array:
+    """E[Y X] - 0.245 E[X (theta'X)] + 0.014 E[X (theta'X)^3], (d,), of Section 4.2 for E[X] = 0."""
+    _, linear, _, cubic = CHEBYSHEV
+    w, r = s1.U @ theta, s1.R @ theta
+    k2 = s1.U.T @ r / (len(w) - 1)
+    moment = fourth_cumulant(s1.U, w[:, None], w[:, None], r[:, None]) + 3 * k2 * (w @ r / (len(w) - 1))
+    return np.asarray(with_y - linear * k2 - cubic * moment)
+
+
+def contrastive_ising(
+    s1: Extraction, edges: IntArray, *, batch_size: int = 100, n_steps: int = _N_STEPS, random_state: int = 0
+) -> SGDResult:
+    """Couplings (m,) by stochastic gradients along the Taylor gradient of the composite likelihood (Appendix D)."""
+    degree = int(np.bincount(edges.ravel()).max())
+    return sgd(
+        lambda J, rows: -taylor_gradient_of_rows(s1.take(rows), edges, J),
+        np.zeros(len(edges)),
+        len(s1.U),
+        batch_size=batch_size,
+        n_steps=n_steps,
+        step_size=robbins_monro(0.0, float(degree)),
+        projection=lambda J: np.clip(J, -MAX_COUPLING, MAX_COUPLING),
+        random_state=random_state,
+    )
+
+
+def taylor_gradient_of_rows(s1: Extraction, edges: IntArray, couplings: Array) -> Array:
+    """E[2 S_i S_j - S_i^2 S_j h_i - S_i S_j^2 h_j], (m,), h_i = sum_k J_ik S_k: the paper's gradient on the rows of a batch.
+
+    E[S_i^2 S_j h_i] = k4(U_i, U_i, U_j, Rh_i) + k2_ii k2(U_j, Rh_i) + 2 k2_ij k2(U_i, Rh_i), Rh = R J.
+    """
+    n, d = s1.U.shape
+    field = s1.R @ coupling_matrix(d, edges, couplings)
+    second = s1.second
+    total = 2 * second[tuple(edges.T)]
+    for i, j in (edges.T, edges.T[::-1]):
+        a, b, h = s1.U[:, i], s1.U[:, j], field[:, i]
+        with_field = [np.einsum("nm,nm->m", x, h) / (n - 1) for x in (a, b)]
+        pairs = second[i, i] * with_field[1] + 2 * second[i, j] * with_field[0]
+        total = total - fourth_cumulant(a, a, b, h) - pairs
+    return np.asarray(total)
+
+
+def fourth_cumulant(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """k4(a, b, c, d), unbiased, of centred columns (n, m) or (n, 1) that go together: (m,).
+
+    n^2 [(n + 1) E[abcd] - (n - 1) (E[ab] E[cd] + E[ac] E[bd] + E[ad] E[bc])] / ((n - 1) (n - 2) (n - 3)).
+    """
+    n = len(a)
+
+    def E(x: Array, y: Array) -> Array:
+        return np.asarray((x * y).mean(axis=0))
+
+    pairings = E(a, b) * E(c, d) + E(a, c) * E(b, d) + E(a, d) * E(b, c)
+    scale = n**2 / ((n - 1) * (n - 2) * (n - 3))
+    return np.asarray(scale * ((n + 1) * E(a * b, c * d) - (n - 1) * pairings))
