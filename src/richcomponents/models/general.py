@@ -264,6 +264,7 @@ class RCA(ComponentAnalysis):
 
     @property
     def component_verdicts_(self) -> dict[Subset, str]:
+        """How well the data tell each component, in a few words."""
         check_is_fitted(self)
         found: dict[Subset, str] = self._solution.component_verdicts
         return found
