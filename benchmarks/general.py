@@ -298,11 +298,11 @@ def show(rows: Measured, options: Options) -> None:
             f"LABS {case['label']} N={case['n']} {len(held)} draws: rank {right:.3f}, A {auto:.4f}, at given rank {given:.4f}"
         )
     for case, held in measured["coverage"]:
-        parts = []
+        shares = []
         for what in ("A", "Cov", "coef", "A open", "Cov open", "coef open"):
             inside, entries = np.sum([r.get(what, [0, 0]) for r in held], axis=0)
-            parts.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
-        print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(parts))
+            shares.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
+        print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(shares))
     for case, held in measured["speed"]:
         for row in held:
             print(

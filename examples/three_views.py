@@ -19,21 +19,17 @@ import richcomponents as rc
 rng, n = np.random.default_rng(7), 6000
 rna, protein, blood = ([f"{view}_{name}" for name in "ABC"] for view in ("rna", "protein", "blood"))
 views = {"rna": rna, "protein": protein, "blood": blood}
-inflammation = rng.gamma(1.0, size=(n, 2)) - 1  # few people have much of it: skewed, as such things are
-tissue = rng.gamma(0.7, size=(n, 2)) / 0.7**0.5 - 0.7**0.5
+inflammation = rng.gamma(1.0, size=n) - 1  # few people have much of it: skewed, as such things are
+tissue = rng.gamma(0.7, size=n) / 0.7**0.5 - 0.7**0.5
 age = rng.uniform(30, 80, n)
 table = pd.DataFrame({"age": age.round()})
-loads = {
-    "rna": [[1, 0.5, 0], [0, 0.5, 1]],
-    "protein": [[0.8, 0, 0.4], [0, 1, 0.4]],
-    "blood": [[0, 0.7, 0.7], [0.9, 0.3, 0]],
-}
+loads = {"rna": [1, 0.5, 0.3], "protein": [0.8, -0.4, 0.6], "blood": [0.2, 0.9, 0.7]}
 for view, columns in views.items():
     own = rng.normal(size=(n, 3)) * (0.6 + 0.3 * rng.gamma(2.0, size=(n, 1)))  # each assay's own noise, heavy-tailed
-    table[columns] = inflammation @ np.array(loads[view]) + own + 0.01 * age[:, None]
-table[rna] += tissue @ np.array([[0.9, 0, -0.6], [0.3, 0.9, 0.3]])
-table[protein] += tissue @ np.array([[0.4, 0.8, 0], [-0.7, 0.2, 0.8]])
-chance = 1 / (1 + np.exp(1.0 - 0.9 * tissue[:, 0] - 0.6 * tissue[:, 1]))
+    table[columns] = np.outer(inflammation, loads[view]) + own + 0.01 * age[:, None]
+table[rna] += np.outer(tissue, [0.2, 0.9, -0.6])
+table[protein] += np.outer(tissue, [0.3, 0.8, 0.5])
+chance = 1 / (1 + np.exp(1.0 - 1.2 * tissue))
 table["disease"] = np.where(rng.random(n) < chance, "case", "control")
 
 # ---- what the analyst does

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 from richcomponents.text import plain
@@ -176,6 +179,19 @@ _NUMBER = re.compile(r"(?<![\w'])\d+(\.\d+)?(e[+-]?\d+)?%?")
 _TOLD = "__richcomponents_told__"
 
 
+_BEFORE: ContextVar[set[str] | None] = ContextVar("told before", default=None)
+
+
+@contextmanager
+def not_again(told: set[str]) -> Iterator[None]:
+    """Inside, facts that were told before are not told again; those that are, are added to them."""
+    token = _BEFORE.set(told)
+    try:
+        yield
+    finally:
+        _BEFORE.reset(token)
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's own code, however deep the check was made; once for a fact in one call of the user's.
 
@@ -189,10 +205,20 @@ def warn_user(message: str, category: type[Warning]) -> None:
         outermost = outermost if root == "joblib" else frame  # a worker of joblib lives on from call to call
         level, frame = level + 1, frame.f_back
     told = outermost.f_locals.setdefault(_TOLD, set())  # what is no variable of a function stays with its frame
-    fact = (category, _NUMBER.sub("#", text))
-    if fact not in told and not _ignored(text, category, frame):
+    fact, before = f"{category.__name__}: {_NUMBER.sub('#', text)}", _BEFORE.get()
+    if fact not in told and not (before and fact in before) and not _ignored(text, category, frame):
         warnings.warn(text, category, stacklevel=level)
         told.add(fact)
+        if before is not None:
+            before.add(fact)
+
+
+@contextmanager
+def constants_told_later() -> Iterator[None]:
+    """Inside, sums of constant columns say nothing: the model names their view, and says it once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantColumnWarning)
+        yield
 
 
 def _ignored(text: str, category: type[Warning], frame: FrameType) -> bool:

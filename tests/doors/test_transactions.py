@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from copy import deepcopy
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -20,12 +22,19 @@ CASES = [(name, door) for name, (_, ways, _) in MODELS.items() for door in ways]
 PARAMETERS = [(name, parameter) for name, (_, _, parameters) in MODELS.items() for parameter in parameters]
 
 
-def fitted(name, door="fit"):
+@cache
+def fitted_once(name, door):
     new, ways, _ = MODELS[name]
     X = (spins if name == "ComponentIsing" else clean)(np.random.default_rng(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ways[door](new(), X), ways[door], X
+        return ways[door](new(), X), X
+
+
+def fitted(name, door="fit"):
+    """A fitted model of one's own, how it was fitted, and to what."""
+    model, X = deepcopy(fitted_once(name, door))
+    return model, MODELS[name][1][door], X
 
 
 @pytest.mark.parametrize(("name", "door"), CASES)

@@ -159,8 +159,8 @@ def contrastive_few_rows() -> Values:
 
 @case
 def contrastive_wide() -> Values:
-    data = rc.datasets.make_contrastive(400, 90, d_v=12, S2="labs(3)", random_state=27)
-    return contrastive(data, 90, intervals=False, classes="none")
+    data = rc.datasets.make_contrastive(180, 40, d_v=8, S2="labs(3)", random_state=27)
+    return contrastive(data, 40, intervals=False, classes="none")
 
 
 @case

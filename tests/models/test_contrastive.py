@@ -321,13 +321,14 @@ def test_intervals_hold_the_truth_when_nothing_is_identified():
 
 
 def test_interval_coverage_when_identified():
-    covered = []
+    covered, widest = [], []
     for seed in range(8):
         data = make_contrastive(4000, d=3, S2="skewed", random_state=100 + seed)
         interval = rc.ContrastiveRCA(views=3).fit(data.X).confidence_interval("covariance")
         covered.append(np.mean((interval.low <= data.cov_S1) & (data.cov_S1 <= interval.high)))
-        assert interval.standard_error.max() < 0.1
-    assert np.mean(covered) > 0.8
+        widest.append(interval.standard_error.max())
+    assert np.mean(covered) > 0.85
+    assert np.median(widest) < 0.08
 
 
 def test_jackknife_replicates_follow_the_full_fit_even_with_few_blocks(data):
@@ -481,7 +482,7 @@ def test_states_that_do_not_fit_are_refused(data):
 def test_intervals_of_wide_views_hold_the_estimate(kind):
     """A wide view is reduced to principal components; its variance outside them is U's own and must not be lost."""
     data = make_contrastive(200, d=150, S2=kind)
-    model = rc.ContrastiveRCA(views=150, rank=2).fit(data.X)
+    model = rc.ContrastiveRCA(views=150, rank=2, classes="none").fit(data.X)
     found = model.confidence_interval("covariance")
     assert np.all(found.low <= found.value + 1e-9)
     assert np.all(found.value <= found.high + 1e-9)

@@ -107,13 +107,21 @@ def test_covariances_are_positive_shares_add_up_and_rotations_carry_over(n, S2, 
     assert "read from covariances of S1" in model.summary()
 
 
-def test_a_known_mixing_and_other_components_are_taken_as_they_are():
+def test_a_known_mixing_and_shared_components_are_taken_as_they_are():
     data = make_contrastive(1000, D, S1="pca", S2="paper", random_state=7)
-    for rca, part in ((rc.ContrastiveRCA(views=D, A=data.A), "S1"), (rc.ContrastiveRCA(views=D), "S3")):
+    for rca, part in ((rc.ContrastiveRCA(views=D, A=data.A), "S1"), (rc.ContrastiveRCA(views=D), "S2")):
         model = rc.ComponentPCA(rca=rca, component=part).fit(data.X)
         assert model.shares_ == {"residualised": 0.0, "isotropic": 0.0, "corrected": 1.0}
         plain = rc.ComponentPCA().fit_component(model.component_)
         np.testing.assert_allclose(model.components_, plain.components_, atol=1e-12)
+
+
+def test_the_other_views_own_part_is_protected_as_the_first_ones():
+    data = make_contrastive(1000, D, S1="pca", S2="paper", random_state=7)
+    other = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=D), component="S3").fit(data.X)
+    turned = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=D)).fit(np.hstack([data.V, data.U]))
+    for name, share in turned.shares_.items():
+        assert other.shares_[name] == pytest.approx(share, abs=1e-3)
 
 
 def test_with_nothing_shared_there_is_one_candidate():

@@ -394,3 +394,24 @@ def test_learners_name_the_remedy(data, rca):
         rc.ComponentPCA(rca=rca).fit(data.X)
     with pytest.raises(ValueError, match=r"\('a', 'b', 'c'\)"):
         rc.ComponentLogisticRegression(rca=rca).fit(data.X, data.X[:, 0] > 0)
+
+
+def test_all_subsets_of_four_views():
+    data = make_views(50_000, 4, 1, kinds=("exponential", "discrete"), random_state=700)
+    with pytest.raises(rc.DataError, match=r"order=4 was asked for.*or use order=5$"):
+        rc.RCA(views=data.views).fit(data.X)
+    errors = {}
+    for method in ("efficient", "paper"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = rc.RCA(views=data.views, order=5, method=method).fit(data.X)
+        pairs = [(view, q) for view, q in data.transforms if len(q) == 2 and view != q[0]]
+        errors[method] = np.median([relative(model.transforms_[key], data.transforms[key]) for key in pairs])
+    assert errors["efficient"] < 0.5 * errors["paper"]
+
+
+def test_negative_variances_of_the_paper_s_method_are_announced():
+    data = make_views(300, 3, 2, random_state=0)
+    with pytest.warns(rc.WeakIdentificationWarning, match="negative variances to S{"):
+        model = rc.RCA(views=data.views, method="paper").fit(data.X)
+    assert min(np.diag(component.covariance).min() for component in model.components_.values()) < 0

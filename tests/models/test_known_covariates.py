@@ -63,8 +63,8 @@ def test_simple_methods_learn_the_view_that_holds_the_component(table):
         np.linalg.eigvalsh(np.cov(data.V.T, bias=True))[-1:],
         rtol=1e-8,
     )
-    with pytest.raises(rc.DataError, match="specific to one view"):
-        baselines.naive(rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4), component="S2"), data.X)
+    with pytest.raises(rc.DataError, match="lives in all views"):
+        baselines.covariates(rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4), component="S2"), data.X)
 
 
 def test_without_an_intercept_the_log_odds_are_zero_at_the_origin(rng):

@@ -53,7 +53,7 @@ def states(cohort, tmp_path_factory):
 
 
 def rca():
-    return rc.ContrastiveRCA(views={"tests": "t*", "controls": "c[0-9]*"}, covariates=["age"])
+    return rc.ContrastiveRCA(views={"tests": "t*", "controls": "c[0-9]*"}, covariates=["age"], classes="none")
 
 
 @pytest.mark.filterwarnings("ignore")

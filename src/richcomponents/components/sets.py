@@ -155,11 +155,12 @@ class SetSystem:
         worst = next(q for q in self.order if len(self.distinguishing(q)) == self.L)
         mimics = [q for q in self.order if q != worst and not set(worst) <= set(q)]
         smaller = [q for q in mimics if set(q) < set(worst)][:3]
+        higher = f", or use order={self.L + 1}" if self.L < 6 else ""
         raise DataError(
             f"the set system is {self.L}-distinguishable, so its transformations need cumulants of order {self.L + 1}, and "
             f"order={order} was asked for. The reason is {_name(worst)}: any {self.L - 1} of its views also occur together "
             f"in {', '.join(map(_name, smaller or mimics[:3]))}, which such cross-cumulants cannot tell from it. "
-            "Drop sets that cannot be there (sets=, or discover=True), or use a higher order (method='paper')"
+            f"Drop sets that cannot be there (sets=){higher}"
         )
 
     def explain(self) -> str:

@@ -206,13 +206,7 @@ def search_space(
     enough = _ROWS_PER_COLUMN * (max(widths.values()) + 1)  # rows above which no view is reduced
     if data.rows.more_than(enough) and (groups is None or groups > enough or data.rows.more_than(_MOST_READ)):
         return replace(SearchSpace.whole(data, place), grouped=groups is not None)
-    inside = data.rows.array()
-    weight = inside[:, -1] if data.rows.weighted else np.ones(len(inside))
-    inside, weight = inside[weight > 0, : sum(widths.values())], weight[weight > 0]
-    mean = np.average(inside, axis=0, weights=weight)
-    centred = inside - mean
-    if data.rows.weighted:  # rows whose plain second moments are the weighted ones
-        centred *= np.sqrt(weight / weight.mean())[:, None]
+    inside, centred, mean = centred_rows(data, sum(widths.values()))
     # copies are one row; other rows of a group are something between copies and samples: it counts as three at most
     units = len({row.tobytes() for row in inside})
     units = units if groups is None else min(units, 3 * groups)
@@ -228,6 +222,19 @@ def search_space(
         return found
     into = AffineMap(mean, linalg.block_diag(*(frame.to.T for frame in frames.values())))
     return replace(found, data=replace(data, rows=data.rows.mapped(into)), rows=centred, mean=mean)
+
+
+def centred_rows(data: RowData, p: int) -> tuple[Array, Array, Array]:
+    """The first p columns of the rows that count, the same centred, (n, p), and their mean; with weights, rows whose plain
+    second moments are the weighted ones."""
+    inside = data.rows.array()
+    weight = inside[:, -1] if data.rows.weighted else np.ones(len(inside))
+    inside, weight = inside[weight > 0, :p], weight[weight > 0]
+    mean = np.average(inside, axis=0, weights=weight)
+    centred = inside - mean
+    if data.rows.weighted:
+        centred *= np.sqrt(weight / weight.mean())[:, None]
+    return inside, centred, mean
 
 
 def needs_reduction(n: int, d: int) -> bool:

@@ -34,6 +34,7 @@ from richcomponents.contrastive.pair import RIDGE
 from richcomponents.cumulants.estimate import p_text
 from richcomponents.learning.outcome import Outcome
 from richcomponents.storage import storable
+from richcomponents.text import in_line
 
 GOES_WITH = 0.05
 """p value of the test on the shared variates below which gamma is taken into account."""
@@ -41,6 +42,8 @@ GOES_WITH = 0.05
 WITNESSED = 0.01
 """p value of the test on the other variates (on the shared ones, where there are no others) below which corrections are
 believed less."""
+
+CONTRADICTED = "The outcome contradicts the model"
 
 ENOUGH = 1.5
 """With r shared variates, r / ENOUGH others are witnesses enough that an outcome goes with V through the shared part only."""
@@ -54,7 +57,8 @@ class OutcomeOnV:
     rank : shared variates; beside : variates of V that stand beside U; every : whether these are all there are.
     on_shared, on_rest : tests of the outcome on the shared variates of V, and on what else V has (None: there is nothing else).
     share : of gamma that is believed; belief : in corrections; both in [0, 1]. stated : the user says that it goes with S2.
-    misfit : p value of what else speaks against the model. letters : what the component's view and the other are called.
+    misfit : p value of what else speaks against the model. letters : what the component's view and the other are called; name :
+    the outcome.
     """
 
     rank: int
@@ -67,6 +71,7 @@ class OutcomeOnV:
     stated: bool = False
     misfit: float = 1.0
     letters: tuple[str, str] = ("U", "V")
+    name: str = "y"
 
     @classmethod
     def of(
@@ -110,13 +115,13 @@ class OutcomeOnV:
     @property
     def fails(self) -> str:
         """Which assumption about the outcome the data reject, in words; nothing where none is."""
-        return self.failure("y")
+        return self.failure(self.name)
 
     def failure(self, name: str) -> str:
         """The same of an outcome of this name. Where nothing is shared nothing is corrected, and nothing can be wrong."""
         if self.stated or self.belief > 0 or not self.rank:
             return ""
-        u, v = self.letters
+        (u, v), name = self.letters, in_line(name)
         if self.on_rest is None:
             return (
                 f"{name} goes with {v} ({_told(self.on_shared)}), and the shared part fills {v}: nothing tells whether "
@@ -140,31 +145,29 @@ class OutcomeOnV:
         if not self.stated or self.on_rest is None or self.on_rest.p_value > WITNESSED / 10:
             return ""
         return (
-            f"shared=True says that y goes with V through the shared part only, but it goes with what V does not share with U "
-            f"({_told(self.on_rest)}): coefficients may be wrong"
+            f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V "
+            f"does not share with U ({_told(self.on_rest)}): coefficients may be wrong"
         )
 
     def notes(self) -> tuple[str, ...]:
         """What a reader of the coefficients must be told, as sentences."""
         if self.stated:
             return () if (doubt := self.contradicts_stated()) == "" else (f"{doubt}.",)
-        u, v = self.letters
+        (u, v), name = self.letters, in_line(self.name)
         if not self.rank:
-            told = (
-                f"Nothing shared was found, but all of {v} stands beside {u}: it predicts y better on left-out samples."
-            )
+            told = f"Nothing shared was found, but all of {v} stands beside {u}: it predicts {name} better on left-out samples."
             return (told,) if self.beside else ()
         beside = (
             f"{v} as covariates means all of {v}."
             if self.every
             else f"{v} as covariates means the {self.rank} directions of {v} that {u} shares: more of what correlates with {u} "
-            "made predictions of y on left-out samples no better, or was not tried (views with too many columns)."
+            f"made predictions of {name} on left-out samples no better, or was not tried (views with too many columns)."
         )
         if self.fails:
-            return (f"The outcome contradicts the model: {self.fails}. {self.remedy}.", beside)
+            return (f"{CONTRADICTED}: {self.fails}. {self.remedy}.", beside)
         if self.goes_with:
             return (
-                f"y goes with {v} ({_told(self.on_shared)}) as the shared part does: it is taken to depend on the "
+                f"{name} goes with {v} ({_told(self.on_shared)}) as the shared part does: it is taken to depend on the "
                 f"shared part too, and coefficients are those on {u}'s own part beside it.",
                 beside,
             )

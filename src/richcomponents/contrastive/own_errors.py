@@ -351,8 +351,9 @@ def against_noise(left: Array, own: Array, most: int) -> tuple[float, tuple[floa
 
 def span(design: Array) -> Array:
     """Orthonormal rows that span those of design (m, k)."""
-    _, sizes, rows = np.linalg.svd(design, full_matrices=False)
-    return np.asarray(rows[sizes > 1e-9 * max(sizes.max(initial=0.0), 1e-300)])
+    turn, small = np.linalg.qr(design.T)  # singular values and vectors of m numbers, not of k
+    _, sizes, rows = np.linalg.svd(small.T, full_matrices=False)
+    return np.asarray(rows[sizes > 1e-9 * max(sizes.max(initial=0.0), 1e-300)] @ turn.T)
 
 
 def _without(rows: Array, basis: Array) -> Array:

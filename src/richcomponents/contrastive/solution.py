@@ -365,6 +365,7 @@ class PairSolution(TwoViews):
             lift_u=self.lift_v,
             lift_v=self.lift_u,
             known_A=A,
+            beyond=None,
             turned=True,
         )
         space = SearchSpace(

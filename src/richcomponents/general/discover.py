@@ -230,7 +230,7 @@ class _Search:
         if len(self.current.distinguishing(q)) > self.evidence.order:
             raise DataError(
                 f"whether {q} has a component of its own shows from order {len(self.current.distinguishing(q))} on, and "
-                f"order {self.evidence.order} is used: start from fewer sets (sets=)"
+                f"tests use orders up to {self.evidence.order}: start from fewer sets (sets=)"
             )
         self._check_order(q, [s for s in self.ranks if set(q) < set(s)])
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
@@ -387,8 +387,8 @@ class _Search:
             if least >= self.evidence.order:
                 raise DataError(
                     f"the data show a component of {s}, but to subtract it when {q} is tested takes cumulants of order "
-                    f"{least + 1}, and order {self.evidence.order} is used: start from fewer sets (sets=), for example "
-                    "without those of three views"
+                    f"{least + 1}, and tests use orders up to {self.evidence.order}: start from fewer sets (sets=), for "
+                    "example without those of three views"
                 )
 
     def _entries(self, wanted: Callable[[Subset], bool]) -> dict[int, IntArray]:

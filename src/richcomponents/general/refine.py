@@ -46,6 +46,7 @@ from richcomponents.algebra import (
     unpack,
 )
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.errors import CapacityError
 from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.general.model import (
     JointModel,
@@ -118,7 +119,7 @@ class _Pass:
     def find(self, q: Subset) -> None:
         g = self.gauge[q]
         self.above = self.system.supersets(q)
-        orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in self.above)]
+        orders = [t for t in self.evidence.blocked if all((r, t) in self.tensors for r in self.above)]
         d, r = len(self.evidence.columns[g]), self.ranks[q]
         self.transforms[g, q] = np.eye(d) if r == d else self._leading(q, (g,), orders)
         for view in q:
@@ -424,6 +425,7 @@ def influence_covariance(
 
 _LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
 _HALVES = 4  # starts from half of the blocks: the landscape has several minima
+_JITTER = 0.3  # of starting transformations where blocks give no other ones
 _SAME = 1.0  # minima of f closer than this, in units of noise, are the same
 _ROWS = 20_000  # enough for the covariance of a thousand cumulants
 _MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
@@ -455,6 +457,11 @@ def fit_joint(
     """
     model = white_model(evidence, system, ranks)
     if _is_large(model):
+        if evidence.high is not None:
+            raise CapacityError(
+                f"cumulants of order {evidence.order} of {evidence.p} columns are too many for a joint fit: use views of fewer "
+                "columns, drop sets so that order=4 suffices, or method='paper'"
+            )
         start = sequential(evidence, system, gauge, ranks)
         return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {}, {})
     data = white_data(evidence, model)
@@ -466,7 +473,9 @@ def fit_joint(
         if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
             break
     best = levenberg_marquardt(model, min(fits, key=lambda fit: fit.value).x, data, iterations=200)
-    if len(data) <= min(_MOST_ENTRIES, evidence.n // 4):  # else their covariance is mostly noise
+    if evidence.high is None and len(data) <= min(
+        _MOST_ENTRIES, evidence.n // 4
+    ):  # else their covariance is mostly noise
         rows = sample(max(1, evidence.n // _ROWS))
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
@@ -481,15 +490,19 @@ def _starts(
     random_state: int | None,
 ) -> Iterator[Transforms]:
     """Starting transformations, the best first; more are tried until the lowest minimum was found twice."""
-    yield sequential(evidence, system, gauge, ranks)
+    by_blocks = max(evidence.blocked) > system.L  # blocks tell all transformations
+    if by_blocks:
+        yield sequential(evidence, system, gauge, ranks)
     full = all(r == len(evidence.columns[gauge[q]]) for q, r in ranks.items())
+    rng, n_blocks = np.random.default_rng(random_state), len(evidence.share)
     if evidence.order > system.L and full and dimensions_suffice(system, evidence.columns, gauge):
-        yield find_linear(
+        linear = find_linear(
             evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
         ).transforms
-    rng = np.random.default_rng(random_state)
-    n_blocks = len(evidence.share)
-    for _ in range(_HALVES):
+        yield linear
+        for _ in range(0 if by_blocks else _HALVES):
+            yield {key: A + _JITTER * rng.normal(size=A.shape) for key, A in linear.items()}
+    for _ in range(_HALVES if by_blocks else 0):
         yield sequential(evidence, system, gauge, ranks, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
 
 

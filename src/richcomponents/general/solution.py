@@ -46,7 +46,15 @@ from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, choose_ranks, discover_sets, most_directions
-from richcomponents.general.evidence import SetEvidence, WhiteViews, home, leading, pair_ranks, shared_directions
+from richcomponents.general.evidence import (
+    BLOCKED,
+    SetEvidence,
+    WhiteViews,
+    home,
+    leading,
+    pair_ranks,
+    shared_directions,
+)
 from richcomponents.general.model import Parameters, by_view, pattern_terms
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.outcome import Outcome
@@ -66,7 +74,6 @@ from richcomponents.paper.general import (
 from richcomponents.storage import storable
 
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
-_BLOCKED = 4  # highest order of the cumulants that are kept by block
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
@@ -148,7 +155,7 @@ def settle(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {most}, the independent columns of {homes[q]!r}"
             )
     map = AffineMap(second.mean, white.into)
-    evidence = SetEvidence(white.columns, data.moments(min(order, _BLOCKED), map), min(order, _BLOCKED))
+    evidence = SetEvidence(white.columns, data.moments(min(order, BLOCKED), map), min(order, BLOCKED))
     system, verdicts = sets, None
     worth = float(second.n - data.lost) if independent is None else independent
     chosen = {}
@@ -227,15 +234,18 @@ class SetProblem:
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
         evidence, system = self.evidence, self.system
-        high = self.space.data.moments(self.order, self.map) if self.order > _BLOCKED else None
+        high = self.space.data.moments(self.order, self.map) if self.order > BLOCKED else None
         parameters, errors, of_covariances = None, None, None
         if self.method == "paper":
             require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state if high is None else high
             system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
             self._warn_of_absent([q for q in self.system.order if q not in system])
+            _warn_of_negative(parts[1])
         else:
-            system.require_order(evidence.order)
+            system.require_order(self.order)
+            if system.L >= BLOCKED:  # else orders five and six are for the components only
+                evidence = replace(evidence, order=self.order, high=high)
             with one_blas_thread():  # many small products: threads cost more than they give
                 fit = fit_joint(
                     evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
@@ -299,6 +309,18 @@ class SetProblem:
                 "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
                 WeakIdentificationWarning,
             )
+
+
+def _warn_of_negative(covariances: Mapping[Subset, Array]) -> None:
+    """The paper's covariances are differences."""
+    wrong = [q for q, C in covariances.items() if np.diag(C).min() < 0]
+    if wrong:
+        named = ", ".join(map(component_name, wrong))
+        warn_user(
+            f"method='paper' gives negative variances to {named}: such a component is small, or the samples are too few for "
+            "differences of cumulants. Drop its set, or use method='efficient'",
+            WeakIdentificationWarning,
+        )
 
 
 def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
@@ -746,7 +768,7 @@ class SetSolution:
     def _predictions_without_blocks(self, key: Subset) -> list[Prediction] | None:
         """Refitted; None where refits do not tell: of views of which few directions were looked at, and where the cumulants of
         a fit are not kept by block."""
-        if self.beyond or (self.parameters is None and self.order > _BLOCKED):
+        if self.beyond or (self.parameters is None and self.order > BLOCKED):
             return None
         refits = [self._fitted_without(block) for block in self.blocks]
         return [self._prediction(key, one) for one in refits if key in one.system]
@@ -868,9 +890,9 @@ class SetSolution:
         return self._refits[block]
 
     def _refit(self, state: Moments) -> Fitted:
-        evidence = SetEvidence(self.white.columns, state, min(self.order, _BLOCKED))
+        evidence = SetEvidence(self.white.columns, state, min(self.order, BLOCKED))
         if self.parameters is None:
-            if self.order > _BLOCKED:
+            if self.order > BLOCKED:
                 raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
             system, parts = _by_paper(evidence, state, self.system, self.gauge, self.order)
             return Fitted(system, *parts, None)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.outcomes import OutcomeOnV
+from richcomponents.contrastive.outcomes import CONTRADICTED, OutcomeOnV
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
@@ -212,6 +212,13 @@ class OutcomeLearner(ComponentLearner):
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 
+    def _named(self, outcome: Outcome, y: object) -> Outcome:
+        """The outcome by its own name, where it has one: that of a column, or of a series."""
+        name = y if isinstance(y, str) else getattr(y, "name", None)
+        if outcome.on_v is None or not isinstance(name, str) or not name:
+            return outcome
+        return replace(outcome, on_v=replace(outcome.on_v, name=name))
+
     def _warn_of_others(self, outcome: Outcome, remedy: str = "") -> None:
         """y depends on one component only, so it must not go with the views where that does not live.
 
@@ -223,7 +230,7 @@ class OutcomeLearner(ComponentLearner):
                 warn_user(on_v.contradicts_stated(), SpecificationWarning)
             if on_v.fails:
                 more = remedy if on_v.on_rest is None else ""
-                warn_user(f"The outcome contradicts the model: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
+                warn_user(f"{CONTRADICTED}: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
             return
         test = model.outcome_test(outcome, component=self.component)
         if test.p_value < _SUSPICIOUS:

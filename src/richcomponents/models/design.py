@@ -147,7 +147,7 @@ def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Se
         width, names = table.layout.n_columns, table.names
         known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
         found = _views(views, width, names, [*known, *others])
-        return table, _checked(Design(found, known, (), (), width, names is not None))
+        return table, _checked(Design(found, known, (), (), width, names is not None), others)
     if views is None and len(table.views) > 1:
         views = {name: list(columns) for name, columns in table.views.items()}
     groups = _groups(table, views)
@@ -157,10 +157,11 @@ def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Se
     rows, coded = desk.rows, {one.name for one in desk.added}
     others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
     numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
-    others += [number for number in numbers if number is not None]
+    asked = [number for number in numbers if number is not None]
+    others += asked
     found = _views(views, rows.width, rows.names, [*known, *others], rows if rows.rereadable else None)
     named = rows.names is not None and getattr(rows.source, "named", True)
-    return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named))
+    return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
 
 
 def including_views(table: Rows, views: object) -> Rows:
@@ -224,7 +225,11 @@ class _Desk:
         return out
 
 
-def _checked(design: Design) -> Design:
+def _checked(design: Design, asked: Sequence[int]) -> Design:
+    """Refuses columns that play two parts; asked : the outcome, or exposures."""
+    both = np.intersect1d(design.columns, asked)
+    if len(both):
+        raise DataError(f"{design.views.describe(int(both[0]))} is also what is asked about: take it out of the views")
     overlap = np.intersect1d(design.columns, design.known)
     if len(overlap):
         raise DataError(f"{design.views.describe(int(overlap[0]))} is also a covariate: name it once")

@@ -21,7 +21,13 @@ from richcomponents.contrastive.slopes import Products
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
-from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
+from richcomponents.errors import (
+    DataError,
+    SpecificationWarning,
+    WeakIdentificationWarning,
+    constants_told_later,
+    warn_user,
+)
 from richcomponents.models.answers import ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, including_views, lay_out
@@ -191,7 +197,8 @@ class ExposureEffects(Estimator):
                 groups = reading["groups"]
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
-                table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
+                with constants_told_later():
+                    table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
                 found = replace(found, columns=tuple(range(len(design.used), len(used))))
                 model.set_params(views=design.places(), covariates=list(range(len(design.columns), len(used))))
         reading = {} if isinstance(table, Moments) else reading
@@ -365,10 +372,10 @@ class ExposureEffects(Estimator):
             return float("nan")
         own = np.sqrt(np.maximum(np.diag(self._cov_v), 1e-300))
         seen = self._control_effects(i)
-        known = np.isfinite(seen.standard_error)
+        known = np.isfinite(seen.standard_error) & (seen.standard_error > 0)  # a constant control has none
         if known.sum() < FEWEST_CONTROLS:
             return float("nan")
-        effect, weight = (seen.value / own)[known], (own / seen.standard_error)[known] ** 2
+        effect, weight = (seen.value / own)[known], (own[known] / seen.standard_error[known]) ** 2
         excess = float(weight @ effect**2) - known.sum()
         return float(np.sqrt(max(excess, 0.0) / weight.sum()))
 

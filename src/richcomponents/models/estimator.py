@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from copy import copy
 from functools import wraps
 from types import FunctionType
@@ -16,7 +17,7 @@ from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Source
 from richcomponents.data.sources.memory import FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.table import check_labels
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, not_again
 from richcomponents.moments import Moments
 from richcomponents.storage import Storable
 
@@ -135,7 +136,11 @@ def _transaction(fit: Callable[..., Any]) -> Callable[..., Any]:
         kept = {name: value for name, value in vars(self).items() if goes_on or not _is_fitted(name)}
         copied.__dict__ = {**kept, _FITTING: True}
         copied.__dict__.pop(_USED, None)
-        found = fit(copied, *args, **options)
+        told = set(vars(self).get("_told", ()))
+        with not_again(told) if goes_on else nullcontext():
+            found = fit(copied, *args, **options)
+        if goes_on:
+            copied.__dict__["_told"] = tuple(sorted(told))  # the next block does not tell it again
         del copied.__dict__[_FITTING]
         copied.__dict__[_USED] = {name: getattr(copied, name) for name in self._get_param_names()}
         self.__dict__ = copied.__dict__

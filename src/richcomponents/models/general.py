@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from richcomponents.algebra import Array
 from richcomponents.components.component import Component
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.wide import LinearMap, SearchSpace
-from richcomponents.contrastive.canonical import canonical, choose_rank
+from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
+from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
@@ -23,10 +23,13 @@ from richcomponents.cumulants.estimate import Estimate, as_frame
 from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
+from richcomponents.general.evidence import leading, shared_directions
 from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.text import in_line, page
+
+_SHARED = 0.01  # level of the test of how many directions a view shares
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ class RCA(ComponentAnalysis):
     rank : {subset: int}, optional
         Dimensions of components, where they are known; else as many as the data show (`ranks_`).
     order : int
-        Highest order of the cumulants that are used and kept: 3 to 6; above 4 they are kept for the components (and for
-        method="paper"), not for the joint refinement.
+        Highest order of the cumulants that are used and kept: 3 to 6. Above 4 they are for the components, and for the joint
+        refinement (and method="paper") where sets cannot be told apart without: all subsets of four views take order 5.
     mean : {subset: array}, optional
         Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
         have mean zero and each view's own component takes the rest.
@@ -109,7 +112,7 @@ class RCA(ComponentAnalysis):
     system_ : SetSystem
         With `explain()`, in words.
     ranks_ : {subset: int}
-        How many directions each component has.
+        How many directions each component of several views has.
     evidence_ : {subset: SetTest}
         What `discover` found, also for the subsets that were dropped.
     variance_shares_ : {(view, subset): float}
@@ -217,11 +220,9 @@ class RCA(ComponentAnalysis):
         self._solution = solution
         self.system_ = SetSystem.of(solution.keys, self.views_.names)
         self.transforms_ = solution.transforms()
-        if isinstance(solution, PairSolution):
-            widths = solution.canonical.rank_u, solution.rank, solution.canonical.rank_v
-            self.ranks_ = dict(zip(solution.keys, widths, strict=True))
-        else:
-            self.ranks_ = dict(solution.ranks)
+        shared = [q for q in solution.keys if len(q) > 1]
+        ranks = {shared[0]: solution.rank} if isinstance(solution, PairSolution) else solution.ranks
+        self.ranks_ = {q: ranks[q] for q in shared}
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
         given = by_subset(self.mean, "mean", self.system_)
@@ -295,7 +296,7 @@ class RCA(ComponentAnalysis):
         names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
         return replace(limits, level=level, names=names, columns=own)
 
-    def _interval(self, what: object, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
+    def _interval(self, what: Any, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
         """Of a component's covariance, or of (view, component)'s A; chosen : the same from a refitted model."""
         limits = None
         if isinstance(self._solution, PairSolution):
@@ -303,10 +304,10 @@ class RCA(ComponentAnalysis):
             targets: dict[object, Target] = {own_u: "cov_s1", shared: "cov_s2", own_v: "cov_s3"}
             targets[shared[1], shared] = "mixing"
             limits = self._solution.interval(targets[what]) if what in targets else None
+        elif what in self.transforms_:
+            limits = self._solution.interval(what[1], what[0])
         else:
-            of_mixing = what in self.transforms_
-            view, subset = cast(tuple[Any, Any], what) if of_mixing else (None, what)
-            limits = self._solution.interval(cast(Subset, subset), view)
+            limits = self._solution.interval(what)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
 
     def variance_table(self) -> SetVariances:
@@ -331,28 +332,35 @@ class RCA(ComponentAnalysis):
 
 
 def _shared_space(space: SearchSpace) -> SearchSpace:
-    """Of views that were reduced: the directions that they share with the others, canonical ones beyond chance, at least one.
+    """Of views that were reduced, and of all where there are fewer samples than products of two columns: the directions that
+    they share with the others, canonical ones beyond chance, at least one.
 
-    A joint fit of all principal components of few rows would be mostly noise; what is not shared is the view's own.
+    A joint fit of many columns of few rows would be mostly noise, and slow; what is not shared is the view's own.
     """
-    if space.rows is None or not isinstance(space.data, RowData):
+    data = space.data
+    if not isinstance(data, RowData):
         return space
-    second = space.data.moments(2)
+    second = data.moments(2)
     C, ends = second.covariance(unbiased=False), np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
+    few = second.n < len(C) ** 2
+    if space.rows is None and not few:
+        return space
     frames, inner = {}, []
     for i, (view, frame) in enumerate(space.frames.items()):
         own = np.arange(ends[i], ends[i + 1])
         shared = LinearMap.identity(len(own))
-        if len(frame.to) < len(frame.back):
-            rest = np.setdiff1d(np.arange(len(C)), own)
-            blocks = C[np.ix_(own, own)], C[np.ix_(own, rest)], C[np.ix_(rest, rest)]
-            pair = canonical(*blocks, second.n - space.data.lost)
-            r = max(choose_rank(pair), 1)
-            shared = LinearMap(pair.x_from_u[:r], pair.u_from_x[:, :r])
+        if few or len(frame.to) < len(frame.back):
+            whole, rank = shared_directions(C, own, second.n - data.lost, _SHARED)
+            shared = leading(whole, max(rank, 1)) if rank < len(own) else shared
         inner.append(shared.to.T)
         frames[view] = LinearMap(shared.to @ frame.to, frame.back @ shared.back)
+    if all(len(part) == part.shape[1] for part in inner):
+        return space
+    if space.rows is None:
+        _, rows, mean = centred_rows(data, len(C))
+        space = replace(space, rows=rows, mean=mean)
     into = AffineMap(second.mean, linalg.block_diag(*inner))
-    return replace(space, data=replace(space.data, rows=space.data.rows.mapped(into)), frames=frames)
+    return replace(space, data=replace(data, rows=data.rows.mapped(into)), frames=frames)
 
 
 def _independent_rows(space: SearchSpace) -> float | None:

@@ -140,7 +140,9 @@ class ComponentGLM(OutcomeLearner):
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
         _, outcome = model.fit_outcome(X, self._numbers(target)[0], groups, column=column, every_row=True)
         self._keep_rca(model)
-        return self._learn(model, outcome, outcome.of(target), grouped=groups is not None)
+        target = outcome.of(target)
+        self._recount(target)
+        return self._learn(model, outcome, target, y if column is None else column, grouped=groups is not None)
 
     def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
         """From sums over rows."""
@@ -149,10 +151,11 @@ class ComponentGLM(OutcomeLearner):
             "ComponentRegression, which sums suffice for"
         )
 
-    def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, *, grouped: bool) -> Self:
+    def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, y: object, *, grouped: bool) -> Self:
+        """y : as it was given, for its name."""
         every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
         found_beside = [self._beside(model, one) for one in every]
-        outcomes, beside = [one for one, _ in found_beside], [more for _, more in found_beside]
+        outcomes, beside = [self._named(one, y) for one, _ in found_beside], [more for _, more in found_beside]
         most = max(outcomes, key=_against)
         self.on_v_ = most.on_v
         self._warn_of_others(most)
@@ -322,6 +325,16 @@ class ComponentGLM(OutcomeLearner):
             self._contrast = Contrast(tuple(str(labels[i]) for i in (at, 1 - at)), rows, by_order)
         self.levels_ = tuple(labels[i] for i in order)
         return order
+
+    def _recount(self, target: Array) -> None:
+        """The rows of each class among those that are left; target : numbers of levels."""
+        if not self._of_classes:
+            return
+        of_levels = np.bincount(target.astype(np.int64), minlength=len(self.levels_)).tolist()
+        rows = dict(zip(self.levels_, of_levels, strict=True))
+        self.class_counts_ = np.array([rows[label] for label in self.classes_.tolist()])
+        if self._contrast is not None:  # the positive class comes first there
+            self._contrast = replace(self._contrast, counts=tuple(of_levels[::-1]))
 
     def _numbers(self, target: Array) -> list[Array]:
         """What tests of the outcome on V read, for each predictor: counts, zeros and ones, or a class less the reference."""

@@ -42,6 +42,7 @@ from richcomponents.errors import (
     DataError,
     MissingValueError,
     SampleSizeWarning,
+    constants_told_later,
     warn_user,
 )
 from richcomponents.learning.glm import LinearPredictor
@@ -213,7 +214,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.missing == "drop" and reading.get("groups") is not None:
             raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
         whole = table.kept(None) if self.missing == "drop" else table
-        state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
+        with constants_told_later():
+            state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
         if isinstance(whole.source, Kept):
             self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
@@ -339,7 +341,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         check_finite(values, design.side_by_side())
         stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
         stream.update(values)
-        found = self._fit_selected(stream.moments(), design, outcome is not None)
+        with constants_told_later():
+            state = stream.moments()
+        found = self._fit_selected(state, design, outcome is not None)
         self._stream = stream
         return found
 
@@ -481,9 +485,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             weight = inside[:, -1] if table.weighted else np.ones(len(inside))
             self._partial = partial_out_rows(inside[:, :width], places, weight)
         elif self._classes is None or width > _BLOCKED:
-            self._partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
+            with constants_told_later():
+                self._partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
         else:
-            second = Moments.of(table, 2, n_blocks=self.n_blocks, groups=groups)
+            with constants_told_later():
+                second = Moments.of(table, 2, n_blocks=self.n_blocks, groups=groups)
             self._partial = partial_out(second, places.tolist())
         if self._classes is not None:
             d_u = next(iter(self._places.values())).stop

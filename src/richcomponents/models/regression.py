@@ -114,21 +114,22 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         X, y, groups = model.present(X, y, groups)
         _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
         self._keep_rca(model)
-        return self._learn(outcome, grouped=groups is not None)
+        return self._learn(outcome, y, grouped=groups is not None)
 
     def partial_fit(self, X: object, y: object) -> Self:
         """Add a block of rows, and of y (values, or a column of X), to those seen so far, and refit from their moments."""
         self._check_parameters()
-        return self._learn(self._add_block(X, y if is_column(y) else _outcome(y))[1])
+        return self._learn(self._add_block(X, y if is_column(y) else _outcome(y))[1], y)
 
-    def _learn(self, outcome: Outcome, *, grouped: bool = False) -> Self:
+    def _learn(self, outcome: Outcome, y: object, *, grouped: bool = False) -> Self:
+        """y : as it was given, for its name."""
         model = self._need_rca()
         self.shared_coef_: Array | None = None
         self.shared_coefficients_: Estimate | None = None
         self.variance_split_: Estimate | None = None
         if self.shared:
-            return self._learn_both(model, outcome)
-        outcome, _ = model.beside(outcome, self.component)
+            return self._learn_both(model, outcome, y)
+        outcome = self._named(model.beside(outcome, self.component)[0], y)
         self.on_v_ = outcome.on_v
         self._along_classes: Array | None = model.class_effect(outcome)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
@@ -152,19 +153,19 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean)
         return self
 
-    def _learn_both(self, model: Any, outcome: Outcome) -> Self:
+    def _learn_both(self, model: Any, outcome: Outcome, y: object) -> Self:
         """Of an outcome that depends on S1 and S2."""
         self._along_classes = None
         found = model.calibrate_both(outcome)
-        names = self.component_.feature_names
-        self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, found.on_v
+        names, outcome = self.component_.feature_names, self._named(replace(outcome, on_v=found.on_v), y)
+        self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, outcome.on_v
         self.simple_ = "residualised"
         self._through_shared = None
         self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
         self.coefficients_ = replace(found.coef, names=names)
         self.shared_coefficients_ = replace(found.shared, names=names)
         self.variance_split_ = found.split
-        self._warn_of_others(replace(outcome, on_v=found.on_v))
+        self._warn_of_others(outcome)
         shared = float(self.shared_coef_ @ model.components_["S2"].mean)
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
         return self

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 import richcomponents.baselines as baselines
 from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
+from richcomponents.contrastive.outcomes import CONTRADICTED
 from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate, p_text
 from richcomponents.data.classes import Contrast
@@ -204,7 +205,10 @@ class Findings:
         if X is None or y is None:
             raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
         told = _outcome(model, views, X, y, columns, outcome, truth)
-        return replace(found, verdict=model.verdict_, outcome=told, notes=(*notes, *model.notes()))
+        said = [
+            note for note in (*notes, *model.notes()) if not (told.fails and CONTRADICTED in note)
+        ]  # an alarm says it
+        return replace(found, verdict=model.verdict_, outcome=told, notes=tuple(said))
 
     @classmethod
     def _of_effects(
@@ -514,9 +518,15 @@ def _outcome(
         outside=_listed(outside) if outside else "V",
         estimate=replace(found, others=others),
         test=model.outcome_test(X, y),
-        fails=None if model.on_v_ is None else model.on_v_.failure(name),
+        fails=None if model.on_v_ is None else _failure(model.on_v_, name),
         contrast=model.contrast,
     )
+
+
+def _failure(on_v: Any, name: str) -> str:
+    """What fails of an outcome of this name, and what to do; nothing where nothing does."""
+    failure = on_v.failure(name)
+    return f"{failure}. {on_v.remedy}" if failure else ""
 
 
 def _learned(model: Any, columns: tuple[str, ...]) -> Learned:
