@@ -62,10 +62,11 @@ SMALL: list[tuple[str, dict[str, Any]]] = [  # of the coverage at N = 1 000; tai
     ("pca, A good", {"S1": "pca", "S2": "paper", "A": "good"}),
     ("regression", {"S2": "paper"}),
     ("skewed", {"S2": "skewed"}),
-    ("labs(3)", {"S2": "labs(3)"}),
-    ("labs(3), t", {"S2": "labs(3)", "d": 5, "tails": "t"}),
-    ("labs(3), dollars", {"S2": "labs(3)", "d": 5, "tails": "dollars"}),
+    ("labs(3)", {"S2": "labs(3)", "classes": "none"}),
+    ("labs(3), t", {"S2": "labs(3)", "d": 5, "tails": "t", "classes": "none"}),
+    ("labs(3), dollars", {"S2": "labs(3)", "d": 5, "tails": "dollars", "classes": "none"}),
 ]
+OPTIONS = ("errors", "classes")  # of ContrastiveRCA
 HARD_SIZES = (100, 300, 1000, 10_000)
 ERRORS = (
     "A",
@@ -90,7 +91,8 @@ def cases(section: str) -> list[Job]:
     elif section == "rank":
         settings = [(f"labs({k})", {"S2": f"labs({k})"}, n) for k in (2, 3) for n in (700, 3000)]
     elif section == "coverage":
-        settings = [(label, kw, 10_000) for label, kw, _ in ACCURACY[:3]] + [("labs(3)", {"S2": "labs(3)"}, 10_000)]
+        settings = [(label, kw, 10_000) for label, kw, _ in ACCURACY[:3]]
+        settings += [("labs(3)", {"S2": "labs(3)", "classes": "none"}, 10_000)]
         settings += [(label, kw, 1000) for label, kw in SMALL]
     else:
         settings = [
@@ -113,7 +115,7 @@ def jobs(section: str, options: Options) -> list[Job]:
 
 
 def simulate(job: Job) -> Contrastive:
-    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", "extra", "errors", "tails", "seed")}
+    kw = {k: v for k, v in job.items() if k not in ("section", "label", "n", *OPTIONS, "extra", "tails", "seed")}
     data = make_contrastive(job["n"], random_state=job["seed"], **kw)
     return with_tails(data, job["tails"], job["seed"]) if job.get("tails") else data
 
@@ -165,7 +167,7 @@ def measure(job: Job) -> Row:
         s3 = data.S3 + common @ rng.normal(size=(d, d)) / np.sqrt(d)
         X = np.hstack([s1 + data.S2, data.S2 @ data.A.T + s3])
         y = None if data.beta is None else s1 @ data.beta + rng.normal(size=len(s1))
-    model = rc.ContrastiveRCA(views=d, errors=job.get("errors", "auto")).fit(X)
+    model = rc.ContrastiveRCA(views=d, **{name: job[name] for name in OPTIONS if name in job}).fit(X)
     row: Row = {"rank": int(model.rank_), "verdict": model.verdict_}
     if section in ("accuracy", "protection") and y is not None and data.beta is not None:
         fit = model.calibrate(X, y)
