@@ -48,7 +48,7 @@ accuracy: $(STAMP)
 	$(BIN)/python benchmarks/contrastive.py run
 	$(BIN)/python benchmarks/general.py run
 
-# The paper's figure and its biomarkers: under ten minutes on two cores; `rca paper --full --out paper` for all repeats.
+# The paper's figure and its biomarkers: about ten minutes on two idle cores; `rca paper --full --out paper` for all repeats.
 paper: $(STAMP)
 	$(BIN)/rca paper --quick --out paper
 
