@@ -138,11 +138,14 @@ def escaped(text: str) -> str:
     return "".join(parts)
 
 
+_LABEL = re.compile(r":ref:`([^`<]*?)\s*<[^`>]*>`")  # :ref:`words <label>`
 _KEPT = re.compile(r"\s*(>>>|\.\.\.|\.\. |:\w[\w ]*:)|^$")
 
 
 def escape_names(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """After numpydoc: what is plain text in a docstring is plain text on the page."""
+    """After numpydoc: what is plain text in a docstring is plain text on the page, and so are labels of scikit-learn's site."""
+    if str(getattr(obj, "__module__", "")).startswith("sklearn"):
+        lines[:] = [_LABEL.sub(r"\1", line) for line in lines]
     code = False
     for at, line in enumerate(lines):
         code = bool(line.strip()) and (code or line.lstrip().startswith(">>>"))
