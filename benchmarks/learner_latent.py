@@ -1,4 +1,4 @@
-"""Hidden Markov models and topics of S1: exact moments, and N-curves with a perturbation whose A is not known.
+"""Hidden Markov models and topics of S1 against N, with a perturbation whose A is not known (exact moments: test_latent.py).
 
     python benchmarks/learner_latent.py run [hmm topics] [--rows FILE]
     python benchmarks/learner_latent.py show [--rows FILE]
@@ -12,14 +12,17 @@ topics  5 topics of 50 words, documents of 30 words, three skewed factors S2, 8 
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from richcomponents import ComponentHMM, ComponentLDA, ContrastiveRCA
-from richcomponents.components import Component, RowSource
-from richcomponents.components.component import Term, Terms
+import numpy as np
+from sklearn.base import clone
+
+from richcomponents import ComponentHMM, ComponentLDA, ContrastiveRCA, baselines
+from richcomponents.algebra import Array
 from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.learning.hmm import Chain, matched_states, stationary
 from richcomponents.learning.lda import matched_topics
+from richcomponents.models.base import ComponentLearner
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 SECTIONS = ("hmm", "topics")
@@ -36,24 +39,22 @@ def jobs(section: str, options: Options) -> list[Job]:
     return drawn(cases(section), options.draws or 8, options.seed + 10_000 * SECTIONS.index(section))
 
 
-def of_rows(S: np.ndarray) -> Component:
-    """The component whose samples these are, read off the rows."""
-    every = np.eye(S.shape[1])
-    terms = Terms(((Term(1.0, (), every),),))
-    return Component("samples", tuple(map(str, range(len(every)))), S.mean(axis=0), np.cov(S.T), RowSource(S), terms)
-
-
-def perturbed(
-    s1: np.ndarray, size: float, controls: int, rng: np.random.Generator
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """X, and what simple methods take for S1."""
+def perturbed(s1: Array, size: float, controls: int, rng: np.random.Generator) -> Array:
+    """X: s1 with three skewed factors in it, and controls that have them too."""
     n, d = s1.shape
     factors = rng.exponential(size=(n, 3)) - 1
     U = s1 + size * factors @ rng.normal(size=(3, d))
     V = factors @ rng.normal(size=(3, controls)) + rng.normal(size=(n, controls))
-    centred = V - V.mean(axis=0)
-    residual = U - centred @ np.linalg.lstsq(centred, U - U.mean(axis=0), rcond=None)[0]
-    return np.hstack([U, V]), {"true": s1, "residualised": residual, "naive": U}
+    return np.hstack([U, V])
+
+
+def fitted(learner: ComponentLearner, s1: Array, X: Array) -> dict[str, Any]:
+    return {
+        "true": baselines.true(learner, s1),
+        "RCA": clone(learner).fit(X),
+        "residualised": baselines.covariates(learner, X),
+        "naive": baselines.naive(learner, X),
+    }
 
 
 def hmm(job: Job) -> Row:
@@ -65,12 +66,11 @@ def hmm(job: Job) -> Row:
     for _ in range(2):
         states.append((rng.uniform(size=(n, 1)) > T[states[-1]].cumsum(axis=1)).sum(axis=1))
     s1 = np.hstack([means[h] + rng.normal(size=(n, d)) for h in states])
-    X, samples = perturbed(s1, 0.7, 10, rng)
-    models = {name: ComponentHMM(k).fit_component(of_rows(S)) for name, S in samples.items()}
-    models["RCA"] = ComponentHMM(k, rca=ContrastiveRCA(views=3 * d)).fit(X)
-    out: Row = {}
     truth = Chain(means, pi, T)
-    for name, model in models.items():
+    out: Row = {}
+    for name, model in fitted(
+        ComponentHMM(k, rca=ContrastiveRCA(views=3 * d)), s1, perturbed(s1, 0.7, 10, rng)
+    ).items():
         found = matched_states(Chain(model.means_, model.weights_, model.transition_), truth)
         out[name] = float(np.mean((found.means - means) ** 2))
         out[name + " T"] = float(np.mean((found.transition - T) ** 2))
@@ -82,11 +82,9 @@ def topics(job: Job) -> Row:
     words = rng.dirichlet(np.full(d, 0.2), size=k)
     share = rng.dirichlet(np.full(k, 0.2), size=n) @ words
     s1 = rng.multinomial(30, share / share.sum(axis=1, keepdims=True)).astype(float)
-    X, samples = perturbed(s1, 0.7, 8, rng)
-    models = {name: ComponentLDA(k).fit_component(of_rows(S)) for name, S in samples.items()}
-    models["RCA"] = ComponentLDA(k, rca=ContrastiveRCA(views=d)).fit(X)
+    learner = ComponentLDA(k, concentration=1.0, rca=ContrastiveRCA(views=d))
     out: Row = {}
-    for name, model in models.items():
+    for name, model in fitted(learner, s1, perturbed(s1, 0.7, 8, rng)).items():
         found = model.topics_[matched_topics(model.topics_, words)]
         out[name] = float(np.abs(found - words).sum(axis=1).mean())
     return out

@@ -199,6 +199,17 @@ def test_from_the_views_better_than_naive():
     assert model.title() in model.summary()
 
 
+def test_states_stay_within_what_there_is_of_an_observation():
+    """A skewed factor at all three times is no chain of four states: they must not run away after its moments."""
+    rng = np.random.default_rng(6)
+    factor = rng.exponential(size=(2000, 2)) - 1
+    S = np.hstack([factor @ rng.normal(size=(2, 4)) + rng.normal(size=(2000, 4)) for _ in range(3)])
+    model = rc.ComponentHMM(4).fit_component(Component.of_samples(S, order=3))
+    b = model.means_ - model.weights_ @ model.means_
+    within = np.mean([np.cov(S[:, 4 * t : 4 * t + 4].T) for t in range(3)], axis=0)
+    assert np.linalg.eigvals(np.linalg.solve(within, (model.weights_ * b.T) @ b)).real.max() < 1.2
+
+
 def test_what_is_refused(rng):
     seven = Component.of_samples(rng.normal(size=(100, 7)))
     with pytest.raises(rc.DataError, match="three consecutive observations side by side"):

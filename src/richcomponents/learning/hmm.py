@@ -10,7 +10,9 @@ independent, with the means b_j for x_2, a_j = sum_i P(h_1 = i | h_2 = j) b_i an
 noise within a time enters none of them. C_23 C_13^+ turns every a_j into b_j, and C_21 C_31^+ every c_j, which makes
 M2 = sum_j pi_j b_j b_j' and M3 = sum_j pi_j b_j^(x3), the moments of `tensors`: k centred b_j, independent once lifted.
 Then c_j = C_32 M2^+ b_j, and T solves sum_l T_jl (b_l, 1) = (c_j, 1). From there all four moments are matched by least squares,
-each in units of its noise (:func:`match_chain`): the start divides by small singular values of C_13.
+each in units of its noise (:func:`match_chain`): the start divides by small singular values of C_13. States explain no more of
+an observation than there is, sum_j pi_j b_j b_j' <= Cov(x_t): without this bound, moments that no chain has are matched by
+states of no weight, at no finite place.
 """
 
 from __future__ import annotations
@@ -139,7 +141,7 @@ def chain_starts(moments: ChainMoments, k: int, rng: np.random.Generator, n_init
 
 def match_chain(moments: ChainMoments, start: Chain) -> Chain:
     """Least squares of the four moments over b and T, pi the stationary law of T; white coordinates, where all of them have
-    errors of the same size."""
+    errors of the same size, and eigenvalues of sum_j pi_j b_j b_j' (q, q) are at most one: what is beyond counts as left."""
     k, q = start.means.shape
     target = np.concatenate([x.ravel() for x in (moments.first, moments.second, moments.apart, moments.third)])
 
@@ -150,7 +152,9 @@ def match_chain(moments: ChainMoments, start: Chain) -> Chain:
         return b - pi @ b, pi, T
 
     def residual(parameters: Array) -> Array:
-        return np.asarray(np.concatenate([x.ravel() for x in chain_moments(*unpack(parameters))]) - target)
+        b, pi, T = unpack(parameters)
+        beyond = np.maximum(np.linalg.eigvalsh((pi * b.T) @ b) - 1, 0)
+        return np.append(np.concatenate([x.ravel() for x in chain_moments(b, pi, T)]) - target, beyond)
 
     packed = np.concatenate([start.means.ravel(), np.log(np.maximum(start.transition, 1e-6)).ravel()])
     found = least_squares(residual, packed, method="trf", xtol=1e-12, ftol=1e-12, gtol=1e-12, max_nfev=200)

@@ -26,6 +26,7 @@ class _LatentLearner(ComponentLearner):
 
     n_init: int
     random_state: int | None
+    reads = 3
 
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:
         """Fit the RCA to X (n, columns of all views), then the model to its component.
@@ -206,6 +207,16 @@ class ComponentLDA(_LatentLearner):
     concentrations_ : array (k,)
         alpha, decreasing; they add up to `concentration`.
     rca_, component_
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> topics = np.array([[0.6, 0.3, 0.1, 0.0], [0.0, 0.1, 0.2, 0.7]])
+    >>> shares = rng.dirichlet([0.6, 0.4], size=50_000)
+    >>> counts = rng.multinomial(20, shares @ topics)
+    >>> model = ComponentLDA(2, concentration=1.0).fit_component(Component.of_samples(counts))
+    >>> (model.topics_.round(1) + 0).tolist(), model.concentrations_.round(1).tolist()
+    ([[0.6, 0.3, 0.1, 0.0], [0.0, 0.1, 0.2, 0.7]], [0.6, 0.4])
     """
 
     def __init__(
