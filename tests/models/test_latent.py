@@ -207,7 +207,7 @@ def test_states_stay_within_what_there_is_of_an_observation():
     model = rc.ComponentHMM(4).fit_component(Component.of_samples(S, order=3))
     b = model.means_ - model.weights_ @ model.means_
     within = np.mean([np.cov(S[:, 4 * t : 4 * t + 4].T) for t in range(3)], axis=0)
-    assert np.linalg.eigvals(np.linalg.solve(within, (model.weights_ * b.T) @ b)).real.max() < 1.2
+    assert np.linalg.eigvals(np.linalg.solve(within, (model.weights_ * b.T) @ b)).real.max() < 1.01
 
 
 def test_what_is_refused(rng):

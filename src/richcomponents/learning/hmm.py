@@ -30,6 +30,7 @@ from richcomponents.learning.tensors import latent_classes
 
 _MOST = 10  # directions in which chains are matched
 _KEPT = 3  # decompositions that are refined; the best fit wins
+_FIRM = 10.0  # how much what states explain beyond what there is counts, beside moments
 _SMALL = 0.01  # singular values of C_13 below this share of the largest are noise
 
 
@@ -153,7 +154,7 @@ def match_chain(moments: ChainMoments, start: Chain) -> Chain:
 
     def residual(parameters: Array) -> Array:
         b, pi, T = unpack(parameters)
-        beyond = np.maximum(np.linalg.eigvalsh((pi * b.T) @ b) - 1, 0)
+        beyond = _FIRM * np.maximum(np.linalg.eigvalsh((pi * b.T) @ b) - 1, 0)
         return np.append(np.concatenate([x.ravel() for x in chain_moments(b, pi, T)]) - target, beyond)
 
     packed = np.concatenate([start.means.ravel(), np.log(np.maximum(start.transition, 1e-6)).ravel()])
