@@ -51,13 +51,14 @@ class Chain:
 @dataclass(frozen=True)
 class ChainMoments:
     """Moments of three consecutive observations in white coordinates: first (q, q) Cov(x_1, x_2), second Cov(x_2, x_3), apart
-    Cov(x_1, x_3), third (q, q, q); back (q, d) : x = m + y back."""
+    Cov(x_1, x_3), third (q, q, q); back (q, d) : x = m + y back; room : no eigenvalue of Cov(y) is larger."""
 
     first: Array
     second: Array
     apart: Array
     third: Array
     back: Array
+    room: float
 
     @classmethod
     def of(cls, component: Component, scale: Array | None = None) -> ChainMoments:
@@ -73,7 +74,7 @@ class ChainMoments:
         one, two, three = (slice(i * d, (i + 1) * d) for i in range(3))
         C = component.covariance
         noise = component.covariance if scale is None else scale
-        within = np.mean([noise[at, at] for at in (one, two, three)], axis=0)
+        own, within = (np.mean([M[at, at] for at in (one, two, three)], axis=0) for M in (C, noise))
         values, vectors = np.linalg.eigh((within + within.T) / 2)
         root = np.sqrt(np.maximum(values, 1e-10 * max(float(values[-1]), np.finfo(float).tiny)))
         white, colour = vectors / root, vectors * root
@@ -87,7 +88,8 @@ class ChainMoments:
         q = Q.shape[1]
         third = component.mapped(maps).cumulant(3)[:q, q : 2 * q, 2 * q :]
         first, second, apart = (Q.T @ P @ Q for P in pairs)
-        return cls(first, second, apart, third, np.asarray((colour @ Q).T))
+        room = max(1.0, float(np.linalg.eigvalsh(white.T @ own @ white)[-1]))
+        return cls(first, second, apart, third, np.asarray((colour @ Q).T), room)
 
 
 def chain_moments(means: Array, weights: Array, transition: Array) -> tuple[Array, Array, Array, Array]:
@@ -142,7 +144,7 @@ def chain_starts(moments: ChainMoments, k: int, rng: np.random.Generator, n_init
 
 def match_chain(moments: ChainMoments, start: Chain) -> Chain:
     """Least squares of the four moments over b and T, pi the stationary law of T; white coordinates, where all of them have
-    errors of the same size, and eigenvalues of sum_j pi_j b_j b_j' (q, q) are at most one: what is beyond counts as left."""
+    errors of the same size. Eigenvalues of sum_j pi_j b_j b_j' (q, q) beyond the room that there is count as left."""
     k, q = start.means.shape
     target = np.concatenate([x.ravel() for x in (moments.first, moments.second, moments.apart, moments.third)])
 
@@ -154,7 +156,7 @@ def match_chain(moments: ChainMoments, start: Chain) -> Chain:
 
     def residual(parameters: Array) -> Array:
         b, pi, T = unpack(parameters)
-        beyond = _FIRM * np.maximum(np.linalg.eigvalsh((pi * b.T) @ b) - 1, 0)
+        beyond = _FIRM * np.maximum(np.linalg.eigvalsh((pi * b.T) @ b) - moments.room, 0)
         return np.append(np.concatenate([x.ravel() for x in chain_moments(b, pi, T)]) - target, beyond)
 
     packed = np.concatenate([start.means.ravel(), np.log(np.maximum(start.transition, 1e-6)).ravel()])
