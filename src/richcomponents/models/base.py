@@ -41,6 +41,8 @@ class ComponentLearner(Estimator):
     component: str
     takes_outcome = False
     """Whether fit needs a y."""
+    reads = 4
+    """The highest order of the cumulants that fit_component asks for."""
 
     def title(self) -> str:
         """What was learned, in a line."""

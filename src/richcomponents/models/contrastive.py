@@ -218,6 +218,10 @@ class ContrastiveRCA(ComponentAnalysis):
         stretch = 1.0 if self._partial is None else self._stretch(data.lost)
         return HiddenClasses(best.model, centre, whole, self._partial, stretch, best.certainty, evidence, best.valley)
 
+    @property
+    def _questioned(self) -> bool:
+        return self.classes == "auto"
+
     def _solve(self, data: Data) -> PairSolution | PaperSolution:
         rank = self.rank
         if self._class_part is not None and isinstance(rank, (int, np.integer)):

@@ -139,7 +139,8 @@ class ComponentGLM(OutcomeLearner):
         column = y if is_column(y) else None
         X, y, groups = model.present(X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
-        _, outcome = model.fit_outcome(X, self._numbers(target)[0], groups, column=column, every_row=True)
+        numbers = self._numbers(target)[0]
+        _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
         self._recount(target)
