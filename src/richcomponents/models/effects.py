@@ -194,7 +194,7 @@ class ExposureEffects(Estimator):
             if table.rereadable:
                 used = np.concatenate([design.used, found.columns])
                 table, reading["groups"], _ = model.without_gaps(table, used, table.group_labels(groups))
-                groups = reading["groups"]
+                groups, reading["design"] = reading["groups"], found.among(design)
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
                 with constants_told_later():
