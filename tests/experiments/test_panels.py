@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from richcomponents.experiments.panels import curves_of, panel_figure, save_figure
 from richcomponents.experiments.paper import write_page
@@ -44,4 +45,4 @@ def test_names_of_designs_side_by_side_do_not_overlap():
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert len(boxes) == len(panel.cases) == 15
-    assert all(left.x1 < right.x0 for left, right in zip(boxes[:-1], boxes[1:], strict=True))
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
