@@ -344,7 +344,7 @@ def diagnose(
     found = result.findings
     _print(f"{found.headline()}\n\n{found.summary}")
     if found.outcome is not None:
-        from richcomponents.report.findings import p_value
+        from richcomponents.text import p_value
 
         told = found.outcome
         _print(f"  {f'{told.name} and {told.outside}':<24} {p_value(told.test.p_value)}")
@@ -620,7 +620,7 @@ def _print_effects(result: FitResult) -> None:
 
 
 def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
-    from richcomponents.cumulants.estimate import p_text
+    from richcomponents.text import p_text
 
     shown = rows[:_SHOWN]
     known = [key for key in (rows[0] if rows else ()) if any(row[key] == row[key] for row in rows)]  # nan is not itself

@@ -41,6 +41,7 @@ from richcomponents.general.model import (
 )
 from richcomponents.general.refine import sequential
 from richcomponents.storage import storable
+from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _FURTHER = 0.05  # level of the tests for more directions of a component that is there
@@ -73,8 +74,8 @@ class SetTest:
     def __str__(self) -> str:
         if np.isnan(self.p_value):
             return "kept (own part of a view)"
-        tried = ", ".join(f"{p:.2g} at order {t}" for t, p in self.by_order.items())
-        told = f"p = {self.p_value:.2g} against {self.level:.2g} ({tried})"
+        tried = ", ".join(f"{p_text(p)} at order {t}" for t, p in self.by_order.items())
+        told = f"{p_value(self.p_value)} against {self.level:.2g} ({tried})"
         if self.kept:
             return f"kept, rank {self.rank}: {told}" + (
                 "" if self.p_value <= self.level else "; explains what others left"
