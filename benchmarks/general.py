@@ -188,7 +188,9 @@ def settled(model: rc.RCA, X: np.ndarray, groups: np.ndarray | None) -> SetProbl
         try:
             model.fit(X, groups=groups)
         except Settled as reached:
-            return reached.args[0]
+            (problem,) = reached.args
+            assert isinstance(problem, SetProblem)
+            return problem
     raise AssertionError("nothing was to be solved")
 
 

@@ -44,7 +44,9 @@ from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
-_FURTHER = 0.05  # level of the tests for more directions of a component that is there
+_FURTHER = (
+    0.05  # level of the tests for more directions of a component that is there, and for one that may have been missed
+)
 _PENALTY = 0.5  # of the logarithm of n for each parameter: what the fit must gain
 _RIDGE = 1e-12  # of the curvature, where entries do not tell a parameter
 _NONE = np.zeros(0, dtype=np.int64)
@@ -199,7 +201,7 @@ class _Fit:
 class _Search:
     """Memory of the tests: what was decided so far is subtracted from what comes next.
 
-    current : the sets that are there or may be; ranks : of those that are.
+    current : the sets that are there or may be; ranks : of those that are; absent : {set that was dropped: p value}.
     """
 
     def __init__(
@@ -215,6 +217,7 @@ class _Search:
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
         self.tested = [q for q in system.order if len(q) > 1]
         self.ranks: dict[Subset, int] = {}
+        self.absent: dict[Subset, float] = {}
 
     @classmethod
     def of(
@@ -261,6 +264,8 @@ class _Search:
                 r = most if given is None else given
                 break
         self._settle(q, r)
+        if not r:
+            self.absent[q] = by_rank[0]
         return SetTest(
             r > 0, by_rank.get(0, float("nan")), by_order, self.level, r, by_rank, gains.get(0, float("nan"))
         )
@@ -373,8 +378,9 @@ class _Search:
             others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
             if self.ranks.get(q) == 1 and any(self._moved(s, [[q]]) for s in others):
                 continue
-        for missed in [q for q in self.tested if q not in self.ranks]:
-            self._exchanged(missed)
+        for q, p in self.absent.items():
+            if q not in self.ranks and p <= _FURTHER:
+                self._exchanged(q)
 
     def _inside(self, larger: Subset) -> list[list[Subset]]:
         """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
@@ -385,9 +391,12 @@ class _Search:
         return [inside] + [[q for q in inside if q != spared] for spared in inside if len(inside) > 2]
 
     def _moved(self, to: Subset, choices: list[list[Subset]]) -> bool:
-        """Whether `to` has a direction more now, and one of the choices of sets one less each."""
+        """Whether `to` has a direction more now, and one of the choices of sets one less each; if it had none, two of them are
+        gone: a set is not kept for what it saves."""
         if self.ranks.get(to, 0) >= most_directions(self._with(to), to, self.width):
             return False
+        if to not in self.ranks:
+            choices = [sets for sets in choices if sum(self.ranks[q] == 1 for q in sets) > 1]
         more = {to: self.ranks.get(to, 0) + 1}
         return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
 
