@@ -34,7 +34,7 @@ from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.kept import Kept
-from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.sources.memory import TablesSource, are_tables, is_annotated
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -184,12 +184,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         views: object = None,
         sample_weight: object = None,
         beside: Sequence[Any] = (),
+        design: Design | None = None,
         **reading: Any,
     ) -> Data:
         """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
         moments of maps of the columns of all views, covariates removed.
 
         views : instead of the parameter. beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
+        design : of rows that were laid out before, with columns added to a table: others are read as that one was.
         """
         self._check_parameters()
         views = self.views if views is None else views
@@ -201,7 +203,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         opened = self._open(X, reset=True, at_least=2)
         if not opened.rereadable:
             self._check_state_fit()
-        rows, design = lay_out(opened, views, self.covariates, beside)
+        rows, design = lay_out(opened, views, self.covariates, beside) if design is None else (opened, design)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
@@ -228,7 +230,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
         """X, y and groups in one order, where they have labels, and without the rows that have no outcome, unless
         missing="error"."""
-        y, groups = in_order_of(X, y, "y"), in_order_of(X, groups, "groups")
+        X = Rows(TablesSource(X)) if are_tables(X) else X
+        y, groups = (_lined_up(X, values, what) for values, what in ((y, "y"), (groups, "groups")))
         if self.missing == "error" or isinstance(X, (Moments, Iterator)) or y is None:
             return X, y, groups
         rows = self._open(X, reset=not hasattr(self, "_design"))
@@ -1249,6 +1252,16 @@ class _Beside:
 def check_level(level: float) -> None:
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+
+
+def _lined_up(X: Any, values: Any, what: str) -> Any:
+    """One value per row of a table, by label; or as the rows of the first of several tables, of which some are left out."""
+    source = X.source if isinstance(X, Rows) else None
+    labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
+    found = in_order_of(X, values, what, labels)
+    if not isinstance(source, TablesSource) or found is not values or len(getattr(values, "shape", ())) != 1:
+        return found
+    return values if len(values) == source.n_rows else source.table.lined_up(values, what)
 
 
 def _labels_in(rows: Rows, design: Design, groups: str) -> Any:
