@@ -393,8 +393,8 @@ class _Search:
             raise DataError(
                 f"whether {q} has a component of its own shows in cumulants of order {needed}"
                 f"{', once those of ' + ', '.join(map(str, above)) + ' are subtracted' if above else ''}, and tests use orders "
-                f"up to {MAX_ORDER if self.higher else self.evidence.order}: start from fewer sets (sets=), for example without "
-                "those of three views"
+                f"up to {MAX_ORDER if self.higher else self.evidence.order}: start from fewer sets (sets=), for example "
+                "without those of three views"
             )
         self.evidence = self.higher(needed)
 

@@ -246,7 +246,7 @@ class SetProblem:
         if self.method == "paper":
             require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state
-            left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes)]
+            left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
             linear = _find_linear(evidence, system, self.gauge, left_out)
             system, parts = _by_paper(evidence, system, self.gauge, linear)
             self._warn_of_noise(linear)
@@ -301,16 +301,17 @@ class SetProblem:
     def _warn_of_noise(self, linear: Linear) -> None:
         """Say which components the paper's rule sets to zero, and which it should not invert."""
         if linear.absent:
+            named = ", ".join(map(component_name, linear.absent))
             warn_user(
-                f"method='paper' sets {', '.join(map(component_name, linear.absent))} to zero: its cumulants of order {self.order} "
-                "are no larger than noise. A Gaussian component (or a symmetric one, at odd orders) looks the same",
+                f"method='paper' sets {named} to zero: its cumulants of order {self.order} are no larger than noise. A Gaussian component "
+                "(or a symmetric one, at odd orders) looks the same",
                 WeakIdentificationWarning,
             )
         if linear.blurred:
+            named = ", ".join(map(component_name, linear.blurred))
             warn_user(
-                f"some directions of {', '.join(map(component_name, linear.blurred))} are no larger than noise in cumulants of "
-                f"order {self.order}, and method='paper' divides by them: its transformations are unreliable. Use more samples, "
-                "or method='efficient', which also fits components of few directions",
+                f"some directions of {named} are no larger than noise in cumulants of order {self.order}, and method='paper' "
+                "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits components of few directions",
                 WeakIdentificationWarning,
             )
 

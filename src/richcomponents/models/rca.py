@@ -335,10 +335,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             say_dropped(len(fine), len(values), _GAPS)
             values = values[fine]
         check_finite(values, design.side_by_side())
-        if stream is None:
-            stream = Accumulator(self._state_order, n_blocks=self.n_blocks, names=table.names)
-        else:
-            stream = stream.copy()
+        begun = Accumulator(self._state_order, n_blocks=self.n_blocks, names=table.names)
+        stream = begun if stream is None else stream.copy()
         stream.update(values)
         with constants_told_later():
             state = stream.moments()

@@ -32,8 +32,8 @@ _ZERO = 1e-8  # standardised cumulants are of order one unless they vanish: far 
 
 @dataclass(frozen=True)
 class Linear:
-    """What FindLinear returns: transforms, the members found absent (every cumulant of order r vanishes), and, of samples, those
-    of which noise hides some directions: sigma_min(M) is too small to be inverted."""
+    """What FindLinear returns: transforms, the members found absent (every cumulant of order r vanishes), and, of samples,
+    those of which noise hides some directions: sigma_min(M) is too small to be inverted."""
 
     transforms: Transforms
     absent: tuple[Subset, ...]
