@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.algebra.spectral import symmetric
+from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
     LEAST_KEPT,
     Blend,
@@ -303,15 +303,16 @@ class SetProblem:
         if linear.absent:
             named = ", ".join(map(component_name, linear.absent))
             warn_user(
-                f"method='paper' sets {named} to zero: its cumulants of order {self.order} are no larger than noise. A Gaussian component "
-                "(or a symmetric one, at odd orders) looks the same",
+                f"method='paper' sets {named} to zero: its cumulants of order {self.order} are no larger than noise. "
+                "A Gaussian component (or a symmetric one, at odd orders) looks the same",
                 WeakIdentificationWarning,
             )
         if linear.blurred:
             named = ", ".join(map(component_name, linear.blurred))
             warn_user(
                 f"some directions of {named} are no larger than noise in cumulants of order {self.order}, and method='paper' "
-                "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits components of few directions",
+                "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits "
+                "components of few directions",
                 WeakIdentificationWarning,
             )
 
@@ -373,7 +374,12 @@ def _inverse_of(total: Array) -> Array:
 def _by_loadings(
     evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters
 ) -> Parts:
-    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'."""
+    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'.
+
+    A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', made positive, so that the parts of a view add
+    up to it. C_g C_g' is no better where the model fits, and too small where more is shared than the ranks say: with 569
+    samples of three times ten columns the parts added up to 60% of a view.
+    """
     transforms: Transforms = {}
     covariances = {}
     total = np.zeros((evidence.p, evidence.p))
@@ -389,6 +395,12 @@ def _by_loadings(
             transforms[gauge[q], q] = np.eye(C.shape[1])
         columns = home(evidence.columns, q)
         total[np.ix_(columns, columns)] += C @ C.T
+    for q in system.order:
+        if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
+            inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
+            left = power(evidence.correlation[inside] - total[inside] + covariances[q], 1.0, 0.0)
+            total[inside] += left - covariances[q]
+            covariances[q] = left
     return transforms, covariances, total
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.components.sets import SetSystem
-from richcomponents.general.discover import _Search, _signs, most_directions, sign_flip
+from richcomponents.general.discover import _Search, _signs, discover_sets, most_directions, sign_flip
 from richcomponents.general.evidence import SetEvidence, leading, shared_directions
 from richcomponents.general.model import inverse_root
 from richcomponents.moments import Moments
@@ -172,6 +172,7 @@ def test_covariances_bound_ranks():
     assert most_directions(everything, ab, widths, {abc: 1}, pairs) == 1
     assert most_directions(everything, ab, widths, {}, pairs) == 2
     assert most_directions(everything, bc, widths, {abc: 1}, pairs) == 1  # one is always tried
+    assert most_directions(everything, bc, widths, {abc: 2}, pairs) == 4  # covariances that cancel say nothing
     common = SetSystem.of([abc, *"abc"], "abc")
     assert most_directions(common, abc, widths, {}, pairs) == 2  # a and b tell it from the others
     assert most_directions(everything, abc, {"a": 4, "b": 3, "c": 2}) == 2
@@ -210,3 +211,35 @@ def test_a_missed_direction_of_three_views_is_not_three_pairs():
     search.ranks = {("a", "b"): 1, ("a", "c"): 1, ("b", "c"): 1}
     search.reconsider()
     assert search.ranks == {tuple("abc"): 1}
+
+
+PAIRED = [("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pair_that_shares_all_columns_with_a_common_part_is_no_other_pair(seed):
+    """What {a, b} has of Cov(U_a, U_b) must not go to {a, b, c}, and then be missed in other covariances."""
+    evidence = white_evidence(make_views(4000, 3, 3, sets=PAIRED, random_state=seed))
+    system, tests = discover_sets(evidence, SetSystem.all("abc"))
+    assert set(system) == set(PAIRED)
+    assert tests["a", "b"].rank == tests["a", "b", "c"].rank == 3
+
+
+def test_a_missed_pair_is_not_two_others():
+    evidence = white_evidence(make_views(2000, 3, 3, sets=PAIRED, random_state=5))
+    search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
+    search.current = search.current.without(("a", "b"))
+    taken = {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
+    for p, found in [(0.2, taken), (0.01, {("a", "b", "c"): 3, ("a", "b"): 3})]:  # clearly absent, and hardly
+        search.ranks, search.absent = dict(taken), {("a", "b"): p}
+        search.reconsider()
+        assert search.ranks == found
+
+
+def test_two_pairs_are_no_direction_of_three_views():
+    """It would show in the covariance of the third pair."""
+    search = _Search.of(copies(Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)), COMMON, 0.01, 0, {})
+    search.ranks = {("a", "b"): 1, ("b", "c"): 1}
+    assert search._inside(tuple("abc")) == []
+    search.ranks["a", "c"] = 1
+    assert len(search._inside(tuple("abc"))) == 4
