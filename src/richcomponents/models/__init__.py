@@ -7,6 +7,7 @@ from richcomponents.models.effects import ExposureEffects
 from richcomponents.models.general import RCA
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.ising import ComponentIsing
+from richcomponents.models.likelihood import ComponentLikelihood
 from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.models.pca import ComponentPCA, subspace_distance
@@ -18,6 +19,7 @@ __all__ = [
     "ComponentGaussianMixture",
     "ComponentIsing",
     "ComponentLearner",
+    "ComponentLikelihood",
     "ComponentLogisticRegression",
     "ComponentPCA",
     "ComponentRegression",
