@@ -228,7 +228,7 @@ def _fit_samples(learner: Any, S: Array, y: object, known: Array | None = None) 
         fitted.set_params(shared=False)  # a simple method knows one part only
     known = np.empty((len(S), 0)) if known is None else known
     if y is None:
-        return fitted.fit_component(Component.of_samples(S))
+        return fitted.fit_component(Component.of_samples(S, order=fitted.reads))
     if hasattr(fitted, "fit_clean"):
         return fitted.fit_clean(S, y, covariates=known) if known.shape[1] else fitted.fit_clean(S, y)
     target = _residual(as_matrix(y, column=True), known)[:, 0]

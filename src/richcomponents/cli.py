@@ -344,7 +344,7 @@ def diagnose(
     found = result.findings
     _print(f"{found.headline()}\n\n{found.summary}")
     if found.outcome is not None:
-        from richcomponents.report.findings import p_value
+        from richcomponents.text import p_value
 
         told = found.outcome
         _print(f"  {f'{told.name} and {told.outside}':<24} {p_value(told.test.p_value)}")
@@ -473,7 +473,7 @@ def paper(
     out: Annotated[
         Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")
     ] = Path("paper"),
-    panel: Annotated[list[str], typer.Option(help="a..k, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
+    panel: Annotated[list[str], typer.Option(help="a..k, s3, kernel, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
     full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
     data: Annotated[Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).")] = None,
     pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.")] = None,
@@ -620,7 +620,7 @@ def _print_effects(result: FitResult) -> None:
 
 
 def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
-    from richcomponents.cumulants.estimate import p_text
+    from richcomponents.text import p_text
 
     shown = rows[:_SHOWN]
     known = [key for key in (rows[0] if rows else ()) if any(row[key] == row[key] for row in rows)]  # nan is not itself

@@ -8,6 +8,7 @@ when something is drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,10 +50,27 @@ def largest(values: Array, most: int = MOST) -> IntArray:
     return np.sort(np.argsort(-size, kind="stable")[:most])
 
 
-def _new_axes(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """A figure of pyplot, in inches. A notebook draws what a cell returns, and at its end all figures that pyplot holds: one
+    that was returned is drawn once."""
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    figure: Any = plt.figure(figsize=(width, height), layout="constrained")
+    figure._ipython_display_ = partial(_draw_once, figure)
+    return figure
+
+
+def _draw_once(figure: Any) -> None:
+    """What IPython asks first when it shows a figure: pyplot lets go of it, and it is shown as any other is."""
+    import matplotlib.pyplot as plt
+
+    if "inline" in plt.get_backend():  # elsewhere it has a window
+        plt.close(figure)
+    raise NotImplementedError
+
+
+def _new_axes(width: float, height: float) -> Any:
+    return new_figure(width, height).subplots()
 
 
 def _short(name: str) -> str:
@@ -342,10 +360,9 @@ def sensitivity_plot(
 
 def overview_plot(draw: Sequence[Any]) -> Any:
     """A new figure with one panel for each of the functions `draw`, which take an Axes; two panels a row."""
-    import matplotlib.pyplot as plt
-
     count = (len(draw) + 1) // 2
-    figure, axes = plt.subplots(count, 2, figsize=(13, 4.2 * count), layout="constrained", squeeze=False)
+    figure = new_figure(13, 4.2 * count)
+    axes = figure.subplots(count, 2, squeeze=False)
     for panel, ax in zip(draw, axes.flat, strict=False):
         panel(ax)
     for ax in axes.flat[len(draw) :]:

@@ -6,6 +6,7 @@ are kept as they are; where a person reads them, they stand as their escapes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape as html_escape
 from unicodedata import category
@@ -53,6 +54,48 @@ def escape(text: str) -> str:
     '&lt;b&gt;\\\\u202e'
     """
     return html_escape(plain(text))
+
+
+_SMALLEST = 1e-16  # p values below say nothing but this
+
+
+def p_text(p: float) -> str:
+    """A p value for a reader.
+
+    >>> p_text(0.0312), p_text(2e-5), p_text(0.0), p_text(float("nan"))
+    ('0.0312', '2.0e-05', '< 1e-16', '')
+    """
+    if math.isnan(p):
+        return ""
+    if p < _SMALLEST:
+        return f"< {_SMALLEST:.0e}"
+    return f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"
+
+
+def p_value(p: float) -> str:
+    """A p value with its letter.
+
+    >>> p_value(0.0312), p_value(0.0)
+    ('p = 0.0312', 'p < 1e-16')
+    """
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def number(value: float) -> str:
+    """Three to four digits.
+
+    >>> number(-0.12345), number(12345.6), number(1e-7), number(3)
+    ('-0.1235', '12350', '1.0e-07', '3')
+    """
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value) or not (value == 0 or 1e-3 <= abs(value) < 1e6):
+        return f"{value:.1e}"
+    if value == 0:
+        return "0"
+    digits = 3 - math.floor(math.log10(abs(value)))
+    return f"{round(value, digits):.{min(max(0, digits), 4)}f}"
 
 
 def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:

@@ -11,7 +11,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import richcomponents as rc
 
 PUBLIC = [getattr(rc, name) for name in rc.__all__]
-CLASSES = [cls for cls in PUBLIC if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
+# A chain takes 3 d columns of its view and topics take counts: scikit-learn's tables have neither layout, and fit refuses them.
+# Tables of the right layout are in test_latent.py.
+OTHER_LAYOUT = (rc.ComponentHMM, rc.ComponentLDA)
+CLASSES = [c for c in PUBLIC if inspect.isclass(c) and issubclass(c, BaseEstimator) and c not in OTHER_LAYOUT]
 RCA = rc.ContrastiveRCA(views=1)  # which columns are which view cannot be guessed
 ESTIMATORS = [cls(rca=RCA) if hasattr(cls(), "rca") else cls(views=1) for cls in CLASSES]
 

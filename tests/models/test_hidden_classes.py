@@ -316,3 +316,24 @@ def test_rows_with_ties_and_few_rows():
         model = rc.ContrastiveRCA(views=2).fit(X)
     assert np.isfinite(model.components_["S1"].covariance).all()
     assert find_classes(X[:20, :1], X[:20, 2:3], np.array([0.9]), np.ones(20), "auto", 0) is None
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.SpecificationWarning")
+def test_classes_are_left_in_where_the_outcome_contradicts_the_model():
+    """Cell types that both views show, and an outcome that goes with V's own part: covariates' coefficients."""
+    rng = np.random.default_rng(4)
+    kind, own = rng.integers(3, size=900), rng.exponential(size=(900, 2 * D))
+    centres = 3 * rng.normal(size=(3, 2 * D))
+    X = centres[kind] + own + rng.exponential(size=(900, 1)) * np.linspace(-1, 1, 2 * D)
+    y = X[:, 0] + own[:, D:] @ rng.normal(size=D) + rng.normal(size=900)
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
+    assert model.rca_.classes_ is None
+    assert model.verdict_ == "model fails"
+    assert "3 seen, but left in" in model.summary()
+    covariates = np.linalg.lstsq(X - X.mean(0), y - y.mean(), rcond=None)[0][:D]
+    np.testing.assert_allclose(model.coef_, covariates, rtol=1e-8)
+    unasked = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes="none")).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, unasked.coef_)
+    assert len(rc.ContrastiveRCA(views=D).fit(X).classes_) == 3  # no outcome, nothing contradicts
+    stated = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D, classes=3)).fit(X, y)
+    assert len(stated.rca_.classes_) == 3

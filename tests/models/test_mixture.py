@@ -17,12 +17,11 @@ from richcomponents.learning.mixture import (
     MixtureCumulants,
     MomentMatching,
     fit_mixture,
-    lifted_tensor,
     match_centres,
     mixture_cumulants,
     noise_variance,
-    orthogonal_decomposition,
 )
+from richcomponents.learning.tensors import lifted, orthogonal_decomposition
 from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.moments import Moments
 
@@ -69,7 +68,10 @@ def test_the_lifted_tensor_is_orthogonally_decomposable():
     means, weights = some_mixture(4, 4)
     mean, covariance, third, _ = mixture_cumulants(means, weights, 0.3)
     assert noise_variance(covariance, 4) == pytest.approx(0.3)
-    T, back = lifted_tensor(covariance, third, 4)
+    values, vectors = np.linalg.eigh(covariance)
+    root, basis = np.sqrt(values[1:] - 0.3), vectors[:, 1:]
+    back, W = (basis * root).T, basis / root
+    T = lifted(np.einsum("abc,ai,bj,ck->ijk", third, W, W, W))
     Z = orthogonal_decomposition(T, np.random.default_rng(0))[0]
     Z = Z * np.sign(Z[:, -1:])
     np.testing.assert_allclose(Z @ Z.T, np.eye(4), atol=1e-9)

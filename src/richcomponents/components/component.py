@@ -78,6 +78,10 @@ class Term:
         """The maps of all `order` slots."""
         return self.head + (self.fill,) * (order - len(self.head))
 
+    def mapped(self, W: Array) -> Term:
+        """The same of W'S, W (m, k)."""
+        return replace(self, head=tuple(one @ W for one in self.head), fill=self.fill @ W)
+
 
 @storable
 @dataclass(frozen=True)
@@ -160,6 +164,11 @@ class CumulantSource:
     @property
     def max_order(self) -> int:
         return self._high.moments.layout.order
+
+    def covariance(self, W: Array) -> Array:
+        """Cov(W'z), (m, m), as it is; W (p, m)."""
+        p = self.moments.layout.n_columns
+        return np.asarray(W.T @ self.moments.covariance(unbiased=False)[:p, :p] @ W)
 
     def comparable(self, order: int) -> bool:
         """Whether alternatives of this order can be compared over left-out blocks at a bearable price."""
@@ -282,6 +291,10 @@ class RowSource(CumulantSource):
         """The same rows with one column more, (n,)."""
         return RowSource(np.column_stack([self._z, y]), self._block_of, unbiased=self.unbiased)
 
+    def covariance(self, W: Array) -> Array:
+        along = self._z @ W
+        return np.asarray(along.T @ along / self.n)
+
     def comparable(self, order: int) -> bool:
         return packed_size(self._z.shape[1], order) <= _MAX_COMPARED and len(self.blocks) >= 5
 
@@ -298,9 +311,19 @@ class RowSource(CumulantSource):
         return RowSource(self._z[rows], self._block_of[rows], unbiased=self.unbiased)
 
     def tensor(self, terms: Sequence[Term], order: int) -> Array:
-        """The dense tensor of a sum of terms: order two from the rows, higher orders through a state."""
+        """The dense tensor of a sum of terms: order two from the rows, higher orders through a state of the columns, or of what
+        the slots make of them, where that is less."""
         if order != 2:
-            return self.state(order).tensor(terms, order)
+            every = expand(terms, order)
+            maps = {id(slot): slot for _, slots in every for slot in slots}
+            width = sum(slot.shape[1] for slot in maps.values())
+            if width >= self._z.shape[1]:
+                return self.state(order).tensor(terms, order)
+            ends = np.cumsum([0, *(slot.shape[1] for slot in maps.values())])
+            at = {key: np.arange(a, b) for key, a, b in zip(maps, ends[:-1], ends[1:], strict=True)}
+            state = Moments.of(self._z @ np.hstack(list(maps.values())), order, n_blocks=1)
+            found = Cumulants(state, unbiased=self.unbiased)
+            return symmetrise(np.sum([c * found.tensor(*(at[id(s)] for s in slots)) for c, slots in every], axis=0))
         scale = self._coefficient((2,))
         parts = [c * (self._z @ slots[0]).T @ (self._z @ slots[1]) for c, slots in expand(terms, 2)]
         total: Array = np.sum(parts, axis=0)
@@ -418,6 +441,13 @@ class Component(Storable):
         mean, covariance = np.array(state.mean), np.cov(values.T, bias=True).reshape(values.shape[1], -1)
         every = np.eye(values.shape[1])
         return cls(name, names, mean, covariance, CumulantSource(state), Terms(((Term(1.0, (), every),),), every))
+
+    def mapped(self, W: Array) -> Component:
+        """W'S, W (d, k): its cumulants take k^t numbers, whatever d."""
+        terms = tuple(tuple(term.mapped(W) for term in terms) for terms in self.terms.alternatives)
+        names = tuple(map(str, range(W.shape[1])))
+        spread = np.asarray(W.T @ (self.spread @ W))
+        return Component(self.name, names, self.mean @ W, spread, self.source, Terms(terms))
 
     def centred(self) -> Component:
         """The same with mean zero."""

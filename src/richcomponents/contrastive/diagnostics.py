@@ -35,18 +35,32 @@ from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments
+from richcomponents.notebook import Summary
 from richcomponents.storage import storable
-from richcomponents.text import page
+from richcomponents.text import p_value, page
 
 
 @storable
 @dataclass(frozen=True)
 class TestResult:
-    """A test statistic, its degrees of freedom (when it has any) and the p-value."""
+    """A test statistic, its degrees of freedom (when it has any) and the p-value.
+
+    >>> print(TestResult(120.5, (3, 96), 0.0))
+    statistic 120.5, degrees of freedom 3, 96, p < 1e-16
+    """
 
     statistic: float
     df: tuple[float, ...]
     p_value: float
+
+    @property
+    def told(self) -> str:
+        """The p-value with its letter: "p = 0.03"."""
+        return p_value(self.p_value)
+
+    def __str__(self) -> str:
+        df = f", degrees of freedom {', '.join(f'{one:.4g}' for one in self.df)}" if self.df else ""
+        return f"statistic {self.statistic:.4g}{df}, {self.told}"
 
 
 def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> TestResult:
@@ -337,7 +351,7 @@ ADVICE = {
 def contradicted(test: TestResult) -> str:
     """What a test of the known A says, in words."""
     return (
-        f"The known A does not fit the data (p = {test.p_value:.2g}): no admissible covariance of the shared part gives the "
+        f"The known A does not fit the data ({test.told}): no admissible covariance of the shared part gives the "
         "covariance of U and V with it. Check its sign, units and the order of columns, or leave out A=."
     )
 
@@ -346,13 +360,13 @@ def misfit(test: TestResult) -> str:
     """What a test of over-identification that rejects says, in words."""
     return (
         "The cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts "
-        f"(p = {test.p_value:.2g}): something else is shared, or the parts depend on each other. Labs that differ in "
+        f"({test.told}): something else is shared, or the parts depend on each other. Labs that differ in "
         "spread as well as in means look like this, and coefficients suffered little from it where it was tried."
     )
 
 
 @storable
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """Numbers behind the verdict.
 
@@ -452,9 +466,7 @@ class Diagnostics:
                 "share more than the model can remove. Check that V holds controls only, or give rank=."
             )
         elif self.rank and self.leftover.p_value < DOUBTFUL:
-            out.append(
-                f"Correlation is left beyond rank {self.rank} (p = {self.leftover.p_value:.2g}): the views may share more."
-            )
+            out.append(f"Correlation is left beyond rank {self.rank} ({self.leftover.told}): the views may share more.")
         test = self.overidentification
         if test is not None and test.p_value < DOUBTFUL and self.verdict != "model fails":
             out.append(misfit(test))
@@ -464,8 +476,14 @@ class Diagnostics:
             out.append("The known A was not tested: there are too many columns for these samples.")
         return out
 
-    def summary(self) -> str:
-        """A page of text."""
+    def __repr__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """A page of text; in a notebook the verdict and what it means, and the numbers behind a fold."""
         shown = ", ".join(f"{c:.2f}" for c in self.canonical_correlations[:10])
         more = " ..." if len(self.canonical_correlations) > 10 else ""
         lines = [
@@ -493,11 +511,14 @@ class Diagnostics:
             share = (high - low) / np.maximum(high, 1e-300)
             lines.append(f"  second order alone       leaves {np.median(share):.0%} of Var(S1) open (median column)")
         if self.overidentification is not None:
-            lines.append(f"  over-identification      p = {self.overidentification.p_value:.3f}")
+            lines.append(f"  over-identification      {self.overidentification.told}")
         if self.known_mixing is not None:
-            lines.append(f"  the known A fits         p = {self.known_mixing.p_value:.3f}")
+            lines.append(f"  the known A fits         {self.known_mixing.told}")
         if self.rank < len(self.canonical_correlations):
             lines.append(
-                f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, p = {self.leftover.p_value:.3f}"
+                f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, {self.leftover.told}"
             )
-        return page([*lines, *(f"  > {sentence}" for sentence in self.advice())])
+        advice = self.advice()
+        return Summary(
+            page([*lines, *(f"  > {sentence}" for sentence in advice)]), verdict=self.verdict, says=[*advice, lines[0]]
+        )

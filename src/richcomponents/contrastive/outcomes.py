@@ -31,7 +31,6 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.pair import RIDGE
-from richcomponents.cumulants.estimate import p_text
 from richcomponents.learning.outcome import Outcome
 from richcomponents.storage import storable
 from richcomponents.text import in_line
@@ -124,15 +123,15 @@ class OutcomeOnV:
         (u, v), name = self.letters, in_line(name)
         if self.on_rest is None:
             return (
-                f"{name} goes with {v} ({_told(self.on_shared)}), and the shared part fills {v}: nothing tells whether "
+                f"{name} goes with {v} ({self.on_shared.told}), and the shared part fills {v}: nothing tells whether "
                 f"through the shared part or by {v}'s own"
             )
         if _not_rejected(self.on_rest.p_value) > 0:
             return (
-                f"{name} goes with {v} ({_told(self.on_shared)}), and the cross-cumulants contradict the model: nothing tells "
+                f"{name} goes with {v} ({self.on_shared.told}), and the cross-cumulants contradict the model: nothing tells "
                 "whether through the shared part"
             )
-        return f"{name} goes with what {v} does not share with {u} ({_told(self.on_rest)})"
+        return f"{name} goes with what {v} does not share with {u} ({self.on_rest.told})"
 
     @property
     def remedy(self) -> str:
@@ -146,7 +145,7 @@ class OutcomeOnV:
             return ""
         return (
             f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V "
-            f"does not share with U ({_told(self.on_rest)}): coefficients may be wrong"
+            f"does not share with U ({self.on_rest.told}): coefficients may be wrong"
         )
 
     def notes(self) -> tuple[str, ...]:
@@ -167,7 +166,7 @@ class OutcomeOnV:
             return (f"{CONTRADICTED}: {self.fails}. {self.remedy}.", beside)
         if self.goes_with:
             return (
-                f"{name} goes with {v} ({_told(self.on_shared)}) as the shared part does: it is taken to depend on the "
+                f"{name} goes with {v} ({self.on_shared.told}) as the shared part does: it is taken to depend on the "
                 f"shared part too, and coefficients are those on {u}'s own part beside it.",
                 beside,
             )
@@ -177,11 +176,6 @@ class OutcomeOnV:
 def _not_rejected(p: float) -> float:
     """Belief that is left where a test has this p value: 1 from WITNESSED on, 0 at half of it."""
     return float(np.clip(2 * p / WITNESSED - 1, 0.0, 1.0))
-
-
-def _told(test: TestResult) -> str:
-    text = p_text(test.p_value)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def _beside(outcome: Outcome, found: Canonical, rank: int, most: int) -> int:

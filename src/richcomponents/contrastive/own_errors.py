@@ -46,6 +46,7 @@ from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
 from richcomponents.contrastive.posterior import INFLATION, KNOWN_PRIOR_SD, PRIOR_CENTRE, Logistic, symmetric_matrices
 from richcomponents.cumulants.estimate import delete_one
 from richcomponents.storage import storable
+from richcomponents.text import p_value
 
 HOLDS, FAILS = 0.1, 0.01
 """p-values from which on errors are taken as independent, and up to which they are not."""
@@ -223,7 +224,7 @@ class IndependentErrors:
     def words(self) -> str:
         """For the summary."""
         tests = [("U", self.p_u), ("V", self.p_v), ("both agree", self.p_both)]
-        shown = ", ".join(f"{name} p = {p:.3f}" for name, p in tests if not np.isnan(p)) or "not tested"
+        shown = ", ".join(f"{name} {p_value(p)}" for name, p in tests if not np.isnan(p)) or "not tested"
         both, u, v = self.used
         if self.silent:
             tested = not all(np.isnan(p) for _, p in tests)

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -48,8 +47,9 @@ from richcomponents.contrastive.posterior import (
     in_chunks,
     symmetric_matrices,
 )
-from richcomponents.cumulants.estimate import as_frame, delete_one, jackknife_error
+from richcomponents.cumulants.estimate import delete_one, jackknife_error
 from richcomponents.moments import Moments
+from richcomponents.notebook import Table, Tabular
 from richcomponents.storage import storable
 
 RIDGE = 4.0
@@ -367,8 +367,8 @@ def bounds_with_noise(
     return full, Bounds(jackknife_error(reps.lower), jackknife_error(reps.upper))
 
 
-@dataclass(frozen=True)
-class VarianceTable:
+@dataclass(frozen=True, repr=False)
+class VarianceTable(Tabular):
     """Var(U) = Var(S1) + Var(S2), column by column; every array is (d_u,).
 
     total : Var(U), what ignoring V takes for Var(S1); own, shared : Var(S1) and Var(S2) as estimated;
@@ -398,7 +398,7 @@ class VarianceTable:
         share = np.divide(self.shared, self.total, out=np.zeros_like(self.total), where=positive)
         return np.asarray(np.clip(share, 0.0, 1.0))
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> Table:
         """One dict per column of U, ready for a data frame."""
         columns = {
             "variance": self.total,
@@ -410,8 +410,4 @@ class VarianceTable:
             "identified low": self.identified_low,
             "identified high": self.identified_high,
         }
-        return [{"name": n, **{k: float(v[i]) for k, v in columns.items()}} for i, n in enumerate(self.names)]
-
-    def to_frame(self) -> Any:
-        """The same as a data frame."""
-        return as_frame(self.rows())
+        return Table({"name": n, **{k: float(v[i]) for k, v in columns.items()}} for i, n in enumerate(self.names))

@@ -835,6 +835,16 @@ class PairSolution(TwoViews):
         plain = plain_grams(self.posterior, self.grams[:, used][:, :, used])
         return np.asarray(lift @ plain @ lift.T)
 
+    def warn(self) -> None:
+        """Say what is not sure."""
+        if self.verdict == "model fails":
+            warn_user(ADVICE["model fails"], SpecificationWarning)
+        if self.verdict in ("weak", "not identified") and not self.second_order_only:  # that was warned of already
+            test = self.overidentification if self.posterior.verdict == "strong" else None
+            warn_user(ADVICE[self.verdict] if test is None else misfit(test), WeakIdentificationWarning)
+        if self.mixing_test is not None and self.mixing_test.p_value < SUSPICIOUS:
+            warn_user(contradicted(self.mixing_test), SpecificationWarning)
+
     def without(self, block: int) -> PairSolution:
         """Refitted without one block, from the state alone; what was decided (rank, orders, dependence) stays."""
         state, found, k = self.state.without([block]), self.canonical, self.rank
@@ -861,15 +871,7 @@ def shared_prediction(pair: Pair, t: Array) -> Array:
 
 def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
     """The estimator. keys : what S1, S2 and S3 are called."""
-    solution = _solve(space, keys, options).checked()
-    if solution.verdict == "model fails":
-        warn_user(ADVICE["model fails"], SpecificationWarning)
-    if solution.verdict in ("weak", "not identified") and not solution.second_order_only:  # that was warned of already
-        test = solution.overidentification if solution.posterior.verdict == "strong" else None
-        warn_user(ADVICE[solution.verdict] if test is None else misfit(test), WeakIdentificationWarning)
-    if solution.mixing_test is not None and solution.mixing_test.p_value < SUSPICIOUS:
-        warn_user(contradicted(solution.mixing_test), SpecificationWarning)
-    return solution
+    return _solve(space, keys, options).checked()
 
 
 def _solve(
@@ -943,7 +945,7 @@ def _solve(
         beyond = decided.beyond if decided.reduced_views else Beyond.of(found, r)
     high = None
     if options.order > 4 and fourth and decided is None:
-        high = data.moments(options.order, everything)
+        high = data.moments(options.order, everything, pooled=True)
     return PairSolution(
         keys=keys,
         views=(first, second_view),

@@ -20,32 +20,16 @@ from scipy import stats
 from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
+from richcomponents.notebook import Table, Tabular, html_table
 from richcomponents.storage import storable
-from richcomponents.text import escape, in_line, lined_up, page
+from richcomponents.text import in_line, lined_up, p_text, page
 
 _MOST = 100  # entries of a matrix that are printed
-_SMALLEST = 1e-16  # p values below say nothing but this
-
-
-def as_frame(rows: Sequence[Mapping[str, object]]) -> Any:
-    """Rows as a data frame: of pandas where it is installed, else of polars, else a pyarrow Table."""
-    columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
-    try:
-        import pandas
-    except ImportError:
-        try:
-            import polars
-        except ImportError:
-            import pyarrow
-
-            return pyarrow.table(columns)
-        return polars.DataFrame(columns)
-    return pandas.DataFrame(columns)
 
 
 @storable
-@dataclass(frozen=True, eq=False)
-class Estimate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimate(Tabular):
     """A vector or matrix of estimates with standard errors and confidence limits, entry by entry.
 
     value, standard_error : (d,) or (d, k); the error is nan where there is none. degrees : of Student's t (blocks - 1).
@@ -202,20 +186,16 @@ class Estimate:
         }
         return {title: np.ravel(x) for title, x in columns.items()}
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> Table:
         """One dict per entry: its name (and column), the estimate, what is known of its error, its limits."""
         table = self._table()
-        return [
+        return Table(
             dict(zip(("name", "column"), label, strict=False)) | {k: float(x[i]) for k, x in table.items()}
             for i, label in enumerate(self._labels())
-        ]
-
-    def to_frame(self) -> Any:
-        """All entries as a data frame, one a row: of pandas where it is installed, else of polars, else a pyarrow Table."""
-        return as_frame(self.rows())
+        )
 
     def _cells(self) -> list[list[str]]:
-        """A head and one row per entry, as text."""
+        """A head and one row per entry, as text: what is read first."""
         table, labels = self._table(), self._labels()
         titles = {"standard error": "std.err"} | dict.fromkeys(("low", "high", *self.odds_ratios), "")
         shown = {t: _texts(x, t) for t, x in table.items() if titles.get(t, t) and not np.isnan(x).all()}
@@ -229,35 +209,24 @@ class Estimate:
         rows = [[*label, *(cells[i] for cells in shown.values())] for i, label in enumerate(labels)]
         return [head, *(rows[:_MOST] if self.value.ndim > 1 else rows)]
 
-    def _left_out(self) -> str:
-        more = self.value.size - _MOST
-        return f"... and {more} more entries: to_frame() has all" if self.value.ndim > 1 and more > 0 else ""
+    def _left_out(self, shown: int) -> str:
+        more = self.value.size - shown
+        return f"... and {more} more entries: to_frame() has all" if more > 0 else ""
+
+    def _printed(self, head: list[str], *rows: list[str]) -> str:
+        lines = lined_up([[in_line(cell) for cell in row] for row in (head, *rows)], head.count(""))
+        return page([*lines, *filter(None, [self._left_out(len(rows))])])
 
     def __str__(self) -> str:
-        cells = self._cells()
-        names = len(cells[0]) - len(list(filter(None, cells[0])))
-        lines = lined_up([[in_line(cell) for cell in row] for row in cells], names)
-        return page([*lines, *filter(None, [self._left_out()])])
+        return self._printed(*self._cells())
+
+    def __repr__(self) -> str:
+        return self._printed(*self._cells()[: _MOST + 1])
 
     def _repr_html_(self) -> str:
-        head, *rows = ([escape(in_line(cell)) for cell in row] for row in self._cells())
-        titles = "".join(f"<th>{cell}</th>" for cell in head)
-        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-        more = f"<p>{self._left_out()}</p>" if self._left_out() else ""
-        return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def p_text(p: float) -> str:
-    """A p value for a reader.
-
-    >>> p_text(0.0312), p_text(2e-5), p_text(0.0), p_text(float("nan"))
-    ('0.0312', '2.0e-05', '< 1e-16', '')
-    """
-    if np.isnan(p):
-        return ""
-    if p < _SMALLEST:
-        return f"< {_SMALLEST:.0e}"
-    return f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"
+        head, *rows = self._cells()
+        more = self._left_out(len(rows))
+        return html_table(head, rows, head.count("")) + (f"<p>{more}</p>" if more else "")
 
 
 def _texts(values: Array, title: str) -> list[str]:

@@ -7,14 +7,9 @@ S = c_j + sqrt(sigma2) N(0, I) with probability w_j, j = 1..k, has the mean m = 
     k4  = sum_j w_j c_j^(x4) - (the three pairings of B (x) B).
 
 The noise enters the covariance only. Cumulants do not know m; everything here is about the centred means, and the mean
-is added at the end. A start comes from Cov and k3 by lifting: the k centred means are dependent (they span k - 1
-directions), but the lifted vectors (c_j, 1) are not. With W' B W = I the vectors z_j = sqrt(w_j) (W'c_j, 1) are orthonormal in
-R^k, and
-
-    T = sum_j w_j^(-1/2) z_j (x) z_j (x) z_j    has    T_abc = k3(W, W, W)_abc,  T_ab0 = delta_ab,  T_a00 = 0,  T_000 = 1:
-
-known, decomposed by the power method, exact for d centres in d dimensions and without m. It divides by small eigenvalues of B,
-so cumulants of orders two to four are matched from there (:class:`MomentMatching`), which is far less noisy.
+is added at the end. A start comes from B and k3 by lifting (`tensors`), exact for d centres in d dimensions and without m. It
+divides by small eigenvalues of B, so cumulants of orders two to four are matched from there (:class:`MomentMatching`), which
+is far less noisy.
 """
 
 from __future__ import annotations
@@ -32,6 +27,7 @@ from richcomponents.components.component import expand
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.learning.solvers import minimise
+from richcomponents.learning.tensors import latent_classes
 from richcomponents.moments import Moments
 
 _FLOOR = 0.003  # eigenvalues of B below this share of the largest of Cov are noise: whitening would blow them up
@@ -85,7 +81,7 @@ class MixtureCumulants:
             positive_part(component.covariance),
             component.cumulant(3),
             fourth,
-            _scale(component),
+            noise_scale(component),
             float("inf") if component.source is None else float(component.source.n),
         )
 
@@ -108,7 +104,7 @@ def positive_part(matrix: Array) -> Array:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def _scale(component: Component) -> Array:
+def noise_scale(component: Component) -> Array:
     """Covariance of the least noisy variable that the component's cumulants are read from: the residual of U on V for S1.
 
     It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
@@ -118,10 +114,7 @@ def _scale(component: Component) -> Array:
     if component.source is None:
         return own
     _, slots = expand(component.terms.alternatives[0], 3)[0]
-    slot = slots[-1]
-    p = component.source.moments.layout.n_columns
-    seen = component.source.moments.covariance(unbiased=False)[:p, :p]
-    covariance = slot.T @ seen @ slot
+    covariance = component.source.covariance(slots[-1])
     return np.asarray((covariance + covariance.T) / 2) if np.trace(covariance) > 0 else own
 
 
@@ -183,76 +176,22 @@ def noise_variance(covariance: Array, k: int) -> float:
     return float(max(lowest.mean(), 0.0))
 
 
-def lifted_tensor(covariance: Array, third: Array, k: int) -> tuple[Array, Array]:
-    """T (k, k, k), the last coordinate being the lifted one, and the map (k - 1, d) from W'c back to c."""
-    values, vectors = np.linalg.eigh(covariance)
-    sigma2, d = noise_variance(covariance, k), len(covariance)
-    top = np.maximum(values[d - k + 1 :] - sigma2, _FLOOR * values[-1])
-    basis = vectors[:, d - k + 1 :]
-    W = basis / np.sqrt(top)
-    T = np.zeros((k, k, k))
-    T[: k - 1, : k - 1, : k - 1] = multilinear(third, W, W, W)
-    i = np.arange(k - 1)
-    T[i, i, k - 1] = T[i, k - 1, i] = T[k - 1, i, i] = 1.0
-    T[k - 1, k - 1, k - 1] = 1.0
-    return T, np.asarray((basis * np.sqrt(top)).T)
-
-
-def orthogonal_decomposition(
-    T: Array, rng: np.random.Generator, n_init: int = 10, iterations: int = 100
-) -> list[Array]:
-    """Orthogonal Z (k, k), rows z_j, with large sum_j T(z_j, z_j, z_j), best first.
-
-    The power method v <- T(v, v, .) / |.| from n_init random vectors, deflated one vector at a time, then all vectors at
-    once: Z <- the orthogonal matrix nearest to (T(z_j, z_j, .))_j. The same iteration from n_init random orthogonal
-    matrices. For an orthogonally decomposable T the first is exact.
-    """
-    k = len(T)
-    flat = T.reshape(k, k * k)
-
-    def power(V: Array, flat: Array) -> Array:
-        """T(v, v, .) for all rows v of V, (n, k)."""
-        return np.asarray((V[:, :, None] * V[:, None, :]).reshape(len(V), k * k) @ flat.T)
-
-    rest, found = T.copy(), np.zeros((k, k))
-    for j in range(k):
-        v = rng.normal(size=(max(n_init, k), k))
-        v /= np.linalg.norm(v, axis=1, keepdims=True)
-        for _ in range(iterations):
-            v = power(v, rest.reshape(k, k * k))
-            v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
-        value = np.sum(power(v, rest.reshape(k, k * k)) * v, axis=1)
-        found[j] = v[value.argmax()]
-        rest = rest - value.max() * np.einsum("a,b,c->abc", found[j], found[j], found[j])
-    starts = [found, *(np.linalg.qr(rng.normal(size=(k, k)))[0] for _ in range(n_init))]
-    Z = np.stack(starts)
-    for _ in range(iterations):
-        left, _, right = np.linalg.svd(power(Z.reshape(-1, k), flat).reshape(Z.shape))
-        Z = left @ right
-    value = np.sum(power(Z.reshape(-1, k), flat).reshape(Z.shape) * Z, axis=(1, 2))
-    kept: list[Array] = []
-    levels: list[float] = []
-    for i in np.argsort(-value, kind="stable"):
-        if all(abs(value[i] - level) > 1e-6 * abs(level) for level in levels):
-            kept.append(Z[i])
-            levels.append(float(value[i]))
-    return kept
-
-
 def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_init: int = 10) -> list[Mixture]:
-    """Mixtures read off the decompositions of the lifted tensor: w_j = z_j0^2, c_j = W^-1 z_j / z_j0."""
+    """Mixtures read off the decompositions of the lifted tensor (`tensors`)."""
     sigma2 = noise_variance(target.covariance, k)
     if k == 1:
         return [Mixture(np.zeros((1, target.d)), np.ones(1), sigma2)]
-    T, back = lifted_tensor(target.covariance, target.third, k)
-    out = []
-    for Z in orthogonal_decomposition(T, rng, n_init):
-        Z = Z * np.where(Z[:, -1:] < 0, -1.0, 1.0)
-        root = np.maximum(Z[:, -1], np.sqrt(0.1 / k))  # a lighter component than that is left to the refinement
-        weights = root**2 / np.sum(root**2)
-        means = (Z[:, :-1] / root[:, None]) @ back
-        out.append(Mixture(means - weights @ means, weights, sigma2))
-    return out
+    found = latent_classes(
+        target.covariance - sigma2 * np.eye(target.d),
+        lambda W: multilinear(target.third, W, W, W),
+        k,
+        rng,
+        centred=True,
+        n_init=n_init,
+        floor=_FLOOR * float(np.linalg.eigvalsh(target.covariance)[-1]),
+        least=0.1 / k,  # a lighter component than that is left to the refinement
+    )
+    return [Mixture(one.vectors - one.weights @ one.vectors, one.weights, sigma2) for one in found]
 
 
 # ---- matching cumulants

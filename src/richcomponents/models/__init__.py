@@ -7,6 +7,7 @@ from richcomponents.models.effects import ExposureEffects
 from richcomponents.models.general import RCA
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.ising import ComponentIsing
+from richcomponents.models.latent import ComponentHMM, ComponentLDA
 from richcomponents.models.likelihood import ComponentLikelihood
 from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.models.mixture import ComponentGaussianMixture
@@ -17,7 +18,9 @@ __all__ = [
     "RCA",
     "ComponentGLM",
     "ComponentGaussianMixture",
+    "ComponentHMM",
     "ComponentIsing",
+    "ComponentLDA",
     "ComponentLearner",
     "ComponentLikelihood",
     "ComponentLogisticRegression",

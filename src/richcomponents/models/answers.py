@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.notebook import Table
+from richcomponents.text import p_value
 
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
@@ -49,7 +51,7 @@ class ExposureAnswer:
     meaning: str
     effects: Estimate
     hidden: Estimate | None
-    controls: list[dict[str, object]]
+    controls: Table
     outside: TestResult
     rank: int
     shares: tuple[float, float]
@@ -60,7 +62,7 @@ class ExposureAnswer:
         """The same with other names of the columns."""
         hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
         at = {} if self.hidden is None else dict(zip(self.hidden.names, controls, strict=True))
-        rows = [{**row, "control": at[str(row["control"])]} for row in self.controls]
+        rows = Table({**row, "control": at[str(row["control"])]} for row in self.controls)
         return replace(self, effects=replace(self.effects, names=tuple(tests)), hidden=hidden, controls=rows)
 
     def with_truth(self, truth: Array) -> Self:
@@ -89,15 +91,15 @@ class ExposureAnswer:
         size = np.nan_to_num(np.abs(self.effects.z))
         return np.lexsort((-size, p))
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> Table:
         """One row per column of U, in its order: everything that is known."""
-        return [{"name": row.pop("name"), "exposure": self.exposure, **row} for row in self.effects.rows()]
+        return Table({"name": row.pop("name"), "exposure": self.exposure, **row} for row in self.effects.rows())
 
-    def compact(self, most: int | None = None) -> list[dict[str, object]]:
+    def compact(self, most: int | None = None) -> Table:
         """The clearest effects, with what is read first."""
         rows, level = self.effects.rows(), f"{self.effects.level:.0%} interval"
         form = _decimals(self.effects.value)
-        out: list[dict[str, object]] = []
+        out = Table()
         for i in self.order()[:most]:
             row = rows[int(i)]
             limits = [f"{row[end]:{form}}" for end in ("low", "high")]
@@ -107,15 +109,15 @@ class ExposureAnswer:
             out.append({"name": row["name"], **known})
         return out
 
-    def rank_rows(self, most: int | None = None) -> list[dict[str, object]]:
+    def rank_rows(self, most: int | None = None) -> Table:
         """Effects by the number of hidden directions, the clearest first."""
         titles = {
             r: f"{r} direction{'' if r == 1 else 's'}" + (" (chosen)" if r == self.rank else "") for r in self.ranks
         }
-        return [
+        return Table(
             {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
             for i in map(int, self.order()[:most])
-        ]
+        )
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -187,7 +189,7 @@ class ExposureAnswer:
 
     def about_controls(self) -> str:
         """How the controls fared, in a sentence or two."""
-        fit = _with_letter(self.outside.p_value)
+        fit = self.outside.told
         if self.hidden is None and not self.rank:
             return (
                 "No control was hidden to check the correction: given the exposure, tests and controls share nothing."
@@ -216,11 +218,11 @@ class ExposureAnswer:
         if not self.rank or self.outside.p_value >= _ALARMING:
             return ""
         worst = min(self.controls, key=lambda row: _p(row["p"]), default=None)
-        named = f" {worst['control']} sits off most (hidden effect, {_with_letter(_p(worst['p']))})." if worst else ""
+        named = f" {worst['control']} sits off most (hidden effect, {p_value(_p(worst['p']))})." if worst else ""
         directions = f"{self.rank} direction{'' if self.rank == 1 else 's'}"
         return (
             f"the controls go with {self.exposure} beyond what they share with the tests "
-            f"({_with_letter(self.outside.p_value)}): the exposure seems to change some of them, or more is hidden than "
+            f"({self.outside.told}): the exposure seems to change some of them, or more is hidden than "
             f"{directions}.{named} Leave doubtful controls out "
             "and compare"
         )
@@ -229,10 +231,88 @@ class ExposureAnswer:
         """What to do next."""
         return [ADVICE[self.verdict]]
 
+    def says(self) -> list[str]:
+        """All of it, the most important first."""
+        return [
+            self.meaning,
+            self.finding(),
+            self.reach(),
+            as_sentence(self.alarm),
+            self.about_controls(),
+            *self.advice(),
+        ]
 
-def _with_letter(p: float) -> str:
-    text = p_text(p)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+def as_sentence(text: str) -> str:
+    """The text as a sentence: a capital in front, one full stop behind."""
+    return f"{text[0].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+# ---- what is to be said about two views, and about any number
+
+_SURE = {
+    "strong": "Identification is strong.",
+    "weak": "Identification is weak: the results lean on those of adding the controls as covariates.",
+    "known mixing": "The mixing matrix A was given.",
+    "paper": "The paper's formulas were used, which do not say how sure they are.",
+}
+
+
+def pair_answer(verdict: str, share: float, view: str) -> str:
+    """The headline of two views; share : of the variance of the columns of the first view that is shared, on average."""
+    if verdict == "nothing shared":
+        return f"No part shared with the controls was found: {view} is taken as it is."
+    least = f"At least {share:.0%} of the variance of {view} is shared (average over its columns)."
+    if verdict == "not identified":
+        return (
+            f"{least} How much more cannot be told from these data: the results equal those of adding the controls as "
+            "covariates."
+        )
+    if verdict == "model fails":
+        return (
+            f"{least} The model fails, and nothing was corrected: the results equal those of adding the controls as "
+            "covariates."
+        )
+    return f"The shared part explains {share:.0%} of {view} (average over its columns). {_SURE[verdict]}"
+
+
+_ALL_SURE = {
+    "strong": " All parts are well told apart.",
+    "weak": " Some parts are told apart badly.",
+    "not identified": " How much more than that is shared cannot be told from these data.",
+    "nothing shared": " Nothing shared was found.",
+    "paper": " The paper's formulas were used, which do not say how sure they are.",
+}
+
+
+def sets_answer(verdict: str, components: Table, views: Sequence[str]) -> str:
+    """The headline of any number of views; components : rows with the share of each view's variance that one carries."""
+
+    def carried(row: Mapping[str, Any]) -> dict[str, float]:
+        return {view: row[view] for view in views if np.isfinite(row[view])}
+
+    widest = max(components, key=lambda row: len(carried(row)))
+    shares = [f"{share:.0%} of {view}" for view, share in carried(widest).items()]
+    return (
+        f"{counted(components, 'component')} in {counted(views, 'view')}; {widest['component']} explains {listed(shares)}."
+        f"{_ALL_SURE.get(verdict, '')}"
+    )
+
+
+def listed(parts: Sequence[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def counted(items: Sequence[object], noun: str) -> str:
+    """
+    >>> counted(["a"], "view"), counted(["a", "b"], "view")
+    ('1 view', '2 views')
+    """
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _p(value: Any) -> float:

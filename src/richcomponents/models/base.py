@@ -24,7 +24,9 @@ from richcomponents.models.estimator import Estimator, as_fitted, refuse_second_
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
+from richcomponents.notebook import Summary, Table
 from richcomponents.plots import estimate_plot
+from richcomponents.text import page
 
 _SUSPICIOUS = 0.001
 
@@ -39,10 +41,16 @@ class ComponentLearner(Estimator):
     component: str
     takes_outcome = False
     """Whether fit needs a y."""
+    reads = 4
+    """The highest order of the cumulants that fit_component asks for."""
 
     def title(self) -> str:
         """What was learned, in a line."""
         raise NotImplementedError
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must be told, as sentences."""
+        return ()
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """What was learned, with its errors where they need no refits (`confidence_interval` has the others).
@@ -51,9 +59,29 @@ class ComponentLearner(Estimator):
         """
         raise NotImplementedError
 
+    def by_column(self, names: Sequence[str] | None = None) -> Table:
+        """The same as a table: an entry a row; of a matrix one row per column of the component, easier to read."""
+        found = self.estimate(names)
+        if found.value.ndim == 1:
+            return found.rows()
+        return Table(
+            {"name": name, **dict(zip(found.columns, map(float, values), strict=True))}
+            for name, values in zip(found.names, found.value, strict=True)
+        )
+
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw what was learned; returns the matplotlib Axes."""
         raise NotImplementedError
+
+    def _summary(self, lines: Sequence[str], *tables: Any) -> Summary:
+        """Lines of text, and what a notebook shows of them: the verdict, what was learned, tables."""
+        if self.rca_ is None:
+            return Summary(page(lines), says=[self.title()], tables=tables)
+        rca = as_fitted(self.rca_)
+        verdict = getattr(self, "verdict_", rca.verdict_)
+        known = rca.summary().says[1:] if verdict == rca.verdict_ else ()
+        says = [rca.headline(verdict), f"{self.title()}.", *self.notes(), *known]
+        return Summary(page(lines), verdict=verdict, says=says, tables=tables)
 
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self.component_.feature_names if names is None else tuple(map(str, names))
@@ -236,7 +264,7 @@ class OutcomeLearner(ComponentLearner):
         if test.p_value < _SUSPICIOUS:
             others = model.others(self.component)
             warn_user(
-                f"y is correlated with {others} (F-test, p = {test.p_value:.1e}), where {self.component_.name} does not live: "
+                f"y is correlated with {others} (F-test, {test.told}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
                 f"that {others} holds controls only, or choose another component",
                 SpecificationWarning,

@@ -31,8 +31,10 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.columns import Views
 from richcomponents.data.table import check_finite
 from richcomponents.errors import DataError
+from richcomponents.models.answers import pair_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
+from richcomponents.notebook import Summary
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")
@@ -216,6 +218,10 @@ class ContrastiveRCA(ComponentAnalysis):
         stretch = 1.0 if self._partial is None else self._stretch(data.lost)
         return HiddenClasses(best.model, centre, whole, self._partial, stretch, best.certainty, evidence, best.valley)
 
+    @property
+    def _questioned(self) -> bool:
+        return self.classes == "auto"
+
     def _solve(self, data: Data) -> PairSolution | PaperSolution:
         rank = self.rank
         if self._class_part is not None and isinstance(rank, (int, np.integer)):
@@ -335,13 +341,17 @@ class ContrastiveRCA(ComponentAnalysis):
         """The variance of each column of U: its own, shared with V, and how sure that is."""
         check_is_fitted(self)
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
-        total = np.array(self._solution.cov_u.diagonal())
-        if (part := self._class_part) is not None:
-            total = total + np.sum(part.of_u @ part.spread * part.of_u, axis=1)
+        total = self._total_variance()
         limits = self._interval("var_s1", lambda m: m.components_["S1"].variance, level, progress)
         ends = [limits.low, limits.high, *self._solution.identified_set().variances()]
         ends = [np.where(end < 1e-12 * total, 0.0, end) for end in ends]  # rounding, and no variance is negative
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
+
+    def _total_variance(self) -> Array:
+        """Var(U) (d_u,), hidden classes included."""
+        total: Array = np.array(self._solution.cov_u.diagonal())
+        part = self._class_part
+        return total if part is None else total + np.sum(part.of_u @ part.spread * part.of_u, axis=1)
 
     def plot(self, what: str = "overview", *, ax: Any = None) -> Any:
         """Draw the fit (matplotlib).
@@ -380,10 +390,20 @@ class ContrastiveRCA(ComponentAnalysis):
             raise ValueError(f"what must be 'overview' or one of {', '.join(map(repr, panels))}, got {what!r}")
         return panels[what](ax)
 
-    def summary(self) -> str:
-        """A page of text: what was found, how sure it is, what to do."""
+    def headline(self, verdict: str | None = None) -> str:
+        """What was found, in a sentence or two; verdict : of a model of one of the components, by default the own."""
         check_is_fitted(self)
-        first, *rest = self.diagnostics_.summary().split("\n")
+        total = self._total_variance()
+        shared = np.divide(self.components_["S2"].variance, total, out=np.zeros_like(total), where=total > 0)
+        share = float(np.mean(np.clip(shared, 0.0, 1.0)))
+        return pair_answer(verdict or self.verdict_, share, self.views_.names[0])
+
+    def summary(self) -> Summary:
+        """A page of text: what was found, how sure it is, what to do; in a notebook what is read first, the rest folded."""
+        check_is_fitted(self)
+        told, notes = self.diagnostics_.summary(), (*self.covariate_notes(), *self.gap_notes())
+        first, *rest = told.split("\n")
         if hasattr(self, "feature_names_in_"):
             rest = [f"  {letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")] + rest
-        return "\n".join([first, *(f"  {note}" for note in (*self.covariate_notes(), *self.gap_notes())), *rest])
+        text = "\n".join([first, *(f"  {note}" for note in notes), *rest])
+        return Summary(text, verdict=self.verdict_, says=[self.headline(), *told.says, *notes])

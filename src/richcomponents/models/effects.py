@@ -37,6 +37,7 @@ from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import AffineMap, Data, RowData, StateData
+from richcomponents.notebook import Summary, Table
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.storage import storable
 from richcomponents.text import page
@@ -47,6 +48,7 @@ FEWEST_CONTROLS = 4
 
 _IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
 _LONGEST = 4000  # characters of a recipe
+_CLEAREST = 20  # effects that a summary shows
 _SUSPICIOUS = 0.001
 _NOTHING = 1e-9  # of the variance of an exposure
 _SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
@@ -68,7 +70,7 @@ VERDICTS = {
 
 
 @storable
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Effects(Estimate):
     """Effects of one exposure, column by column: an Estimate with false discovery rates and calibrated errors.
 
@@ -194,7 +196,7 @@ class ExposureEffects(Estimator):
             if table.rereadable:
                 used = np.concatenate([design.used, found.columns])
                 table, reading["groups"], _ = model.without_gaps(table, used, table.group_labels(groups))
-                groups = reading["groups"]
+                groups, reading["design"] = reading["groups"], found.among(design)
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
                 with constants_told_later():
@@ -384,12 +386,12 @@ class ExposureEffects(Estimator):
         return np.asarray(self.rca_.solution_.cov_v)
 
     @property
-    def controls_(self) -> list[dict[str, object]]:
+    def controls_(self) -> Table:
         """Per control and exposure: hidden effect, error, p, and how far effects on U move without it."""
         check_is_fitted(self, "rca_")
         if self._hidden is None:
-            return []
-        hidden, found, rows = self._hidden, self._found, []
+            return Table()
+        hidden, found, rows = self._hidden, self._found, Table()
         for i, exposure in enumerate(self.exposures_):
             seen = self._control_effects(i)
             without = hidden.effects_without(found.shares)[:, :, i]
@@ -463,7 +465,7 @@ class ExposureEffects(Estimator):
             meaning=VERDICTS[verdict],
             effects=self._effects(i),
             hidden=None if self._hidden is None else self._control_effects(i),
-            controls=[row for row in self.controls_ if row["exposure"] == name],
+            controls=Table(row for row in self.controls_ if row["exposure"] == name),
             outside=test,
             rank=self.rca_.rank_,
             shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
@@ -471,8 +473,8 @@ class ExposureEffects(Estimator):
             path=self._path(i),
         )
 
-    def summary(self) -> str:
-        """A page of text: the verdict, the effects, the controls, what to do."""
+    def summary(self) -> Summary:
+        """A page of text (a table and few words, in a notebook): the verdict, the effects, the controls, what to do."""
         check_is_fitted(self, "rca_")
         model, answers = self.rca_, self.answers()
         views = model.views_
@@ -490,7 +492,10 @@ class ExposureEffects(Estimator):
             for answer in answers:
                 lines += [f"{answer.exposure}:"] if len(answers) > 1 else []
                 lines += [str(_largest(answer.hidden))] if answer.hidden is not None else []
-        return page(lines)
+        several = len(answers) > 1
+        says = [f"{answer.exposure}: {said}" if several else said for answer in answers for said in answer.says()]
+        tables = [answer.compact(_CLEAREST) for answer in answers]
+        return Summary(page(lines), verdict=self.verdict_, says=[*says, *self.notes_], tables=tables)
 
     def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
         """Draw the effects of one exposure (matplotlib); returns the Axes.
@@ -527,7 +532,7 @@ class ExposureEffects(Estimator):
         return found.adjusted[:, i] - at[:, None] * moved, at, float(np.clip(nearest, 0.0, 1.0))
 
 
-def _largest(found: Estimate, most: int = 20) -> Any:
+def _largest(found: Estimate, most: int = _CLEAREST) -> Any:
     """The entries that stand out most, where there are many."""
     if len(found.value) <= most:
         return found

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import validate_data
 
 from richcomponents.data.rows import Rows, open_source
@@ -19,6 +20,7 @@ from richcomponents.data.sources.memory import FrameSource, TablesSource, are_ta
 from richcomponents.data.table import check_labels
 from richcomponents.errors import DataError, not_again
 from richcomponents.moments import Moments
+from richcomponents.notebook import folded, shown
 from richcomponents.storage import Storable
 
 _E = TypeVar("_E")
@@ -70,6 +72,17 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = width
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _repr_html_inner(self) -> str:
+        """In a notebook: scikit-learn's diagram; of a fitted model its summary first, and the diagram behind a fold."""
+        diagram: str = estimator_html_repr(self)
+        if not hasattr(self, "summary") or not any(name.endswith("_") and name[0] != "_" for name in vars(self)):
+            return diagram
+        return shown(self.summary()) + folded("Parameters", diagram)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        return bundle | ({"text/html": self._repr_html_inner()} if "text/html" in bundle else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,30 +19,33 @@ from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
-from richcomponents.cumulants.estimate import Estimate, as_frame
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
 from richcomponents.general.evidence import leading, shared_directions
 from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
+from richcomponents.models.answers import sets_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
+from richcomponents.notebook import Summary, Table, Tabular
+from richcomponents.plots import new_figure
 from richcomponents.text import in_line, page
 
 _SHARED = 0.01  # level of the test of how many directions a view shares
 
 
-@dataclass(frozen=True)
-class SetVariances:
+@dataclass(frozen=True, repr=False)
+class SetVariances(Tabular):
     """Variances of columns by component: names {view: its columns}; parts {(view, subset): (columns of the view,)}."""
 
     names: Mapping[str, tuple[str, ...]]
     parts: Mapping[tuple[str, Subset], Array]
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> Table:
         """One dict per column: view, column, variance, and the share of it that each component carries (nan where it does not
         live)."""
-        sets, out = list(dict.fromkeys(q for _, q in self.parts)), []
+        sets, out = list(dict.fromkeys(q for _, q in self.parts)), Table()
         for view, names in self.names.items():
             own = {q: part for (where, q), part in self.parts.items() if where == view}
             total = np.sum(list(own.values()), axis=0)
@@ -50,10 +53,6 @@ class SetVariances:
                 shares = {component_name(q): float(own[q][i] / total[i]) if q in own else float("nan") for q in sets}
                 out.append({"view": view, "column": name, "variance": float(total[i]), **shares})
         return out
-
-    def to_frame(self) -> Any:
-        """As a data frame."""
-        return as_frame(self.rows())
 
 
 class RCA(ComponentAnalysis):
@@ -91,6 +90,7 @@ class RCA(ComponentAnalysis):
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6. Above 4 they are for the components, and for the joint
         refinement (and method="paper") where sets cannot be told apart without: all subsets of four views take order 5.
+        `discover` goes to the order that it takes.
     mean : {subset: array}, optional
         Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
         have mean zero and each view's own component takes the rest.
@@ -320,11 +320,32 @@ class RCA(ComponentAnalysis):
 
     # ---- reports
 
-    def summary(self) -> str:
-        """A page of text: which component lives where, how much variance it carries in each view, and why we think so."""
+    def component_table(self) -> Table:
+        """One row per component: the share of each view's variance that it carries (nan where it does not live), the largest
+        relative error of its transformations, its verdict, and what discovery said."""
+        check_is_fitted(self)
+        errors, evidence, nan = getattr(self, "relative_errors_", {}), getattr(self, "evidence_", {}), float("nan")
+        rows = Table()
+        for q in self.system_.order:
+            row: dict[str, object] = {"component": self.components_[q].name}
+            row |= {view: float(self.variance_shares_.get((view, q), nan)) for view in self.views_}
+            row |= {"relative error": float(max((errors[view, q] for view in q if (view, q) in errors), default=nan))}
+            row |= {"verdict": self.component_verdicts_[q]}
+            rows.append(row | ({"p (absent)": float(evidence[q].p_value)} if q in evidence else {}))
+        return rows
+
+    def headline(self, verdict: str | None = None) -> str:
+        """What was found, in a sentence or two; verdict : of a model of one of the components, by default the own."""
+        return sets_answer(verdict or self.verdict_, self.component_table(), self.views_.names)
+
+    def summary(self) -> Summary:
+        """A page of text: which component lives where, how much variance it carries in each view, and why we think so; in a
+        notebook what is read first, the rest folded."""
         check_is_fitted(self)
         pair = self._solution if isinstance(self._solution, PairSolution) else None
-        return _summary(self, None if pair is None else pair.diagnose().summary())
+        inner = None if pair is None else pair.diagnose().summary()
+        says = [self.headline(), *(() if inner is None else inner.says), *self.covariate_notes(), *self.gap_notes()]
+        return Summary(_summary(self, inner), verdict=self.verdict_, says=says, tables=[self.component_table()])
 
     def plot(self, figure: Any = None) -> Any:
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
@@ -452,7 +473,7 @@ def _plot(model: RCA, figure: Any = None) -> Any:
 
     views, order, shares = model.views_.names, model.system_.order, model.variance_shares_
     if figure is None:
-        figure = plt.figure(figsize=(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views)), layout="constrained")
+        figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
     bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
     colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
     at = np.arange(len(order))

@@ -30,7 +30,8 @@ from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
-from richcomponents.text import in_line, page
+from richcomponents.notebook import Summary
+from richcomponents.text import in_line
 
 _FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
@@ -138,7 +139,8 @@ class ComponentGLM(OutcomeLearner):
         column = y if is_column(y) else None
         X, y, groups = model.present(X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
-        _, outcome = model.fit_outcome(X, self._numbers(target)[0], groups, column=column, every_row=True)
+        numbers = self._numbers(target)[0]
+        _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
         self._recount(target)
@@ -560,14 +562,14 @@ class ComponentGLM(OutcomeLearner):
             return np.asarray(labels == self.positive_, dtype=np.float64)
         return np.asarray(labels != self.levels_[0], dtype=np.float64)
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """The coefficients, how much of the correction was believed, and how sure the RCA was."""
         check_is_fitted(self)
         lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.rca_ is not None:
             trusted = " / ".join(f"{trust:.0%}" for trust in np.atleast_1d(self.trust_))
             lines += [f"Correction of the residualised coefficients: {trusted} trusted", self.rca_.summary()]
-        return page(lines)
+        return self._summary(lines, self.estimate())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -35,9 +35,10 @@ from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.notebook import Summary
 from richcomponents.paper.ising import fit_taylor, sgd_from_predictions, sgd_from_spins
 from richcomponents.plots import heat_map
-from richcomponents.text import in_line, page
+from richcomponents.text import in_line
 
 _METHODS = ("auto", "likelihood", "composite", "taylor")
 _ROWS_IF_UNKNOWN = 1000  # a component that keeps no moments does not say how many rows it came from
@@ -423,7 +424,7 @@ class ComponentIsing(ComponentLearner):
         title = f"Couplings of the Ising model of {self.component_.name}"
         return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """The graph, the strongest couplings, and how sure the RCA was."""
         check_is_fitted(self)
         m = len(self.edges_)
@@ -439,7 +440,7 @@ class ComponentIsing(ComponentLearner):
             lines.append("  fields, from means that are known by the RCA's rule only; the strongest:")
             for i in np.argsort(-np.abs(self.fields_))[:5]:
                 lines.append(f"  {self.fields_[i]:+.3f}  {in_line(self.feature_names_[i])}")
-        return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+        return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.estimate())
 
 
 def _rows_behind(component: Component, rca: ComponentAnalysis | None) -> int:

@@ -143,7 +143,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
     def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
         self._check_sums()
-        _, outcome = model.fit_outcome(X, y if is_column(y) else self._outcome_codes(y), groups)
+        codes = y if is_column(y) else self._outcome_codes(y)
+        _, outcome = model.fit_outcome(X, codes, groups, component=self.component)
         self._keep_rca(model)
         return self._from_sums(outcome)
 

@@ -21,9 +21,10 @@ from richcomponents.learning.mixture import (
     replicates,
 )
 from richcomponents.models.base import ComponentLearner
+from richcomponents.notebook import Summary
 from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
-from richcomponents.text import in_line, page
+from richcomponents.text import in_line
 
 _SHOWN = 20  # columns up to which summary() computes standard errors
 
@@ -283,7 +284,7 @@ class ComponentGaussianMixture(ComponentLearner):
             ax=ax,
         )
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """Weights and means, as text."""
         check_is_fitted(self)
         names = [in_line(name) for name in self.component_.feature_names]
@@ -303,4 +304,4 @@ class ComponentGaussianMixture(ComponentLearner):
                 lines.append(f"({error[self.means_.size + j]:.3f}) {cells}")
         if error is not None:
             lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
-        return page(lines)
+        return self._summary(lines, self.by_column())

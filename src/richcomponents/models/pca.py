@@ -17,8 +17,9 @@ from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.estimator import under_labels
+from richcomponents.notebook import Summary
 from richcomponents.plots import loading_plot
-from richcomponents.text import in_line, page
+from richcomponents.text import in_line
 
 
 def subspace_distance(one: Array, two: Array) -> float:
@@ -179,7 +180,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         title = f"Principal directions of {self.component_.name}, share of its variance"
         return loading_plot(self._names(names), self.components_, shares, title=title, ax=ax)
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """Directions, their variances, and how sure the RCA was."""
         check_is_fitted(self)
         lines = [f"Principal directions of {self.component_.name}"]
@@ -190,4 +191,4 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         if self.trust_ < 1:
             shares = ", ".join(f"{share:.0%} {name}" for name, share in self.shares_.items() if share >= 0.005)
             lines.append(f"  read from covariances of S1: {shares} (as far as each stands above its uncertainty)")
-        return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+        return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.by_column())

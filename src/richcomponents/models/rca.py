@@ -34,7 +34,7 @@ from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.kept import Kept
-from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.sources.memory import TablesSource, are_tables, is_annotated
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -137,6 +137,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Classes of rows that this model finds by itself and removes as covariates are; none by default."""
         return None
 
+    @property
+    def _questioned(self) -> bool:
+        """Whether such classes are left in where the model fails without them."""
+        return False
+
     # ---- doors
 
     def fit(
@@ -179,24 +184,23 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         views: object = None,
         sample_weight: object = None,
         beside: Sequence[Any] = (),
+        design: Design | None = None,
         **reading: Any,
     ) -> Data:
         """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
         moments of maps of the columns of all views, covariates removed.
 
         views : instead of the parameter. beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
+        design : of rows that were laid out before, with columns added to a table: others are read as that one was.
         """
         self._check_parameters()
         views = self.views if views is None else views
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-            self._check_state_fit()
             state, design = lay_out(X, views, self.covariates, beside)
             return self._fit_state(self._laid_out(design, state))
         opened = self._open(X, reset=True, at_least=2)
-        if not opened.rereadable:
-            self._check_state_fit()
-        rows, design = lay_out(opened, views, self.covariates, beside)
+        rows, design = lay_out(opened, views, self.covariates, beside) if design is None else (opened, design)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
@@ -215,7 +219,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
         whole = table.kept(None) if self.missing == "drop" else table
         with constants_told_later():
-            state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
+            state = Moments.of(whole, self._state_order, n_blocks=self.n_blocks, **reading)
         if isinstance(whole.source, Kept):
             self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
@@ -223,7 +227,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
         """X, y and groups in one order, where they have labels, and without the rows that have no outcome, unless
         missing="error"."""
-        y, groups = in_order_of(X, y, "y"), in_order_of(X, groups, "groups")
+        X = Rows(TablesSource(X)) if are_tables(X) else X
+        y, groups = (_lined_up(X, values, what) for values, what in ((y, "y"), (groups, "groups")))
         if self.missing == "error" or isinstance(X, (Moments, Iterator)) or y is None:
             return X, y, groups
         rows = self._open(X, reset=not hasattr(self, "_design"))
@@ -319,7 +324,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _add_block(self, X: object, outcome: object = None) -> tuple[StateData, Outcome | None]:
         """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
         self._check_parameters()
-        self._check_state_fit()
         stream = getattr(self, "_stream", None)
         rows = self._open(X, reset=stream is None)
         beside = [outcome] if is_column(outcome) else []
@@ -339,7 +343,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             say_dropped(len(fine), len(values), _GAPS)
             values = values[fine]
         check_finite(values, design.side_by_side())
-        stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
+        begun = Accumulator(self._state_order, n_blocks=self.n_blocks, names=table.names)
+        stream = begun if stream is None else stream.copy()
         stream.update(values)
         with constants_told_later():
             state = stream.moments()
@@ -354,12 +359,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return data, self._of_state(state, None) if outcome else None
 
     def fit_outcome(
-        self, X: object, y: object, groups: object = None, *, column: object = None, every_row: bool = False
+        self,
+        X: object,
+        y: object,
+        groups: object = None,
+        *,
+        component: object = None,
+        column: object = None,
+        every_row: bool = False,
     ) -> tuple[Data, Outcome]:
         """Fit to X, and read an outcome beside the views: what learners begin with.
 
-        X, y, groups : as in :meth:`outcome`; a stream is read once. column : the column of X that y was made of, if any.
-        every_row : the rows themselves are needed, in memory, not only their second moments.
+        X, y, groups : as in :meth:`outcome`; a stream is read once. component : what the outcome depends on. column : the
+        column of X that y was made of, if any. every_row : the rows themselves are needed, in memory, not only their second
+        moments.
         """
         beside = [one for one in (y if is_column(y) else column,) if one is not None]
         if isinstance(X, Moments):
@@ -371,7 +384,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         both, last = with_outcome(rows, y)
         columns = np.append(design.used, last)
         if not rows.rereadable:
-            self._check_state_fit()
             state = self._read_once(both.select(columns), groups=groups)
             data, outcome = self._fit_selected(state, design, True)
             assert outcome is not None
@@ -380,8 +392,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table = both.select(columns)
         if every_row and not table.held:
             table = Rows(ArraySource(table.array(), table.names))
-        found = self._fit_rows(rows if at is None else both, design, {"groups": groups})
-        made = self._outcome_of(table, groups, every_row=every_row, summed=True)
+
+        def outcome_beside() -> Outcome:
+            return self._outcome_of(table, groups, every_row=every_row, summed=True)
+
+        def contradicts() -> bool:
+            on_v = self.beside(outcome_beside(), component)[0].on_v
+            return on_v is not None and bool(on_v.fails)
+
+        found = self._fit_rows(rows if at is None else both, design, {"groups": groups}, contradicts)
+        made = outcome_beside()
         return found, made if at is None else replace(made, at=at if made.at is None else at[made.at])
 
     def _laid_out(self, design: Design, table: Any = None) -> Any:
@@ -397,9 +417,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _fit_state(self, state: Moments) -> StateData:
         """state : of the columns of all views, then the covariates."""
-        if state.layout.order != 4:
+        if state.layout.order < self._state_order:
             raise DataError(
-                f"a state of order 4 is needed, this one has order {state.layout.order}: make it with Moments.of(X, order=4)"
+                f"a state of order {self._state_order} is needed, this one has order {state.layout.order}: make it with "
+                f"Moments.of(X, order={self._state_order})"
             )
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
@@ -411,10 +432,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             state = self._partial.state(state, self._stretch(lost))
         return self._finish(StateData(state, lost))
 
-    def _check_state_fit(self) -> None:
-        """Refuses what cannot be fitted to a state."""
-        if self.order > 4:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+    @property
+    def _state_order(self) -> int:
+        """Of a state that a fit can do with."""
+        return max(int(self.order), 4)
 
     def _stretch(self, lost: float) -> float:
         """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
@@ -427,15 +448,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
         return float((partial.n / (partial.n - lost)) ** 0.5)
 
-    def _fit_rows(self, rows: Rows, design: Design, reading: dict[str, Any]) -> RowData | Available:
-        """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it."""
+    def _fit_rows(
+        self, rows: Rows, design: Design, reading: dict[str, Any], contradicts: Callable[[], bool] = bool
+    ) -> RowData | Available:
+        """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it.
+
+        contradicts : whether an outcome rejects the model as it was fitted; without one nothing does.
+        """
         table = self._laid_out(design, rows)
         try:
             if self.missing == "available":
                 gaps = Gaps.of(table, parts_of(design), lambda column: describe(design, column))
                 if gaps.any:
                     return self._fit_available(table, gaps, reading.get("groups"))
-            return self._fit_table(table, reading)
+            return self._fit_table(table, reading, contradicts)
         except MissingValueError as error:
             raise self._missing(table, error) from error
 
@@ -453,8 +479,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             'those rows or impute them first, or say missing="drop" or "available"'
         )
 
-    def _fit_table(self, table: Rows, reading: dict[str, Any]) -> RowData:
-        """table : the columns of all views, then the covariates."""
+    def _fit_table(self, table: Rows, reading: dict[str, Any], contradicts: Callable[[], bool]) -> RowData:
+        """table : the columns of all views, then the covariates.
+
+        Hidden classes that nobody asked for stay removed only where the model holds with them: they may be what the outcome
+        depends on.
+        """
         groups, known = reading.get("groups"), self._covariate_columns
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units = None
@@ -466,13 +496,23 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             self._units = RowUnits.of(table.n_rows, groups, weight)
         self._warn_of_counts(table.head(LEAF))
         self._partial = None
-        data = self._row_data(table, len(known), reading)
-        self._classes = self._hidden_classes(data)
-        if self._classes is not None:
-            if reading.get("checkpoint") is not None:  # of other columns than those of the first pass
-                reading = {**reading, "checkpoint": f"{os.fspath(reading['checkpoint'])}.classes"}
-            data = self._row_data(table.mapped(self._classes), len(known) + len(self._classes) - 1, reading)
-        return self._finish(data)
+        plain = self._row_data(table, len(known), reading)
+        self._classes, partial = self._hidden_classes(plain), self._partial
+        if self._classes is None:
+            return self._finish(plain)
+        if reading.get("checkpoint") is not None:  # of other columns than those of the first pass
+            reading = {**reading, "checkpoint": f"{os.fspath(reading['checkpoint'])}.classes"}
+        data = self._row_data(table.mapped(self._classes), len(known) + len(self._classes) - 1, reading)
+        if not self._questioned:
+            return self._finish(data)
+        self._take(data)
+        if self.verdict_ != "model fails" and not contradicts():
+            self._warn_of_fit()
+            return data
+        self._class_note = f"{len(self._classes)} seen, but left in: with them removed the model fails"
+        self._classes, self._class_part, self._partial = None, None, partial
+        with constants_told_later():
+            return self._finish(plain)
 
     def _row_data(self, table: Rows, known: int, reading: dict[str, Any]) -> RowData:
         """table : the columns of all views, then so many covariates, which are removed."""
@@ -517,9 +557,18 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return self._finish(data)
 
     def _finish(self, data: _D) -> _D:
+        self._take(data)
+        self._warn_of_fit()
+        return data
+
+    def _take(self, data: Data) -> None:
+        """Fit, and say nothing yet."""
         self._lost = data.lost
         self._adopt(self._solve(data))
-        return data
+
+    def _warn_of_fit(self) -> None:
+        if isinstance(self._solution, PairSolution):
+            self._solution.warn()
 
     @property
     def _places(self) -> dict[str, slice]:
@@ -1200,6 +1249,16 @@ class _Beside:
 def check_level(level: float) -> None:
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+
+
+def _lined_up(X: Any, values: Any, what: str) -> Any:
+    """One value per row of a table, by label; or as the rows of the first of several tables, of which some are left out."""
+    source = X.source if isinstance(X, Rows) else None
+    labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
+    found = in_order_of(X, values, what, labels)
+    if not isinstance(source, TablesSource) or found is not values or len(getattr(values, "shape", ())) != 1:
+        return found
+    return values if len(values) == source.n_rows else source.table.lined_up(values, what)
 
 
 def _labels_in(rows: Rows, design: Design, groups: str) -> Any:

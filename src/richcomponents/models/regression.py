@@ -20,7 +20,7 @@ from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
-from richcomponents.text import page
+from richcomponents.notebook import Summary
 
 _OPEN = ("not identified", "model fails")  # verdicts that leave coefficients to the identified set
 
@@ -112,7 +112,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self._check_parameters()
         model = self.unfitted_rca()
         X, y, groups = model.present(X, y, groups)
-        _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups)
+        _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups, component=self.component)
         self._keep_rca(model)
         return self._learn(outcome, y, grouped=groups is not None)
 
@@ -276,7 +276,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """A clone with the penalty that was chosen."""
         return clone(self).set_params(alpha=self.alpha_)  # type: ignore[no-any-return]
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """The coefficients beside those of residualising, and how sure the RCA was."""
         check_is_fitted(self)
         lines, own = [self.title(), *self.notes(), str(self.estimate())], self.component_.name
@@ -306,7 +306,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 + (f", with {others} as covariates" if others else ""),
             }
             lines.append(told[self.simple_])
-        return page(lines + ([] if self.rca_ is None else [self.rca_.summary()]))
+        return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.estimate())
 
     def _split_in_words(self) -> str:
         """Where the variance of y comes from."""

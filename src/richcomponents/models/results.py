@@ -189,7 +189,7 @@ def facts(model: Any) -> dict[str, Any]:
     """What a reader of the file should know, in types that files of AnnData hold."""
     views = {view: np.array([str(model.views_.feature_names[c]) for c in model.views_[view]]) for view in model.views_}
     known = {"model": type(model).__name__, "verdict": model.verdict_, "n": model.n_samples_, "views": views}
-    known["summary"] = model.summary()
+    known["summary"] = str(model.summary())
     if hasattr(model, "rank_") and isinstance(model.rank_, (int, np.integer)):
         known |= {"rank": int(model.rank_), "canonical_correlations": model.diagnostics_.canonical_correlations}
     return known

@@ -53,6 +53,7 @@ from richcomponents.moments.data import AffineMap, Dependence, RowData, dependen
 from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
+from richcomponents.text import p_value
 
 Truth = npt.NDArray[np.bool_]
 
@@ -358,13 +359,13 @@ class Available:
     def n_blocks(self) -> int:
         return self.whole.n_blocks
 
-    def moments(self, order: int, map: AffineMap | None = None) -> Moments:
+    def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
         if order > 4:
             raise DataError("cumulants of order five and six need rows without gaps: use order=4, or missing='drop'")
         key = (order, None if map is None else map.mark)
         if key not in self._known:
             self._known[key] = self._combined(order, map)
-        return self._known[key]
+        return self._known[key].pooled() if pooled else self._known[key]
 
     def _combined(self, order: int, map: AffineMap | None) -> Moments:
         whole = self.whole.moments(order, map)
@@ -430,7 +431,7 @@ def _check_at_random(rows: Rows, gaps: Gaps, kinds: Sequence[int]) -> None:
         if p < _SUSPICIOUS:
             lacks = " and ".join(repr(part) for part, at in gaps.parts.items() if not gaps.patterns[kind][at].any())
             warn_user(
-                f"rows that lack {lacks or 'single values'} differ from the others in what is there of them (p = {p:.1e}): "
+                f"rows that lack {lacks or 'single values'} differ from the others in what is there of them ({p_value(p)}): "
                 "values are not missing completely at random, and what rests on cumulants, such as A, may be wrong, more so "
                 "than with missing='drop'. Compare the two; covariates that explain the difference help both",
                 SpecificationWarning,

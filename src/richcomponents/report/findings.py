@@ -16,10 +16,11 @@ from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
 from richcomponents.contrastive.outcomes import CONTRADICTED
 from richcomponents.contrastive.pair import VarianceTable
-from richcomponents.cumulants.estimate import Estimate, p_text
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
-from richcomponents.models.answers import ExposureAnswer
+from richcomponents.models.answers import ExposureAnswer, as_sentence, counted, listed
 from richcomponents.models.estimator import Estimator, as_fitted
+from richcomponents.notebook import Table
 
 SUSPICIOUS = 0.01
 """p value below which a test is spoken of."""
@@ -80,12 +81,12 @@ class Outcome:
         """What the coefficients speak for: the outcome, or its positive class."""
         return self.name if self.contrast is None else f"{self.name} = {self.contrast.positive}"
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> Table:
         """One dict per column, ready for a data frame: all methods side by side, then how sure RCA is."""
         methods = [name for name in self.estimate.others if name != "truth"]
         titles = {name: name for name in ("name", *methods)} | {"estimate": "RCA", "truth": "truth"}
         titles |= {name: name for name in _OF_ESTIMATE}
-        return [{title: row[key] for key, title in titles.items() if key in row} for row in self.estimate.rows()]
+        return Table({title: row[key] for key, title in titles.items() if key in row} for row in self.estimate.rows())
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Learned:
     """What a learner without an outcome found: a table, and a picture of it (drawn on an Axes)."""
 
     title: str
-    rows: list[dict[str, object]]
+    rows: Table
     draw: Callable[[Any], Any]
 
 
@@ -117,7 +118,7 @@ class Sets:
     figure.
     """
 
-    rows: list[dict[str, object]]
+    rows: Table
     explanation: str
     draw: Callable[[Any], Any]
 
@@ -129,7 +130,7 @@ class Findings:
     views : {name: column names}. diagnostics, variance : of two views, U first; sets : of any number of views. outcome : None
     without a target. learned : None without another learner. effects : of exposures, one each. notes : warnings raised
     on the way, as sentences. summary : the model's own page of text; verdict : its own word for how well the parts are told
-    apart.
+    apart; answer : its own headline.
     """
 
     n: int
@@ -138,6 +139,7 @@ class Findings:
     summary: str
     verdict: str
     mixing: tuple[Mixing, ...]
+    answer: str = ""
     diagnostics: Diagnostics | None = None
     variance: VarianceTable | None = None
     sets: Sets | None = None
@@ -186,12 +188,14 @@ class Findings:
                 f"a report of {type(model).__name__} says nothing about an outcome: leave y out, or report on a model of it, "
                 f"such as ComponentRegression(rca={name}(...)).fit(X, y)"
             )
+        verdict = getattr(model, "verdict_", rca.verdict_)
         found = cls(
             n=rca.n_samples_,
             views=views,
             covariates=tuple(own[i] for i in getattr(rca, "covariates_", ())),
-            summary=rca.summary(),
-            verdict=rca.verdict_,
+            summary=str(rca.summary()),
+            verdict=verdict,
+            answer=rca.headline(verdict),
             notes=tuple(notes),
             provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
             **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
@@ -208,7 +212,7 @@ class Findings:
         said = [
             note for note in (*notes, *model.notes()) if not (told.fails and CONTRADICTED in note)
         ]  # an alarm says it
-        return replace(found, verdict=model.verdict_, outcome=told, notes=tuple(said))
+        return replace(found, outcome=told, notes=tuple(said))
 
     @classmethod
     def _of_effects(
@@ -229,7 +233,7 @@ class Findings:
             n=rca.n_samples_,
             views=views,
             covariates=tuple(own[i] for i in known),
-            summary=model.summary(),
+            summary=str(model.summary()),
             verdict=model.verdict_,
             mixing=(),
             diagnostics=rca.diagnostics_,
@@ -245,21 +249,21 @@ class Findings:
 
     def alarms(self) -> list[str]:
         """Tests of what is assumed that fail, as sentences."""
-        out, d = [_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
+        out, d = [as_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
         if self.outcome is not None and self.outcome.fails:
             out.append(f"{self.outcome.fails}.")
         if self.outcome is not None and self.outcome.fails is None and self.outcome.test.p_value < SUSPICIOUS:
             out.append(
-                f"{self.outcome.name} goes with {self.outcome.outside} ({p_value(self.outcome.test.p_value)}): it seems to "
+                f"{self.outcome.name} goes with {self.outcome.outside} ({self.outcome.test.told}): it seems to "
                 f"depend on more than {self.outcome.component}, and the coefficients may be wrong."
             )
         if d is not None and d.overidentification is not None and d.overidentification.p_value < SUSPICIOUS:
             out.append(
-                f"The model does not fit ({p_value(d.overidentification.p_value)}): something else is shared, or the parts "
+                f"The model does not fit ({d.overidentification.told}): something else is shared, or the parts "
                 "depend on each other."
             )
         if d is not None and d.known_mixing is not None and d.known_mixing.p_value < SUSPICIOUS:
-            out.append(f"The given A does not fit ({p_value(d.known_mixing.p_value)}).")
+            out.append(f"The given A does not fit ({d.known_mixing.told}).")
         return out
 
     def headline(self) -> str:
@@ -276,63 +280,29 @@ class Findings:
         return " ".join(part for answer in self.effects for part in (answer.finding(), answer.reach()) if part)
 
     def _answer(self) -> str:
-        first = next(iter(self.views))
-        if self.effects:
-            verdicts = {answer.verdict for answer in self.effects}
-            if len(verdicts) == 1:
-                return self.effects[0].meaning
-            return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
-        if self.sets is not None:
-            widest = max(self.sets.rows, key=lambda row: sum(math.isfinite(_number(row[view])) for view in self.views))
-            shares = [f"{_number(widest[v]):.0%} of {v}" for v in self.views if math.isfinite(_number(widest[v]))]
-            sure = {
-                "strong": " All parts are well told apart.",
-                "weak": " Some parts are told apart badly.",
-                "not identified": " How much more than that is shared cannot be told from these data.",
-                "nothing shared": " Nothing shared was found.",
-                "paper": " The paper's formulas were used, which do not say how sure they are.",
-            }
-            return (
-                f"{_count(self.sets.rows, 'component')} in {_count(list(self.views), 'view')}; {widest['component']} explains "
-                f"{_listed(shares)}.{sure.get(self.verdict, '')}"
-            )
-        share = f"{self.shared_share:.0%}"
-        if self.verdict == "nothing shared":
-            return f"No part shared with the controls was found: {first} is taken as it is."
-        if self.verdict == "not identified":
-            return (
-                f"At least {share} of the variance of {first} is shared (average over its columns). How much more cannot be "
-                "told from these data: the results equal those of adding the controls as covariates."
-            )
-        if self.verdict == "model fails":
-            return (
-                f"At least {share} of the variance of {first} is shared (average over its columns). The model fails, and "
-                "nothing was corrected: the results equal those of adding the controls as covariates."
-            )
-        sure = {
-            "strong": "Identification is strong.",
-            "weak": "Identification is weak: the results lean on those of adding the controls as covariates.",
-            "known mixing": "The mixing matrix A was given.",
-            "paper": "The paper's formulas were used, which do not say how sure they are.",
-        }
-        return f"The shared part explains {share} of {first} (average over its columns). {sure[self.verdict]}"
+        if not self.effects:
+            return self.answer
+        verdicts = {answer.verdict for answer in self.effects}
+        if len(verdicts) == 1:
+            return self.effects[0].meaning
+        return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
 
     def question(self) -> str:
         """What was asked, in one sentence."""
-        counted = {view: _count(columns, "column") for view, columns in self.views.items()}
+        columns = {view: counted(names, "column") for view, names in self.views.items()}
         if self.effects:
-            (u, of_u), (v, of_v) = counted.items()
+            (u, of_u), (v, of_v) = columns.items()
             exposures = [answer.exposure for answer in self.effects]
             asked = (
-                f"{'Does' if len(exposures) == 1 else 'Do'} {_listed(exposures)} change the {of_u} of {_role(u, 'U')}, when "
+                f"{'Does' if len(exposures) == 1 else 'Do'} {listed(exposures)} change the {of_u} of {_role(u, 'U')}, when "
                 f"something that nobody measured may go with {'it' if len(exposures) == 1 else 'them'} and disturb them? "
                 f"Negative controls: the {of_v} of {_role(v, 'V')}. {self.n} samples"
             )
         elif self.diagnostics is None:
-            parts = [f"{view} ({count})" for view, count in counted.items()]
-            asked = f"Which hidden parts do {_listed(parts)} have in common, and what is their own? {self.n} samples"
+            parts = [f"{view} ({count})" for view, count in columns.items()]
+            asked = f"Which hidden parts do {listed(parts)} have in common, and what is their own? {self.n} samples"
         else:
-            (u, of_u), (v, of_v) = counted.items()
+            (u, of_u), (v, of_v) = columns.items()
             asked = (
                 f"What is specific to the {of_u} of {_role(u, 'U')}, once what they share with the {of_v} of {_role(v, 'V')} "
                 f"is removed? {self.n} samples"
@@ -406,32 +376,6 @@ class Findings:
         return plain
 
 
-def p_value(p: float) -> str:
-    """A p value with its letter.
-
-    >>> p_value(0.0312), p_value(0.0)
-    ('p = 0.0312', 'p < 1e-16')
-    """
-    text = p_text(p)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:].rstrip('.')}."
-
-
-def _number(value: object) -> float:
-    return value if isinstance(value, float) else float("nan")
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-
-
-def _count(items: Sequence[object], noun: str) -> str:
-    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
-
-
 def _role(view: str, letter: str) -> str:
     return view if view == letter else f"{view} ({letter})"
 
@@ -469,17 +413,6 @@ def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[s
 
 def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     """What components of any subsets of views give."""
-    shares, errors, evidence = (
-        getattr(rca, name, {}) for name in ("variance_shares_", "relative_errors_", "evidence_")
-    )
-    nan = float("nan")
-    rows: list[dict[str, object]] = []
-    for q in rca.system_.order:
-        row: dict[str, object] = {"component": rca.components_[q].name}
-        row |= {view: float(shares.get((view, q), nan)) for view in views}
-        row |= {"relative error": float(max((errors[view, q] for view in q if (view, q) in errors), default=nan))}
-        row |= {"verdict": rca.component_verdicts_[q]}
-        rows.append(row | ({"p (absent)": float(evidence[q].p_value)} if q in evidence else {}))
     at = {name: views[view][k] for view in views for k, name in enumerate(_own_names(rca, view))}
     mixing = []
     for (view, q), matrix in rca.transforms_.items():
@@ -487,7 +420,7 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
             mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix))
     return {
-        "sets": Sets(rows, rca.system_.explain(), lambda figure: rca.plot(figure)),
+        "sets": Sets(rca.component_table(), rca.system_.explain(), lambda figure: rca.plot(figure)),
         "mixing": tuple(mixing),
     }
 
@@ -515,7 +448,7 @@ def _outcome(
         name=name,
         unit=model.unit(event),
         component=model.component_.name,
-        outside=_listed(outside) if outside else "V",
+        outside=listed(outside) if outside else "V",
         estimate=replace(found, others=others),
         test=model.outcome_test(X, y),
         fails=None if model.on_v_ is None else _failure(model.on_v_, name),
@@ -530,12 +463,4 @@ def _failure(on_v: Any, name: str) -> str:
 
 
 def _learned(model: Any, columns: tuple[str, ...]) -> Learned:
-    found = model.estimate(columns)
-    if found.value.ndim == 1:
-        rows = found.rows()
-    else:  # one row per column of the component: easier to read than one per entry
-        rows = [
-            {"name": name, **dict(zip(found.columns, map(float, values), strict=True))}
-            for name, values in zip(found.names, found.value, strict=True)
-        ]
-    return Learned(model.title(), rows, lambda ax: model.plot(names=columns, ax=ax))
+    return Learned(model.title(), model.by_column(columns), lambda ax: model.plot(names=columns, ax=ax))

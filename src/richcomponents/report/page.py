@@ -26,8 +26,8 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.cumulants.estimate import p_text
 from richcomponents.models.answers import ExposureAnswer
+from richcomponents.notebook import TONES, cell
 from richcomponents.outputs import check_outputs, write_text
 from richcomponents.plots import (
     MOST,
@@ -41,8 +41,8 @@ from richcomponents.plots import (
     variance_plot,
     volcano_plot,
 )
-from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance, p_value
-from richcomponents.text import escape
+from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance
+from richcomponents.text import escape, number, p_value
 
 _SHOWN = 25
 _TEXT = ' class="text"'
@@ -104,28 +104,7 @@ def _cell(title: str, value: object) -> str:
         return f"<td{_TEXT}>{escape(str(value))}</td>"
     if _unknown(value):
         return '<td data-value="nan">–</td>'
-    shown = escape(p_text(value)) if _is_p(title) else number(value)
-    return f'<td data-value="{value!r}">{shown.replace("-", "−")}</td>'
-
-
-def _is_p(title: str) -> bool:
-    return title in ("p", "q", "calibrated p", "calibrated q") or title.startswith("p (")
-
-
-def number(value: float) -> str:
-    """Three to four digits, with a real minus sign.
-
-    >>> number(-0.12345), number(12345.6), number(1e-7), number(3)
-    ('−0.1235', '12350', '1.0e−07', '3')
-    """
-    if isinstance(value, int):
-        text = str(value)
-    elif value == 0 or 1e-3 <= abs(value) < 1e6:
-        digits = max(0, 3 - math.floor(math.log10(abs(value)))) if value else 0
-        text = f"{round(value, 3 - math.floor(math.log10(abs(value)))):.{min(digits, 4)}f}" if value else "0"
-    else:
-        text = f"{value:.1e}"
-    return text.replace("-", "−")
+    return f'<td data-value="{value!r}">{escape(cell(title, value)).replace("-", "−")}</td>'
 
 
 _INK = "#0a0b0c"  # drawn in this colour, replaced by the page's own
@@ -179,8 +158,6 @@ def inline_svg(
     return re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match.group(1)}{salt}-", picture).strip()
 
 
-_TONE = dict.fromkeys(("strong", "supported", "known mixing"), "good") | dict.fromkeys(("weak", "paper"), "fair")
-_TONE |= dict.fromkeys(("not identified", "model fails", "contradicted", "not separable"), "poor")
 _MOST_HEAT_MAPS = 8
 
 
@@ -194,7 +171,7 @@ def _figure(picture: str, caption: str) -> str:
 
 def verdict(found: Findings) -> str:
     """What was asked, and the answer; a test that fails takes the green away."""
-    tone, alarms = _TONE.get(found.verdict, ""), found.alarms()
+    tone, alarms = TONES.get(found.verdict, ""), found.alarms()
     said = found.verdict == "model fails"
     badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms and not said else "")
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice())

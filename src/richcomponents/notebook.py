@@ -1,0 +1,186 @@
+"""What was found, for a reader in a terminal and for one in a notebook: text in the first, HTML in the second.
+
+There are two forms, used by everything that is shown. A :class:`Table` is a list of rows. A :class:`Summary` is a page of text
+that also knows what is said first: the verdict, sentences in plain words, tables. A notebook shows these, and the whole text
+(shrinkage, evidence in nats, ...) behind a fold. Names of strangers are escaped on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from richcomponents.text import escape, in_line, lined_up, number, p_text
+
+_ROWS, _COLUMNS = 20, 9  # of a table that are seen at first
+_FOLDED = 500  # rows behind a fold: a notebook keeps them all in its file
+
+TONES = dict.fromkeys(("strong", "supported", "known mixing"), "good")
+TONES |= dict.fromkeys(("weak", "paper", "covariance not told"), "fair")
+TONES |= dict.fromkeys(("not identified", "model fails", "contradicted", "not separable"), "poor")
+"""Whether a verdict is good news; those that are neither are left out."""
+_COLOURS = {"good": "#0f9d76", "fair": "#e08e0b", "poor": "#d1493f"}
+_BOX = "border-left:4px solid {};padding:2px 0 2px 12px;margin:4px 0;max-width:56em"
+
+
+def is_p(title: str) -> bool:
+    """Whether a column of this title holds p values, or others that are read like them."""
+    return title in ("p", "q", "calibrated p", "calibrated q") or title.startswith("p (")
+
+
+def cell(title: str, value: object) -> str:
+    """A value of the column `title`, as text; nothing where it is not known.
+
+    >>> cell("p", 0.0), cell("estimate", -1.23456), cell("name", "age"), cell("low", float("nan"))
+    ('< 1e-16', '-1.235', 'age', '')
+    """
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        return p_text(value) if is_p(title) else number(value)
+    return str(value)
+
+
+def as_frame(rows: Sequence[Mapping[str, object]]) -> Any:
+    """Rows as a data frame: of pandas where it is installed, else of polars, else a pyarrow Table."""
+    columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
+    try:
+        import pandas
+    except ImportError:
+        try:
+            import polars
+        except ImportError:
+            import pyarrow
+
+            return pyarrow.table(columns)
+        return polars.DataFrame(columns)
+    return pandas.DataFrame(columns)
+
+
+class Table(list[dict[str, object]]):
+    """Rows of a table, {title: value} each, with the same titles: a list that prints as a table, in a notebook, too.
+
+    Examples
+    --------
+    >>> Table([{"name": "age", "p": 0.0}, {"name": "dose", "p": 0.25}])
+    name        p
+    age   < 1e-16
+    dose   0.2500
+    """
+
+    def to_frame(self) -> Any:
+        """As a data frame: of pandas where it is installed, else of polars, else a pyarrow Table."""
+        return as_frame(self)
+
+    def cells(self) -> list[list[str]]:
+        """A head and the rows, as text; columns in which nothing is known are left out."""
+        texts = {
+            title: [cell(title, row[title]) for row in self]
+            for title in (self[0] if self else ())
+            if any(row[title] == row[title] for row in self)  # nan is not itself
+        }
+        return [list(texts), *map(list, zip(*texts.values(), strict=True))]
+
+    def _names(self) -> int:
+        """How many columns stand in front of the numbers."""
+        kinds = [isinstance(value, str) for value in (self[0].values() if self else ())]
+        return kinds.index(False) if False in kinds else len(kinds)
+
+    def __repr__(self) -> str:
+        cells = [[in_line(text) for text in row] for row in self.cells()]
+        return "\n".join(lined_up(cells, self._names())) if self else "(no rows)"
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.cells()
+        return html_table(head, rows, self._names())
+
+
+class Tabular:
+    """Anything that is a table of rows: a data frame, and a table in a terminal and in a notebook."""
+
+    def rows(self) -> Table:
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """As a data frame: of pandas where it is installed, else of polars, else a pyarrow Table."""
+        return self.rows().to_frame()
+
+    def __str__(self) -> str:
+        return str(self.rows())
+
+    def _repr_html_(self) -> str:
+        return self.rows()._repr_html_()
+
+
+class Summary(str):
+    """A page of text, as any other text is; a notebook shows what is read first, and the whole text behind a fold.
+
+    verdict : a word or two; says : sentences in plain words, the most important first; tables : anything that has
+    `_repr_html_`, or is shown as text.
+
+    Examples
+    --------
+    >>> found = Summary("all that was found", verdict="strong", says=["The parts are told apart."])
+    >>> found
+    all that was found
+    >>> "told apart" in found._repr_html_(), found.upper()
+    (True, 'ALL THAT WAS FOUND')
+    """
+
+    verdict: str
+    says: tuple[str, ...]
+    tables: tuple[Any, ...]
+
+    def __new__(cls, text: str, *, verdict: str = "", says: Iterable[str] = (), tables: Iterable[Any] = ()) -> Self:
+        page = super().__new__(cls, text)
+        page.verdict, page.says, page.tables = verdict, tuple(dict.fromkeys(filter(None, says))), tuple(tables)
+        return page
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        colour = _COLOURS.get(TONES.get(self.verdict, ""), "#8a919c")
+        first, *rest = self.says or ("",)
+        word = f'<b style="color:{colour}">{escape(self.verdict.capitalize())}.</b> ' if self.verdict else ""
+        points = "".join(f"<li>{escape(sentence)}</li>" for sentence in rest)
+        more = f'<ul style="margin:4px 0;padding-left:18px">{points}</ul>' if points else ""
+        said = f'<div style="{_BOX.format(colour)}"><p style="margin:2px 0">{word}{escape(first)}</p>{more}</div>'
+        tables = "".join(map(shown, self.tables))
+        whole = f'<pre style="overflow-x:auto">{escape(str(self))}</pre>'
+        return f"<div>{said if self.verdict or self.says else ''}{tables}{folded('All numbers behind it', whole)}</div>"
+
+
+def folded(title: str, inside: str) -> str:
+    """HTML that is seen after a click on its title."""
+    return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{inside}</details>'
+
+
+def shown(thing: Any) -> str:
+    """Anything as HTML: its own, or its text."""
+    own = getattr(thing, "_repr_html_", None)
+    return own() if own is not None else f"<pre>{escape(str(thing))}</pre>"
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
+    """Texts as a table, the first `names` columns to the left; of a long or wide one the first rows and columns, and the whole
+    behind a fold."""
+    whole = _html_rows(head, rows[:_FOLDED], names)
+    if len(rows) <= _ROWS and len(head) <= _COLUMNS:
+        return whole
+    few = _html_rows(head[:_COLUMNS], [row[:_COLUMNS] for row in rows[:_ROWS]], names)
+    size = f"{len(rows)} rows" + (f", {len(head)} columns" if len(head) > _COLUMNS else "")
+    cut = f"<p>The first {_FOLDED} rows: to_frame() has all.</p>" if len(rows) > _FOLDED else ""
+    return few + folded(f"All of it: {size}", whole + cut)
+
+
+def _html_rows(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> str:
+    sides = [' style="text-align:left"' if i < names else "" for i in range(len(head))]
+
+    def line(tag: str, texts: Sequence[str]) -> str:
+        cells = (f"<{tag}{side}>{escape(in_line(text))}</{tag}>" for side, text in zip(sides, texts, strict=True))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    return f'<div style="overflow-x:auto"><table><thead>{line("th", head)}</thead><tbody>{body}</tbody></table></div>'
