@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.algebra.spectral import symmetric
+from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
     LEAST_KEPT,
     Blend,
@@ -47,7 +47,6 @@ from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, choose_ranks, discover_sets, most_directions
 from richcomponents.general.evidence import (
-    BLOCKED,
     SetEvidence,
     WhiteViews,
     home,
@@ -61,6 +60,7 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data
+from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import (
     Linear,
@@ -74,6 +74,7 @@ from richcomponents.paper.general import (
 from richcomponents.storage import storable
 
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
+_USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
@@ -125,7 +126,8 @@ def settle(
 
     space : columns of all views side by side, or principal components of wide ones; place : {view: its columns}, those of the
     user; describe(column) names one of them in errors;
-    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only;
+    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only,
+    unless sets cannot be told apart without; with discover it is as high as what was found takes;
     independent : how many independent rows the samples are worth, all of them by default.
     """
     homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
@@ -155,7 +157,6 @@ def settle(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {most}, the independent columns of {homes[q]!r}"
             )
     map = AffineMap(second.mean, white.into)
-    evidence = SetEvidence(white.columns, data.moments(min(order, BLOCKED), map), min(order, BLOCKED))
     system, verdicts = sets, None
     worth = float(second.n - data.lost) if independent is None else independent
     chosen = {}
@@ -165,18 +166,22 @@ def settle(
         correlation = white.into.T @ second.covariance(unbiased=False) @ white.into
         pairs = pair_ranks(correlation, white.columns, worth, level)
         with one_blas_thread():
-            shared = _shared_evidence(data, map, white, correlation, worth, level, evidence.order)
+
+            def shared(highest: int) -> SetEvidence:
+                return _shared_evidence(data, map, white, correlation, worth, level, highest)
+
+            usual = shared(min(order, _USUAL))
             if discover:
-                system, verdicts = discover_sets(shared, sets, alpha, random_state, given, pairs)
-            chosen = choose_ranks(shared, system, pairs, given, widths, random_state)
+                system, verdicts = discover_sets(usual, sets, alpha, random_state, given, pairs, shared)
+                order = min(max(order, system.L + 1), MAX_ORDER)
+            system.require_order(order)
+            chosen = choose_ranks(usual, system, pairs, given, widths, random_state, shared)
         if verdicts is not None:
             verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
     ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
-    return SetProblem(
-        space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state, worth
-    )
+    return SetProblem(space, place, map, white, system, homes, ranks, method, order, verdicts, random_state, worth)
 
 
 def _shared_evidence(
@@ -214,14 +219,13 @@ def _of_view(column: int, place: Mapping[str, slice]) -> str:
 
 @dataclass(frozen=True)
 class SetProblem:
-    """A set system, its gauges and ranks, and the evidence in white coordinates; verdicts : of discovery, None without;
+    """A set system, its gauges and ranks, and where the evidence comes from; verdicts : of discovery, None without;
     independent : how many independent rows the samples are worth."""
 
     space: SearchSpace
     place: Mapping[str, slice]
     map: AffineMap
     white: WhiteViews
-    evidence: SetEvidence
     system: SetSystem
     gauge: Mapping[Subset, str]
     ranks: Mapping[Subset, int]
@@ -233,19 +237,21 @@ class SetProblem:
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
-        evidence, system = self.evidence, self.system
-        high = self.space.data.moments(self.order, self.map) if self.order > BLOCKED else None
+        system, data = self.system, self.space.data
+        # orders five and six of the joint fit cost precision where sets can be told apart without
+        fitted = self.order if self.method == "paper" or system.L >= _USUAL else min(self.order, _USUAL)
+        evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
+        high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
         parameters, errors, of_covariances = None, None, None
         if self.method == "paper":
             require_dimensions(system, evidence.columns, self.gauge)
-            state = evidence.state if high is None else high
-            system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
-            self._warn_of_absent([q for q in self.system.order if q not in system])
+            state = evidence.state
+            left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
+            linear = _find_linear(evidence, system, self.gauge, left_out)
+            system, parts = _by_paper(evidence, system, self.gauge, linear)
+            self._warn_of_noise(linear)
             _warn_of_negative(parts[1])
         else:
-            system.require_order(self.order)
-            if system.L >= BLOCKED:  # else orders five and six are for the components only
-                evidence = replace(evidence, order=self.order, high=high)
             with one_blas_thread():  # many small products: threads cost more than they give
                 fit = fit_joint(
                     evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
@@ -292,11 +298,21 @@ class SetProblem:
         """Rows whose influence on the cumulants is a weight: also those of groups, as blocks say how much they depend."""
         return self.space.data.counted_sample(self.map, step)
 
-    def _warn_of_absent(self, absent: Sequence[Subset]) -> None:
-        if absent:
+    def _warn_of_noise(self, linear: Linear) -> None:
+        """Say which components the paper's rule sets to zero, and which it should not invert."""
+        if linear.absent:
+            named = ", ".join(map(component_name, linear.absent))
             warn_user(
-                f"cumulants of order {self.order} vanish for {', '.join(map(str, absent))}: left out as absent; a "
-                "Gaussian component (or a symmetric one, at odd orders) looks the same",
+                f"method='paper' sets {named} to zero: its cumulants of order {self.order} are no larger than noise. "
+                "A Gaussian component (or a symmetric one, at odd orders) looks the same",
+                WeakIdentificationWarning,
+            )
+        if linear.blurred:
+            named = ", ".join(map(component_name, linear.blurred))
+            warn_user(
+                f"some directions of {named} are no larger than noise in cumulants of order {self.order}, and method='paper' "
+                "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits "
+                "components of few directions",
                 WeakIdentificationWarning,
             )
 
@@ -358,7 +374,12 @@ def _inverse_of(total: Array) -> Array:
 def _by_loadings(
     evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters
 ) -> Parts:
-    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'."""
+    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'.
+
+    A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', made positive, so that the parts of a view add
+    up to it. C_g C_g' is no better where the model fits, and too small where more is shared than the ranks say: with 569
+    samples of three times ten columns the parts added up to 60% of a view.
+    """
     transforms: Transforms = {}
     covariances = {}
     total = np.zeros((evidence.p, evidence.p))
@@ -374,15 +395,27 @@ def _by_loadings(
             transforms[gauge[q], q] = np.eye(C.shape[1])
         columns = home(evidence.columns, q)
         total[np.ix_(columns, columns)] += C @ C.T
+    for q in system.order:
+        if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
+            inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
+            left = power(evidence.correlation[inside] - total[inside] + covariances[q], 1.0, 0.0)
+            total[inside] += left - covariances[q]
+            covariances[q] = left
     return transforms, covariances, total
 
 
+def _find_linear(
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], without: Sequence[Cumulants] = ()
+) -> Linear:
+    """The paper's algorithm at the highest order; without : cumulants without each block, which tell noise."""
+    return find_linear(evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, without=without)
+
+
 def _by_paper(
-    evidence: SetEvidence, state: Moments, system: SetSystem, gauge: Mapping[Subset, str], order: int
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], linear: Linear
 ) -> tuple[SetSystem, Parts]:
     """The system without absent components, and the paper's transformations; covariances by its recursion or, where no pair of
     views isolates a component, by least squares on all cross-covariances. Not projected: they need not be positive."""
-    linear: Linear = find_linear(Cumulants(state), evidence.columns, system, order=order, gauge=gauge)
     for gone in linear.absent:
         system = system.without(gone)
     if not len(system):
@@ -766,9 +799,8 @@ class SetSolution:
         return Prediction(np.asarray(inverse @ L @ K), K)
 
     def _predictions_without_blocks(self, key: Subset) -> list[Prediction] | None:
-        """Refitted; None where refits do not tell: of views of which few directions were looked at, and where the cumulants of
-        a fit are not kept by block."""
-        if self.beyond or (self.parameters is None and self.order > BLOCKED):
+        """Refitted; None where refits do not tell: of views of which few directions were looked at."""
+        if self.beyond:
             return None
         refits = [self._fitted_without(block) for block in self.blocks]
         return [self._prediction(key, one) for one in refits if key in one.system]
@@ -890,11 +922,10 @@ class SetSolution:
         return self._refits[block]
 
     def _refit(self, state: Moments) -> Fitted:
-        evidence = SetEvidence(self.white.columns, state, min(self.order, BLOCKED))
+        evidence = SetEvidence(self.white.columns, state, state.layout.order)
         if self.parameters is None:
-            if self.order > BLOCKED:
-                raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
-            system, parts = _by_paper(evidence, state, self.system, self.gauge, self.order)
+            linear = _find_linear(evidence, self.system, self.gauge)
+            system, parts = _by_paper(evidence, self.system, self.gauge, linear)
             return Fitted(system, *parts, None)
         with one_blas_thread():
             parameters = refit(evidence, self.system, self.ranks, self.parameters)

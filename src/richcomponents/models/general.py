@@ -90,6 +90,7 @@ class RCA(ComponentAnalysis):
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6. Above 4 they are for the components, and for the joint
         refinement (and method="paper") where sets cannot be told apart without: all subsets of four views take order 5.
+        `discover` goes to the order that it takes.
     mean : {subset: array}, optional
         Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
         have mean zero and each view's own component takes the rest.

@@ -197,12 +197,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         views = self.views if views is None else views
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-            self._check_state_fit()
             state, design = lay_out(X, views, self.covariates, beside)
             return self._fit_state(self._laid_out(design, state))
         opened = self._open(X, reset=True, at_least=2)
-        if not opened.rereadable:
-            self._check_state_fit()
         rows, design = lay_out(opened, views, self.covariates, beside) if design is None else (opened, design)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
@@ -222,7 +219,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
         whole = table.kept(None) if self.missing == "drop" else table
         with constants_told_later():
-            state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
+            state = Moments.of(whole, self._state_order, n_blocks=self.n_blocks, **reading)
         if isinstance(whole.source, Kept):
             self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
@@ -327,7 +324,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _add_block(self, X: object, outcome: object = None) -> tuple[StateData, Outcome | None]:
         """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
         self._check_parameters()
-        self._check_state_fit()
         stream = getattr(self, "_stream", None)
         rows = self._open(X, reset=stream is None)
         beside = [outcome] if is_column(outcome) else []
@@ -347,7 +343,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             say_dropped(len(fine), len(values), _GAPS)
             values = values[fine]
         check_finite(values, design.side_by_side())
-        stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
+        begun = Accumulator(self._state_order, n_blocks=self.n_blocks, names=table.names)
+        stream = begun if stream is None else stream.copy()
         stream.update(values)
         with constants_told_later():
             state = stream.moments()
@@ -387,7 +384,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         both, last = with_outcome(rows, y)
         columns = np.append(design.used, last)
         if not rows.rereadable:
-            self._check_state_fit()
             state = self._read_once(both.select(columns), groups=groups)
             data, outcome = self._fit_selected(state, design, True)
             assert outcome is not None
@@ -421,9 +417,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _fit_state(self, state: Moments) -> StateData:
         """state : of the columns of all views, then the covariates."""
-        if state.layout.order != 4:
+        if state.layout.order < self._state_order:
             raise DataError(
-                f"a state of order 4 is needed, this one has order {state.layout.order}: make it with Moments.of(X, order=4)"
+                f"a state of order {self._state_order} is needed, this one has order {state.layout.order}: make it with "
+                f"Moments.of(X, order={self._state_order})"
             )
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
@@ -435,10 +432,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             state = self._partial.state(state, self._stretch(lost))
         return self._finish(StateData(state, lost))
 
-    def _check_state_fit(self) -> None:
-        """Refuses what cannot be fitted to a state."""
-        if self.order > 4:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+    @property
+    def _state_order(self) -> int:
+        """Of a state that a fit can do with."""
+        return max(int(self.order), 4)
 
     def _stretch(self, lost: float) -> float:
         """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
