@@ -205,7 +205,7 @@ class _Fit:
 class _Search:
     """Memory of the tests: what was decided so far is subtracted from what comes next.
 
-    current : the sets that are there or may be; ranks : of those that are; absent : {set that was dropped: p value}.
+    current : the sets that are there or may be; ranks : of those that are.
     """
 
     def __init__(
@@ -223,7 +223,6 @@ class _Search:
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
         self.tested = [q for q in system.order if len(q) > 1]
         self.ranks: dict[Subset, int] = {}
-        self.absent: dict[Subset, float] = {}
 
     @classmethod
     def of(
@@ -266,8 +265,6 @@ class _Search:
                 r = most if given is None else given
                 break
         self._settle(q, r)
-        if not r:
-            self.absent[q] = by_rank[0]
         return SetTest(
             r > 0, by_rank.get(0, float("nan")), by_order, self.level, r, by_rank, gains.get(0, float("nan"))
         )
@@ -380,8 +377,8 @@ class _Search:
             others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
             if self.ranks.get(q) == 1 and any(self._moved(s, [[q]]) for s in others):
                 continue
-        for q, p in self.absent.items():
-            if q not in self.ranks and p <= _FURTHER:
+        for q in self.tested:
+            if q not in self.ranks:
                 self._exchanged(q)
 
     def _inside(self, larger: Subset) -> list[list[Subset]]:
@@ -403,8 +400,9 @@ class _Search:
         return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
 
     def _exchanged(self, missed: Subset) -> bool:
-        """Whether a set is there now, with all its directions, instead of two others that are no supersets."""
-        beside = [q for q in self.ranks if set(q) & set(missed) and not set(missed) < set(q)]
+        """Whether a set is there now, with all its directions, instead of two others that are no larger or smaller: larger ones
+        mimic smaller ones."""
+        beside = [q for q in self.ranks if len(q) == len(missed) and set(q) & set(missed)]
         most = most_directions(self._with(missed), missed, self.width, self.ranks, self.pairs)
         return self._taken(
             missed,

@@ -229,11 +229,9 @@ def test_a_missed_pair_is_not_two_others():
     evidence = white_evidence(make_views(2000, 3, 3, sets=PAIRED, random_state=5))
     search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
     search.current = search.current.without(("a", "b"))
-    taken = {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
-    for p, found in [(0.2, taken), (0.01, {("a", "b", "c"): 3, ("a", "b"): 3})]:  # clearly absent, and hardly
-        search.ranks, search.absent = dict(taken), {("a", "b"): p}
-        search.reconsider()
-        assert search.ranks == found
+    search.ranks = {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
+    search.reconsider()
+    assert search.ranks == {("a", "b", "c"): 3, ("a", "b"): 3}
 
 
 def test_two_pairs_are_no_direction_of_three_views():
