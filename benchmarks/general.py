@@ -4,8 +4,9 @@
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), states (how far a fit to a state is from one to rows), discovery
-(13 systems, ranks), labs (automatic ranks), coverage, speed (k = 5 views of d = 10, 8 components,
+slow), four (all 15 subsets of four views, order five), states (how far a fit to a state is from one to rows), discovery
+(15 systems, ranks), wide (discovery of 500, 300 and 60 columns), labs (automatic ranks), coverage, protection (of regression on
+components, by the simple method), speed (k = 5 views of d = 10, 8 components,
 N = 10^5: measured by every run). Errors are relative (Frobenius), medians over draws.
 """
 
@@ -16,6 +17,7 @@ import time
 import warnings
 from collections import defaultdict
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.experiments.rows import Job, Row, by_case
+from richcomponents.general.solution import SetProblem
 from richcomponents.moments import Moments
 from richcomponents.paper.general import compute_cumulant, find_linear
 from richcomponents.simulated_views import MultiView, make_views
@@ -49,7 +52,9 @@ DISCOVERIES: dict[str, dict[str, Any]] = {
     "all 7": {"sets": "abc ab ac bc a b c"},
     "common": {"sets": "abc a b c"},
     "common + pair": {"sets": "abc ab a b c"},
+    "common + two pairs": {"sets": "abc ac bc a b c"},
     "two pairs": {"sets": "ab bc a b c"},
+    "three pairs": {"sets": "ab ac bc a b c"},
     "nothing shared": {"sets": "a b c"},
     "two labs": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 1}, "kinds": LABS},
     "three labs": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 2}, "kinds": LABS},
@@ -60,8 +65,22 @@ DISCOVERIES: dict[str, dict[str, Any]] = {
     "ill-conditioned": {"sets": "abc ac a b c", "ranks": {"abc": 2}, "spread": (0.1, 1.5)},
     "groups": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 1}, "kinds": LABS, "groups": 4},
 }
+MODELS = ("common", "common + pair", "two pairs", "one pair", "all 7")
 FIVE = "abcde ab cd a b c d e"
-SECTIONS = ("exact", "common", "accuracy", "states", "discovery", "labs", "coverage", "speed", "large")
+SECTIONS = (
+    "exact",
+    "common",
+    "accuracy",
+    "states",
+    "discovery",
+    "labs",
+    "coverage",
+    "protection",
+    "four",
+    "wide",
+    "speed",
+    "large",
+)
 
 
 def sets(words: str) -> list[Subset]:
@@ -75,22 +94,25 @@ def cases(section: str) -> list[Job]:
         "accuracy": [("all 7", 100_000), ("all 7, symmetric common", 100_000), ("all 7", 10_000)],
         "common": [("common", 10_000)],
         "large": [("all 7", 1_000_000)],
-        "discovery": [(label, n) for n in (2_000, 10_000) for label in DISCOVERIES],
+        "discovery": [(label, n) for n in (500, 2_000, 10_000) for label in DISCOVERIES],
         "labs": [(label, 2_000) for label in ("two labs", "three labs")],
+        "four": [("k=4, d=1", 200_000), ("k=4, d=2", 200_000), ("k=4, d=1", 2_000_000), ("k=4, d=2", 2_000_000)],
+        "wide": [(f"x {scale}", 200) for scale in (2, 3, 4, 5, 6)],
         "speed": [("k=5, d=10", 100_000)],
-        "coverage": [
-            (label, n)
-            for n in (5_000, 50_000)
-            for label in ("common", "common + pair", "two pairs", "one pair", "all 7")
-        ],
+        "coverage": [(label, n) for n in (5_000, 50_000) for label in MODELS],
+        "protection": [(label, n) for n in (500, 2_000, 10_000) for label in MODELS],
         "states": [("common", 10_000), ("all 7", 10_000), ("all 7", 100_000)],
     }[section]
-    words = {**{label: case["sets"] for label, case in DISCOVERIES.items()}, **SYSTEMS, **EXACT, "k=5, d=10": FIVE}
-    return [{"label": label, "sets": words[label], "n": n} for label, n in labels]
+    other = {"speed": FIVE, "wide": "abc a b c", "four": " ".join("".join(q) for q in SetSystem.all("abcd"))}
+    words = {**{label: case["sets"] for label, case in DISCOVERIES.items()}, **SYSTEMS, **EXACT}
+    return [{"label": label, "sets": other.get(section) or words[label], "n": n} for label, n in labels]
 
 
 def jobs(section: str, options: Options) -> list[Job]:
-    return drawn(cases(section), {"exact": 3, "speed": 1}.get(section, options.draws), options.seed)
+    draws = {"exact": 3, "speed": 1}.get(section, options.draws)
+    fewer = 3 * draws // 8 if section == "coverage" else draws  # of the large samples, which take longer
+    every = drawn(cases(section), draws, options.seed)
+    return [job for job in every if job["n"] <= 5_000 or job["seed"] < options.seed + fewer]
 
 
 def measure(job: Job) -> Row:
@@ -106,13 +128,25 @@ def measure(job: Job) -> Row:
         row["seconds"], row["cpu"] = time.perf_counter() - start, time.process_time() - used
         row["gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         return row | {"efficient": errors(model, data)}
+    if section == "wide":
+        data = wide_labs(n, float(job["label"].split()[1]), seed)
+        return discovered(data, None)
+    if (
+        section == "four"
+    ):  # skewed: cumulants of order five, which tell sets of four views apart, vanish of symmetric parts
+        width = int(job["label"][-1])
+        data = make_views(n, 4, width, sets=sets(words), kinds=("exponential", "discrete"), random_state=seed)
+        return {
+            m: errors(rc.RCA(views=data.views, order=5, method=m).fit(data.X), data) for m in ("efficient", "paper")
+        }
     if section in ("discovery", "labs"):
         data, groups = low_rank(job["label"], n, seed)
         return discovered(data, groups) if section == "discovery" else ranks_and_errors(data)
     data = make_views(n, 3, 3, sets=sets(words), random_state=seed)
-    if section == "coverage":
+    if section in ("coverage", "protection"):
         data = make_views(n, 3, 2, sets=sets(words), random_state=seed)
-        return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data, seed)
+        model = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
+        return (coverage if section == "coverage" else protection)(model, data, seed)
     if section == "states":
         return of_states(data)
     for method in ("efficient", "paper"):
@@ -141,12 +175,27 @@ def low_rank(label: str, n: int, seed: int) -> tuple[MultiView, np.ndarray | Non
     return data, groups
 
 
+def wide_labs(n: int, scale: float, seed: int) -> MultiView:
+    """Views of 500, 300 and 60 columns whose common part is which of two labs a sample comes from."""
+    members = sets("abc a b c")
+    kinds = dict(zip(members, ("labs", "gaussian", "uniform", "gaussian"), strict=True))
+    return make_views(
+        n,
+        {"a": 500, "b": 300, "c": 60},
+        sets=members,
+        kinds=kinds,
+        ranks={members[0]: 1},
+        scales={members[0]: scale},
+        random_state=seed,
+    )
+
+
 def discovered(data: MultiView, groups: np.ndarray | None) -> Row:
     """Which sets and ranks are found; large : each component carries a fifth of the variance of a view at least."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = rc.RCA(views=data.views, discover=True).fit(data.X, groups=groups)
-    kept, truth = set(model.components_), set(data.sets)
+    used = time.process_time()
+    problem = settled(rc.RCA(views=data.views, discover=True), data.X, groups)
+    used = time.process_time() - used
+    kept, truth = set(problem.system), set(data.sets)
     total = {view: float(data.view(view).var(axis=0).sum()) for view in data.views}
     shares = [
         float(np.sum(data.transforms[view, q] @ data.covariances[q] * data.transforms[view, q])) / total[view]
@@ -154,7 +203,7 @@ def discovered(data: MultiView, groups: np.ndarray | None) -> Row:
         if len(q) > 1
         for view in q
     ]
-    found = {q: model.ranks_.get(q) for q in truth if len(q) > 1}
+    found = {q: problem.ranks.get(q) for q in truth if len(q) > 1}
     ranks = found == {q: data.mixing[q].shape[1] for q in found}
     return {
         "exact": kept == truth,
@@ -162,7 +211,30 @@ def discovered(data: MultiView, groups: np.ndarray | None) -> Row:
         "missed": len(truth - kept),
         "ranks": ranks,
         "large": min(shares, default=1.0) >= 0.2,
+        "kept": " ".join(sorted("".join(q) for q in kept if len(q) > 1)),
+        "cpu": used,
     }
+
+
+class Settled(Exception):
+    """Carries a problem whose set system and ranks are settled."""
+
+
+def settled(model: rc.RCA, X: np.ndarray, groups: np.ndarray | None) -> SetProblem:
+    """What a fit would solve: the joint fit that follows does not change it, and takes longer."""
+
+    def stop(problem: SetProblem) -> None:
+        raise Settled(problem)
+
+    with patch.object(SetProblem, "solve", stop), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(X, groups=groups)
+        except Settled as reached:
+            (problem,) = reached.args
+            assert isinstance(problem, SetProblem)
+            return problem
+    raise AssertionError("nothing was to be solved")
 
 
 def ranks_and_errors(data: MultiView) -> Row:
@@ -201,6 +273,20 @@ def coverage(model: rc.RCA, data: MultiView, seed: int) -> dict[str, list[int]]:
         outcome = model.outcome(data.X, y)
         count("coef", q, model.estimate_of(model.calibrate(outcome, component=q), outcome, q), beta)
     return dict(out)
+
+
+def protection(model: rc.RCA, data: MultiView, seed: int) -> dict[str, Any]:
+    """{component: squared errors of the coefficients of an outcome on it (half of its variance is noise), by the learner and by
+    the simple method, and the component's verdict}."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for q, K in data.covariances.items():
+        beta = rng.normal(size=len(K))
+        y = data.components[q] @ beta + rng.normal(size=len(data.X)) * np.sqrt(beta @ K @ beta)
+        found = model.calibrate(model.outcome(data.X, y), component=q)
+        errors = [float(np.sum((coef - beta) ** 2)) for coef in (found.coef, found.residualised)]
+        out["".join(q)] = [*errors, model.component_verdicts_[q]]
+    return out
 
 
 def of_states(data: MultiView) -> dict[str, float]:
@@ -267,7 +353,7 @@ def show(rows: Measured, options: Options) -> None:
         keys = sorted(key for key in held[0] if key == "A" or (key[0] == "k" and key[1:].isdigit()))
         cells = "  ".join(f"{k} {max(r[k] for r in held):.0e}" for k in keys)
         print(f"EXACT {case['label']:>12} d={case['n']}: {cells}")
-    for case, held in measured["common"] + measured["accuracy"] + measured["large"]:
+    for case, held in measured["common"] + measured["accuracy"] + measured["four"] + measured["large"]:
         for method in ("efficient", "paper"):
             keys = [k for k in held[0][method] if k != "Cov 1"]
             cells = "  ".join(f"{k} {np.median([r[method][k] for r in held]):.4f}" for k in keys)
@@ -278,17 +364,25 @@ def show(rows: Measured, options: Options) -> None:
             f"STATES {case['label']:>7} N={case['n']:>6} {len(held):>3} draws: A of a state and of rows {apart:.3f} apart, "
             f"at most {max(r['most'] for r in held):.3f}; errors {rows_wrong:.3f} (rows) {state_wrong:.3f} (state)"
         )
-    for case, held in measured["discovery"]:
+    for case, held in measured["discovery"] + measured["wide"]:
         right, wrong = np.mean([r["exact"] for r in held]), np.mean([r["false"] > 0 for r in held])
         missed = np.mean([r["missed"] > 0 for r in held])
         ranks, large = np.mean([r["ranks"] for r in held]), [r["exact"] for r in held if r["large"]]
         print(
             f"DISCOVERY {case['label']:>18} N={case['n']:>6} {len(held):>3} draws: exact {right:.3f}  false {wrong:.3f}"
-            f"  missed {missed:.3f}  ranks {ranks:.3f}; all of a fifth: {len(large)} draws, exact {np.mean(large or 0):.3f}"
+            f"  missed {missed:.3f}  ranks {ranks:.3f}; all of a fifth: {len(large)} draws, exact {np.mean(large or 0):.3f}; "
+            f"{np.median([r['cpu'] for r in held]):.2f} s"
         )
     every = [row for _, held in measured["discovery"] for row in held]
     if every:
         print(f"DISCOVERY false inclusion {np.mean([r['false'] > 0 for r in every]):.4f} of {len(every)} draws")
+        for n in sorted({r["n"] for r in every}):
+            some = [r for r in every if r["n"] == n]
+            large = [r["exact"] for r in some if r["large"]]
+            print(
+                f"DISCOVERY N={n}: false {np.mean([r['false'] > 0 for r in some]):.4f} of {len(some)}, exact "
+                f"{np.mean([r['exact'] for r in some]):.3f}; all of a fifth: exact {np.mean(large or 0):.3f} of {len(large)}"
+            )
     for case, held in measured["labs"]:
         right, auto, given = (
             np.mean([r["right"] for r in held]),
@@ -303,12 +397,33 @@ def show(rows: Measured, options: Options) -> None:
             inside, entries = np.sum([r.get(what, [0, 0]) for r in held], axis=0)
             shares.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
         print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(shares))
+    show_protection(measured["protection"])
     for case, held in measured["speed"]:
         for row in held:
             print(
                 f"SPEED {case['label']} N={case['n']}: {row['seconds']:.1f} s elapsed, {row['cpu']:.1f} s of processor, "
                 f"{row['gigabytes']:.2f} GiB; errors " + "  ".join(f"{k} {v:.3f}" for k, v in row["efficient"].items())
             )
+
+
+def show_protection(measured: list[tuple[Job, list[Row]]]) -> None:
+    """Errors over those of the simple method: of medians, and the worst draw; by sample size, number of views and
+    verdict."""
+    pooled = defaultdict(list)
+    for case, held in measured:
+        for row in held:
+            for q, found in row.items():
+                if isinstance(found, list):
+                    ours, simple, verdict = found
+                    for key in ((len(q), "all"), (len(q), verdict)):
+                        pooled[case["n"], *key].append((ours, simple, ours / simple))
+    for (n, views, verdict), found in sorted(pooled.items()):
+        ours, simple, ratios = np.transpose(found)
+        print(
+            f"PROTECTION N={n:>6} components of {views} views, {verdict:>19}: {len(found):>4} fits, "
+            f"median {np.median(ours) / np.median(simple):.2f} of the simple method's, in half of all {np.median(ratios):.2f}, "
+            f"above 1.5 {np.mean(ratios > 1.5):.3f}, worst {ratios.max():.1f}"
+        )
 
 
 if __name__ == "__main__":

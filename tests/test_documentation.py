@@ -289,6 +289,8 @@ STANDS_FOR = [  # where a name means something else, or a span is part of a long
     ('layer="counts"', lambda n: {"path": "cells.h5ad"}),
     ("model.system_", lambda n: {"model": n["general"]}),
     ('.components_["S1"], cross', lambda n: {"learner": rc.ComponentRegression()}),
+    ("log_likelihood", lambda n: {"log_likelihood": lambda t, s, y=0.0: -((y - s @ t) ** 2), "start": np.zeros(D)}),
+    ("fit_.", lambda n: {"fit_": rc.fit_likelihood(n["component"], n["likelihood"])}),
     ("baselines", lambda n: {"learner": rc.ComponentLogisticRegression(rca=n["rca"])}),
 ]
 

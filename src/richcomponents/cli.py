@@ -473,7 +473,7 @@ def paper(
     out: Annotated[
         Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")
     ] = Path("paper"),
-    panel: Annotated[list[str], typer.Option(help="a..k, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
+    panel: Annotated[list[str], typer.Option(help="a..k, s3, kernel, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
     full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
     data: Annotated[Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).")] = None,
     pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.")] = None,

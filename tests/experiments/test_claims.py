@@ -71,6 +71,14 @@ def test_a_claim_is_judged_only_where_all_of_its_panels_ran(kept):
     assert not claims(one_a_is_missing)["Even with just 100 samples, RC"].measured
 
 
+def test_a_test_that_cannot_speak_is_not_judged():
+    """Four draws have no p value below 2^-4: "significantly" is then not measured, where five are."""
+    for kept, measured in ((4, False), (5, True)):
+        found = claims([r for r in all_sizes() if r["repeat"] < kept])
+        assert found["Even with just 100 samples, RC"].measured == measured
+        assert found["In all the cases, the accuracy"].measured
+
+
 def test_each_variant_has_its_own_verdict():
     found = claims(all_sizes())
     every = {"paper_known": "holds", "paper": "fails", "known": "holds", "rca": "holds"}

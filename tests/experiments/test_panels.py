@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from richcomponents.experiments.panels import curves_of, panel_figure, save_figure
 from richcomponents.experiments.paper import write_page
@@ -35,3 +36,13 @@ def test_names_of_panels_are_escaped(tmp_path):
     page = write_page(tmp_path / "index.html", settings, rows, [], figures).read_text()
     assert "<script>" not in page
     assert "<i>" not in page
+
+
+def test_names_of_designs_side_by_side_do_not_overlap():
+    panel = SETTINGS.panels["s3"]
+    job = {"panel": "s3", "case": panel.cases, "x": panel.values, "method": panel.methods, "repeat": 0}
+    figure = panel_figure(SETTINGS, curves_of([{**row, "value": 1.0} for row in settings_of(job)]), "s3")
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) == len(panel.cases) == 15
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

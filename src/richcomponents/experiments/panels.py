@@ -23,8 +23,8 @@ from richcomponents.outputs import writing
 STYLES: dict[str, dict[str, Any]] = {
     "true": {"color": "#000000", "marker": "s"},
     "paper_true": {"color": "#000000", "marker": "s", "linestyle": "--", "markerfacecolor": "white"},
-    "paper_known": {"color": "#D55E00", "marker": "x", "linestyle": "--"},
-    "paper": {"color": "#D55E00", "marker": "x"},
+    "paper_known": {"color": "#D55E00", "marker": "X", "linestyle": "--", "markerfacecolor": "white"},
+    "paper": {"color": "#D55E00", "marker": "X"},
     "known": {"color": "#0072B2", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
     "rca": {"color": "#0072B2", "marker": "o", "linewidth": 2.4, "zorder": 5},
     "rca_auto": {"color": "#56B4E9", "marker": "^"},
@@ -95,7 +95,8 @@ def panel_figure(settings: Settings, curves: Curves, name: str) -> Figure:
     """One panel: an axis per case, or one in all; the legend stands below."""
     panel = settings.panels[name]
     cells = _cells(curves, panel)
-    figure = Figure(figsize=(max(4.2 * len(cells), 7.5), 5.2), layout="constrained")
+    wide = 0.85 * len(cases_of(curves, panel)) if cells == [""] else 4.2 * len(cells)
+    figure = Figure(figsize=(max(wide, 7.5), 5.2), layout="constrained")
     axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)[0]
     for axis, case in zip(axes, cells, strict=True):
         _draw(axis, settings, curves, panel, case)

@@ -172,7 +172,8 @@ def _claim(settings: Settings, number: int, claim: Claim) -> str:
         f"{escape(names[v])}: <span class='verdict {_kind(text)}'>{escape(text)}</span>" for v, text in verdicts.items()
     )
     if not claim.measured:
-        said = f"<span class='verdict unmeasured'>not measured</span>: {escape(', '.join(claim.missing))} did not run"
+        missing = escape(", ".join(claim.missing))
+        said = f"<span class='verdict unmeasured'>not measured</span>: {missing} did not run, or with too few draws"
     words = escape(claim.quote if claim.ours else f"“{claim.quote}”")
     about = "" if not claim.ours else "Not the paper's words. "
     return (

@@ -10,8 +10,11 @@ fit's error to first order (`_Search._unexplained`): independent over blocks and
 zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the
 observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
 only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets. What is significant must also be worth its
-parameters: the fit gains at least half of what BIC asks for (ill-determined supersets make tests too bold; what they leave
-behind is small).
+parameters: the fit gains at least half of what BIC asks for, in units of the noise it leaves (ill-determined supersets make
+tests too bold; what they leave behind is small).
+
+A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
+one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
 
 All this in the directions that each view shares with the others (:func:`.evidence.shared_directions`), where there are few
 entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -36,11 +40,14 @@ from richcomponents.general.model import (
     solve_tensors,
 )
 from richcomponents.general.refine import sequential
+from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
-_FURTHER = 0.05  # level of the tests for more directions of a component that is there
+_FURTHER = (
+    0.05  # level of the tests for more directions of a component that is there, and for one that may have been missed
+)
 _PENALTY = 0.5  # of the logarithm of n for each parameter: what the fit must gain
 _RIDGE = 1e-12  # of the curvature, where entries do not tell a parameter
 _NONE = np.zeros(0, dtype=np.int64)
@@ -89,16 +96,18 @@ def discover_sets(
     random_state: int | None = 0,
     given: Mapping[Subset, int] | None = None,
     pairs: Mapping[frozenset[str], float] | None = None,
+    higher: Callable[[int], SetEvidence] | None = None,
 ) -> tuple[SetSystem, dict[Subset, SetTest]]:
     """The system that the data support, and the evidence for each member of the one it started from.
 
     Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that nothing
     present was missed before (what a missed component left behind is explained by others).
-    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over.
+    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over;
+    higher(order) : the evidence to a higher order, for sets that cannot be told apart without.
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
     """
-    search = _Search.of(evidence, system, alpha, random_state, pairs or {})
+    search = _Search.of(evidence, system, alpha, random_state, pairs or {}, higher)
     verdicts = {}
     for q in search.tested:
         verdicts[q] = search.decide(q, 0, (given or {}).get(q))
@@ -120,14 +129,15 @@ def choose_ranks(
     given: Mapping[Subset, int],
     widths: Mapping[str, int],
     random_state: int | None = 0,
+    higher: Callable[[int], SetEvidence] | None = None,
 ) -> dict[Subset, int]:
     """How many directions the components of a system have, each at least one.
 
     Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
     these tests see much less than the joint fit, which would lose real directions to them. given : ranks that are known;
-    widths : of the views, of which `evidence` may hold the shared directions only.
+    widths : of the views, of which `evidence` may hold the shared directions only; higher : as in :func:`discover_sets`.
     """
-    search = _Search.of(evidence, system, 1.0, random_state, pairs)
+    search = _Search.of(evidence, system, 1.0, random_state, pairs, higher)
     for q in search.tested:
         most = most_directions(system, q, widths, search.ranks, pairs)
         if q in given or most == most_directions(system, q, widths):
@@ -151,10 +161,12 @@ def most_directions(
 
     So many columns have views enough to tell the component from others, and so much have the covariances of such views left for
     it beside the supersets' `ranks`: rank Cov(U_i, U_j) is the sum over all components that both views share. (A component that
-    has its one direction in common with another adds nothing to that sum: one is always allowed.)
+    has its one direction in common with another adds nothing to that sum: one is always allowed. Where the supersets alone have
+    more, some of it cancels in the sum, which says nothing then.)
     """
     above = sum(rank for r, rank in (ranks or {}).items() if set(q) < set(r))
-    left = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
+    bounds = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
+    left = {pair: bound if bound >= 0 else float("inf") for pair, bound in bounds.items()}
 
     def shown(r: int) -> list[str]:
         wide = [view for view in q if width[view] >= r]
@@ -203,8 +215,10 @@ class _Search:
         signs: Array,
         level: float,
         pairs: Mapping[frozenset[str], float],
+        higher: Callable[[int], SetEvidence] | None,
     ) -> None:
         self.evidence, self.current, self.signs, self.level, self.pairs = evidence, system, signs, level, pairs
+        self.higher = higher
         self.width = {view: len(columns) for view, columns in evidence.columns.items()}
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
         self.tested = [q for q in system.order if len(q) > 1]
@@ -218,38 +232,37 @@ class _Search:
         alpha: float,
         random_state: int | None,
         pairs: Mapping[frozenset[str], float],
+        higher: Callable[[int], SetEvidence] | None = None,
     ) -> _Search:
         sets = max(sum(len(q) > 1 for q in system), 1)
         level, orders, blocks = alpha / sets, len(evidence.orders), len(evidence.share)
         signs = _signs(blocks, orders / level, random_state)
         if orders / (1 + len(signs)) > level:
             raise DataError(_too_few(blocks, orders, len(signs), alpha, sets))
-        return cls(evidence, system, signs, level, pairs)
+        return cls(evidence, system, signs, level, pairs, higher)
 
     def decide(self, q: Subset, least: int, given: int | None = None) -> SetTest:
         """Directions are added, from `least` on, until those that are there explain what is seen."""
-        if len(self.current.distinguishing(q)) > self.evidence.order:
-            raise DataError(
-                f"whether {q} has a component of its own shows from order {len(self.current.distinguishing(q))} on, and "
-                f"tests use orders up to {self.evidence.order}: start from fewer sets (sets=)"
-            )
-        self._check_order(q, [s for s in self.ranks if set(q) < set(s)])
+        self._reach(q)
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
         entries = self._entries_about(q)
         by_order: dict[int, float] = {}
+        told = most < most_directions(
+            self.current, q, self.width
+        )  # second moments say that there are fewer than columns
         r, by_rank, gains = least, {}, {}
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
             more = self._fit(entries, {**self.ranks, q: r + 1})
             p_values = {t: sign_flip(values, self.signs) for t, values in self._unexplained(entries, here).items()}
             by_rank[r] = min(1.0, len(p_values) * min(p_values.values())) if p_values else 1.0
-            gains[r] = (here.value - more.value) / (_PENALTY * np.log(self.evidence.n) * (more.free - here.free))
+            gains[r] = (here.value - more.value) / (self._noise(more) * self._penalty * (more.free - here.free))
             by_order = by_order or p_values
             if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or gains[r] < 1:
                 break
             r, here = r + 1, more
-            if given is not None:
-                r = given
+            if given is not None or not told:
+                r = most if given is None else given
                 break
         self._settle(q, r)
         return SetTest(
@@ -302,6 +315,27 @@ class _Search:
         found = levenberg_marquardt(model, x, data, iterations=100)
         return _Fit(model, found.x, found.value, model.size - sum(r**2 for r in ranks.values()))
 
+    @property
+    def _penalty(self) -> float:
+        """What a parameter must gain, in units of noise."""
+        return _PENALTY * float(np.log(self.evidence.n))
+
+    def _noise(self, fit: _Fit) -> float:
+        """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value.
+
+        The noise of cumulants is mostly that of the components' own, which tensors of a fit take up; what is left is several
+        times smaller than their mean, which it is called where nothing is left.
+        """
+        slope = np.zeros((0, 0)) if fit.model is None else fit.model.linearise(fit.x)[1]
+        if fit.model is None or len(slope) <= fit.free:
+            return 1.0
+        used = np.linalg.svd(slope, full_matrices=False)[0][:, : fit.free]
+        share = self.evidence.share
+        blocks = fit.model.data(self.evidence.blocks)
+        blocks = blocks - share @ blocks
+        left = blocks - (blocks @ used) @ used.T
+        return float(np.sum(share**2 @ left**2)) * len(share) / (len(share) - 1) / (len(slope) - fit.free)
+
     def _unexplained(self, entries: _Entries, fit: _Fit) -> dict[int, Array]:
         """{order: (B, entries)}: what a fit leaves of the tested entries, by block; of mean zero if it is all there is.
 
@@ -333,9 +367,9 @@ class _Search:
         return out
 
     def reconsider(self) -> None:
-        """A direction that was missed shows elsewhere: one of {a, b, c} in the covariances of all three pairs, one of {a, b} in
-        what is then taken for a pair of b and c. Where a direction more in one set explains as much as what others
-        have of it, with fewer parameters, it is moved there."""
+        """What was missed shows elsewhere: a direction of {a, b, c} in the covariances of all three pairs, {a, b} in how much
+        of Cov(U_a, U_b) goes to {a, b, c}, and then in what is taken for pairs of a and c, b and c. Where a direction more
+        in one set, or a set more, explains as much as what others have of it, with fewer parameters, these lose it."""
         for larger in [q for q in self.tested if len(q) > 2]:
             while self._moved(larger, self._inside(larger)):
                 pass
@@ -343,54 +377,80 @@ class _Search:
             others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
             if self.ranks.get(q) == 1 and any(self._moved(s, [[q]]) for s in others):
                 continue
+        for q in self.tested:
+            if q not in self.ranks:
+                self._exchanged(q)
 
     def _inside(self, larger: Subset) -> list[list[Subset]]:
-        """Subsets that may owe a direction to a larger set: all that are there, or all but one."""
+        """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
+        of all of its pairs, as it would be."""
         inside = [q for q in self.ranks if set(q) < set(larger)]
-        if len(inside) < 2 or set().union(*inside) != set(larger):
+        if len(inside) < 2 or not all(any(set(pair) <= set(q) for q in inside) for pair in combinations(larger, 2)):
             return []
         return [inside] + [[q for q in inside if q != spared] for spared in inside if len(inside) > 2]
 
     def _moved(self, to: Subset, choices: list[list[Subset]]) -> bool:
-        """Whether `to` has a direction more now, and one of the choices of sets one less each."""
-        system = self.current if to in self.current else SetSystem(self.current.views, (*self.current.members, to))
-        told = max(len(system.distinguishing(q)) for q in [*self.ranks, to])
-        if (
-            self.ranks.get(to, 0) >= most_directions(system, to, self.width)
-            or told >= self.evidence.order
-            or not choices
-        ):
+        """Whether `to` has a direction more now, and one of the choices of sets one less each; if it had none, two of them are
+        gone: a set is not kept for what it saves."""
+        if self.ranks.get(to, 0) >= most_directions(self._with(to), to, self.width):
+            return False
+        if to not in self.ranks:
+            choices = [sets for sets in choices if sum(self.ranks[q] == 1 for q in sets) > 1]
+        more = {to: self.ranks.get(to, 0) + 1}
+        return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
+
+    def _exchanged(self, missed: Subset) -> bool:
+        """Whether a set is there now, with all its directions, instead of two others that are no larger or smaller: larger ones
+        mimic smaller ones."""
+        beside = [q for q in self.ranks if len(q) == len(missed) and set(q) & set(missed)]
+        most = most_directions(self._with(missed), missed, self.width, self.ranks, self.pairs)
+        return self._taken(
+            missed,
+            [{q: r for q, r in self.ranks.items() if q not in out} | {missed: most} for out in combinations(beside, 2)],
+        )
+
+    def _with(self, q: Subset) -> SetSystem:
+        return self.current if q in self.current else SetSystem(self.current.views, (*self.current.members, q))
+
+    def _taken(self, to: Subset, choices: list[dict[Subset, int]]) -> bool:
+        """Whether one of the choices of ranks, with the set `to` or more of it, is better than what there is: it is taken."""
+        system = self._with(to)
+        if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
         entries = _Entries(
             self._entries(lambda support: any(set(support) <= set(q) for q in self.tested) and len(support) > 1), {}
         )
-        before, attempts = self._criterion(entries, self.ranks), []
-        kept, self.current = self.current, system
-        for sets in choices:
-            ranks = {q: r - (q in sets) for q, r in self.ranks.items()} | {to: self.ranks.get(to, 0) + 1}
-            attempts.append((self._criterion(entries, ranks), ranks))
-        value, ranks = min(attempts, key=lambda attempt: attempt[0])
-        if value >= before:
+        now = self._fit(entries, self.ranks)
+        noise = self._noise(now)
+        before, kept = self._criterion(now, noise), self.current
+        self.current = system
+        values = [self._criterion(self._fit(entries, ranks), noise) for ranks in choices]
+        if min(values) >= before:
             self.current = kept
             return False
-        for q, r in ranks.items():
-            self._settle(q, r)
+        ranks = choices[int(np.argmin(values))]
+        for q in {*self.ranks, *ranks}:
+            self._settle(q, ranks.get(q, 0))
         return True
 
-    def _criterion(self, entries: _Entries, ranks: Mapping[Subset, int]) -> float:
-        """BIC."""
-        fit = self._fit(entries, ranks)
-        return fit.value + float(np.log(self.evidence.n)) * fit.free
+    def _criterion(self, fit: _Fit, noise: float) -> float:
+        """What a fit leaves, in units of noise, and what its parameters must gain."""
+        return fit.value / noise + self._penalty * fit.free
 
-    def _check_order(self, q: Subset, above: list[Subset]) -> None:
-        for s in above:
-            least = len(self.current.distinguishing(s))
-            if least >= self.evidence.order:
-                raise DataError(
-                    f"the data show a component of {s}, but to subtract it when {q} is tested takes cumulants of order "
-                    f"{least + 1}, and tests use orders up to {self.evidence.order}: start from fewer sets (sets=), for "
-                    "example without those of three views"
-                )
+    def _reach(self, q: Subset) -> None:
+        """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""
+        above = [s for s in self.ranks if set(q) < set(s)]
+        needed = max([len(self.current.distinguishing(q)), *(1 + len(self.current.distinguishing(s)) for s in above)])
+        if needed <= self.evidence.order:
+            return
+        if self.higher is None or needed > MAX_ORDER:
+            raise DataError(
+                f"whether {q} has a component of its own shows in cumulants of order {needed}"
+                f"{', once those of ' + ', '.join(map(str, above)) + ' are subtracted' if above else ''}, and tests use orders "
+                f"up to {MAX_ORDER if self.higher else self.evidence.order}: start from fewer sets (sets=), for example "
+                "without those of three views"
+            )
+        self.evidence = self.higher(needed)
 
     def _entries(self, wanted: Callable[[Subset], bool]) -> dict[int, IntArray]:
         """{order: packed entries whose support is wanted}."""

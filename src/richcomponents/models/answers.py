@@ -12,11 +12,12 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.notebook import Table
-from richcomponents.text import p_value
 
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
-_ALARMING, _MISFIT = 0.001, 0.01  # p values of the test of all controls from which on it is an alarm, and is spoken of
+MISFIT = 0.01
+"""p value of the test of all controls from which on they contradict each other, and a verdict is weak at best."""
+_AGREE = 0.05  # p value of the test of the others, from which on a control may be the one that the exposure changes
 _LITTLE = 0.05  # of the correction
 _NARROW = 0.5  # identified sets, in standard errors
 _DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
@@ -28,7 +29,7 @@ ADVICE = {
     "so do less noisy controls.",
     "not identified": "Give the identified set with each effect, not the estimate alone. More samples help where what is "
     "hidden is skewed or comes in groups, such as labs; better controls always help.",
-    "contradicted": "Look at the hidden controls with small p: leave out those that the exposure may change, and fit again.",
+    "contradicted": "Ask of each control whether the exposure could change it: leave out those that it may, and fit again.",
     "nothing to adjust": "Check that the controls were measured where the tests were: controls that nothing disturbs correct "
     "nothing.",
     "not separable": "Leave out controls that the exposure may change. If each lab (batch, clinic) saw one group only, no "
@@ -76,6 +77,11 @@ class ExposureAnswer:
     def rho(self) -> float:
         """How far the estimate goes from the controls as covariates (0) to a full correction (1)."""
         return sum(self.shares)
+
+    @property
+    def _misfit(self) -> bool:
+        """Whether the controls contradict each other."""
+        return bool(self.rank) and self.outside.p_value < MISFIT
 
     @property
     def found(self) -> Array:
@@ -139,7 +145,7 @@ class ExposureAnswer:
 
     def reach(self) -> str:
         """Where the noise of the controls is in doubt: whether that matters, in a sentence; else empty."""
-        if self.verdict not in ("weak", "not identified") or self.effects.identified is None:
+        if self.verdict not in ("weak", "not identified") or self.effects.identified is None or self._misfit:
             return ""
         low, high = self.effects.identified
         width = float(np.nanmedian((high - low) / self.effects.standard_error))
@@ -188,9 +194,33 @@ class ExposureAnswer:
         rows = sorted(self.controls, key=lambda row: _p(row["p"]))
         return [str(row["control"]) for row in rows if _p(row["p"]) * len(rows) < _DOUBTFUL]
 
+    def suspects(self) -> list[str]:
+        """Where the controls contradict each other: those of which one may be changed by the exposure, since the others agree
+        without it, the likeliest first; a confidence set if it is one, and empty if no single control explains it."""
+        if not self._misfit:
+            return []
+        rows = [(float(row["p of the others"]), str(row["control"])) for row in self.controls]  # type: ignore[arg-type]
+        return [control for p, control in sorted(rows, reverse=True) if p >= _AGREE]
+
+    def _blame(self) -> str:
+        """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
+        suspects = self.suspects()
+        if not all(np.isfinite(row["p of the others"]) for row in self.controls):  # type: ignore[call-overload]
+            return ""
+        if not suspects:
+            return "No single control explains it: the others contradict each other whichever is left out."
+        if len(suspects) == 1:
+            return f"Without {suspects[0]} the others agree, and only without it: leave it out, and compare."
+        if len(suspects) == len(self.controls):
+            return "The others agree without any one of them: which one it is cannot be told from so few."
+        return f"It is one of {', '.join(suspects)}: without it the others agree. Leave each out in turn, and compare."
+
     def about_controls(self) -> str:
-        """How the controls fared, in a sentence or two."""
+        """How the controls fared, in a few sentences."""
         fit = self.outside.told
+        if self._misfit:
+            told = f"The controls go with the exposure in a way they do not share with the tests ({fit})."
+            return f"{told} {self._blame()}".rstrip()
         if self.hidden is None and not self.rank:
             return (
                 "No control was hidden to check the correction: given the exposure, tests and controls share nothing."
@@ -206,31 +236,24 @@ class ExposureAnswer:
             told = "none comes out with an effect it should not have."
         else:
             told = "too few are left for each to say how sure its effect is."
-        together = (
-            f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
-            if self.outside.p_value >= _MISFIT
-            else f"Together they go with the exposure in a way they do not share with the tests ({fit})."
-        )
+        together = f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
         return f"Controls, each hidden in turn and treated as a test: {told} {together}"
 
     @property
     def alarm(self) -> str:
         """A sentence where the controls go with the exposure as they should not; else empty."""
-        if not self.rank or self.outside.p_value >= _ALARMING:
+        if not self._misfit:
             return ""
-        worst = min(self.controls, key=lambda row: _p(row["p"]), default=None)
-        named = f" {worst['control']} sits off most (hidden effect, {p_value(_p(worst['p']))})." if worst else ""
         directions = f"{self.rank} direction{'' if self.rank == 1 else 's'}"
         return (
             f"the controls go with {self.exposure} beyond what they share with the tests "
-            f"({self.outside.told}): the exposure seems to change some of them, or more is hidden than "
-            f"{directions}.{named} Leave doubtful controls out "
-            "and compare"
-        )
+            f"({self.outside.told}): the exposure seems to change some of them, or more is hidden than {directions}. "
+            f"{self._blame() or 'Leave doubtful controls out and compare.'}"
+        ).removesuffix(".")
 
     def advice(self) -> list[str]:
         """What to do next."""
-        return [ADVICE[self.verdict], *self.steps]
+        return [ADVICE["contradicted" if self._misfit else self.verdict], *self.steps]
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
@@ -238,7 +261,6 @@ class ExposureAnswer:
             self.meaning,
             self.finding(),
             self.reach(),
-            as_sentence(self.alarm),
             self.about_controls(),
             *self.advice(),
         ]

@@ -25,7 +25,14 @@ from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
 from richcomponents.general.evidence import leading, shared_directions
-from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
+from richcomponents.general.solution import (
+    SetSolution,
+    by_subset,
+    component_name,
+    is_contrastive,
+    named_transformations,
+    settle,
+)
 from richcomponents.models.answers import sets_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
@@ -92,9 +99,13 @@ class RCA(ComponentAnalysis):
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6. Above 4 they are for the components, and for the joint
         refinement (and method="paper") where sets cannot be told apart without: all subsets of four views take order 5.
+        `discover` goes to the order that it takes.
     mean : {subset: array}, optional
         Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
         have mean zero and each view's own component takes the rest.
+    A : {(view, subset): array}, optional
+        Known transformations, such as ``{("b", ("a", "b")): array}``: how a component enters a view, one row per column of the
+        view and one column per column of the component's gauge view. They are taken as they are, and the rest is estimated.
     covariates : list of columns, optional
         Known covariates (age, sex, ...) among the columns of X, partialled out of all views and of y.
     n_blocks : int
@@ -152,6 +163,7 @@ class RCA(ComponentAnalysis):
         random_state: int | None = 0,
         missing: str = "error",
         mean: Mapping[Subset, object] | None = None,
+        A: Mapping[tuple[str, Subset], object] | None = None,
     ) -> None:
         self.views = views
         self.sets = sets
@@ -166,6 +178,7 @@ class RCA(ComponentAnalysis):
         self.random_state = random_state
         self.missing = missing
         self.mean = mean
+        self.A = A
 
     # ---- fitting
 
@@ -204,6 +217,7 @@ class RCA(ComponentAnalysis):
             alpha=self.alpha,
             random_state=self.random_state,
             independent=_independent_rows(space),
+            A=self.A,
         )
         if problem.verdicts is not None:
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
@@ -214,7 +228,15 @@ class RCA(ComponentAnalysis):
     def _solve_pair(self, data: Data, ranks: Mapping[Subset, int]) -> PairSolution:
         """Two views with all three subsets are contrastive RCA."""
         u, v = self.views_.names
-        options = PairOptions(ranks.get((u, v), "auto"), None, self.order, self.random_state)
+        A = None
+        for view, q, value in named_transformations(self.A, SetSystem.all((u, v))):
+            if (view, q) != (v, (u, v)):
+                raise DataError(
+                    f"the known transformation of {component_name(q)} in view {view!r} is the identity: the component is "
+                    f"written in the columns of this view. Leave it out, or give that of view {v!r}"
+                )
+            A = value
+        options = PairOptions(ranks.get((u, v), "auto"), A, self.order, self.random_state)
         return solve_pair(self._space(data, options.at_least), ((u,), (u, v), (v,)), options)
 
     def _adopt(self, solution: PairSolution | SetSolution) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.components.sets import SetSystem
-from richcomponents.general.discover import _Search, _signs, most_directions, sign_flip
+from richcomponents.general.discover import _Search, _signs, discover_sets, most_directions, sign_flip
 from richcomponents.general.evidence import SetEvidence, leading, shared_directions
 from richcomponents.general.model import inverse_root
 from richcomponents.moments import Moments
@@ -94,18 +94,27 @@ def test_two_views_that_share_something_become_contrastive():
     assert set(rc.RCA(views=alone.views, discover=True).fit(alone.X).components_) == {("a",), ("b",)}
 
 
-def test_a_component_that_cannot_be_subtracted_is_announced():
-    data = make_views(20_000, 4, 1, sets=[tuple("abcd"), *"abcd"], kinds="exponential")
-    with pytest.raises(rc.DataError, match=r"show a component of .* takes cumulants of order 5"):
-        rc.RCA(views=data.views, discover=True).fit(data.X)
-    fewer = [tuple("abcd"), *[(x, y) for x in "abcd" for y in "abcd" if x < y], *"abcd"]
-    model = rc.RCA(views=data.views, sets=fewer, discover=True).fit(data.X)
-    assert set(model.components_) == {tuple("abcd"), ("a",), ("b",), ("c",), ("d",)}
+def test_what_all_four_views_share_is_subtracted_at_order_five():
+    """From all 15 subsets and the default order; a state answers alike, and says which order it lacks."""
+    sets = [tuple("abcd"), ("a", "b"), *"abcd"]
+    data = make_views(20_000, 4, 1, sets=sets, kinds="exponential")
+    model = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(model.components_) == set(SetSystem.of(sets, "abcd"))
+    assert max(model.evidence_["a", "b"].by_order) == 5
+    state = rc.RCA(views=data.views, discover=True).fit_moments(Moments.of(data.X, order=5))
+    assert {q: str(test) for q, test in state.evidence_.items()} == {
+        q: str(test) for q, test in model.evidence_.items()
+    }
+    with pytest.raises(rc.DataError, match=r"order 5 are needed, .* make it with Moments.of\(X, order=5\)"):
+        rc.RCA(views=data.views, discover=True).fit_moments(Moments.of(data.X))
 
 
-def test_too_many_views_to_start_from_all_subsets():
+def test_as_many_views_as_there_are_orders():
     data = make_views(500, 5, 1, sets=[(v,) for v in "abcde"])
-    with pytest.raises(rc.DataError, match="order 5"):
+    model = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(model.components_) == {(v,) for v in "abcde"}
+    data = make_views(500, 7, 1, sets=[(v,) for v in "abcdefg"])
+    with pytest.raises(rc.DataError, match="order 7, and tests use orders up to 6"):
         rc.RCA(views=data.views, discover=True).fit(data.X)
 
 
@@ -163,6 +172,7 @@ def test_covariances_bound_ranks():
     assert most_directions(everything, ab, widths, {abc: 1}, pairs) == 1
     assert most_directions(everything, ab, widths, {}, pairs) == 2
     assert most_directions(everything, bc, widths, {abc: 1}, pairs) == 1  # one is always tried
+    assert most_directions(everything, bc, widths, {abc: 2}, pairs) == 4  # covariances that cancel say nothing
     common = SetSystem.of([abc, *"abc"], "abc")
     assert most_directions(common, abc, widths, {}, pairs) == 2  # a and b tell it from the others
     assert most_directions(everything, abc, {"a": 4, "b": 3, "c": 2}) == 2
@@ -201,3 +211,33 @@ def test_a_missed_direction_of_three_views_is_not_three_pairs():
     search.ranks = {("a", "b"): 1, ("a", "c"): 1, ("b", "c"): 1}
     search.reconsider()
     assert search.ranks == {tuple("abc"): 1}
+
+
+PAIRED = [("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pair_that_shares_all_columns_with_a_common_part_is_no_other_pair(seed):
+    """What {a, b} has of Cov(U_a, U_b) must not go to {a, b, c}, and then be missed in other covariances."""
+    evidence = white_evidence(make_views(4000, 3, 3, sets=PAIRED, random_state=seed))
+    system, tests = discover_sets(evidence, SetSystem.all("abc"))
+    assert set(system) == set(PAIRED)
+    assert tests["a", "b"].rank == tests["a", "b", "c"].rank == 3
+
+
+def test_a_missed_pair_is_not_two_others():
+    evidence = white_evidence(make_views(2000, 3, 3, sets=PAIRED, random_state=5))
+    search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
+    search.current = search.current.without(("a", "b"))
+    search.ranks = {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
+    search.reconsider()
+    assert search.ranks == {("a", "b", "c"): 3, ("a", "b"): 3}
+
+
+def test_two_pairs_are_no_direction_of_three_views():
+    """It would show in the covariance of the third pair."""
+    search = _Search.of(copies(Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)), COMMON, 0.01, 0, {})
+    search.ranks = {("a", "b"): 1, ("b", "c"): 1}
+    assert search._inside(tuple("abc")) == []
+    search.ranks["a", "c"] = 1
+    assert len(search._inside(tuple("abc"))) == 4

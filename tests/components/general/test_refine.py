@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from richcomponents.general.model import (
     inverse_root,
     levenberg_marquardt,
     solve_tensors,
+    ties_of,
     white_data,
     white_model,
 )
@@ -62,13 +65,16 @@ def test_the_model_is_exact_for_exact_cumulants():
     assert relative(value, data) < 1e-10
 
 
-@pytest.mark.parametrize("free_second", [False, True])
-def test_derivatives_are_finite_differences(evidence, free_second):
-    plain = white_model(evidence, SYSTEM, RANKS)
-    model = JointModel(
-        SYSTEM, plain.columns, RANKS, plain.orders, plain.white, plain.entries, plain.scale, free_second=free_second
-    )
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize(("free_second", "tied"), [(False, False), (True, False), (False, True)])
+def test_derivatives_are_finite_differences(evidence, free_second, tied):
+    rng, common = np.random.default_rng(0), ("a", "b", "c")
+    known = {("c", common): rng.normal(size=(2, 2)), ("b", ("a", "b")): rng.normal(size=(2, 2))} if tied else {}
+    ties = ties_of(evidence.columns, GAUGE, known)
+    model = replace(white_model(evidence, SYSTEM, RANKS, ties), free_second=free_second)
+    if tied:  # C_c = A C_a, whatever the parameters
+        C = model.split(rng.normal(size=model.size)).loadings[common]
+        np.testing.assert_allclose(C[4:], known["c", common] @ C[:2], atol=1e-12)
+        np.testing.assert_allclose(model.tied(common, model.free(common, C)), C, atol=1e-12)
     x, step = rng.normal(size=model.size), 1e-5 * rng.normal(size=model.size)
     _, slope = model.linearise(x)
     ahead, behind = (model.predict(x + sign * step) for sign in (1, -1))
@@ -98,9 +104,11 @@ def test_both_solvers_see_the_same_function(evidence):
     assert objective(quick)[0] < value + 1.0
 
 
-def test_both_solvers_find_the_same_minimum(evidence):
-    system = SYSTEM.without(("a", "b"))
-    model = white_model(evidence, system, RANKS)
+@pytest.mark.parametrize("tied", [False, True])
+def test_both_solvers_find_the_same_minimum(evidence, tied):
+    system, key = SYSTEM.without(("a", "b")), ("c", ("a", "b", "c"))
+    known = {key: sequential(evidence, system, GAUGE, RANKS)[key]} if tied else {}
+    model = white_model(evidence, system, RANKS, ties_of(evidence.columns, GAUGE, known))
     data = white_data(evidence, model)
     start = assemble(model, sequential(evidence, system, GAUGE, RANKS))
     sure = levenberg_marquardt(model, solve_tensors(model, model.join(start), data), data, iterations=200)
