@@ -634,7 +634,7 @@ def _print_effects(result: FitResult) -> None:
         which = f", the {len(shown)} clearest of {total}" if len(shown) < total else ""
         _print_rows(f"Effects of {answer.exposure}{which}", shown)
     _print(
-        "estimate: with what is hidden removed; adjusted: the controls as covariates; naive: no controls;\n"
+        "estimate: with what is hidden removed; adjusted: for the controls; naive: no controls;\n"
         "q: the share of false ones among all effects as clear as this one.\n"
     )
     for sentence in found.advice():
