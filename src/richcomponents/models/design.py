@@ -124,8 +124,8 @@ class Design:
         describes its samples: the fit may have read the same columns from another kind of table."""
         own = () if not self.named else tuple(self.views.feature_names[c] for c in self.used if c < self.width)
         rows = table.including((*self.groups, *table.source.groups_of(own)))
-        for name in dict.fromkeys(own) if rows.names is not None else ():
-            if name not in rows.names and rows.source.annotation(name) == name:
+        for name in dict.fromkeys(own):
+            if name not in (rows.names or own) and rows.source.annotation(name) == name:
                 rows = Added(name).to(rows, "column")
         return rows
 
