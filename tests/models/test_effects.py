@@ -271,7 +271,7 @@ def test_what_the_estimate_tells(data, model):
     assert list(model.rank_effects_) == [1, 2, 3]
     np.testing.assert_allclose(model.rank_effects_[2], model.coef_)
     assert model.verdict_ in ("strong", "supported")
-    assert "controls as covariates" in model.summary()
+    assert "adjusting for the controls" in model.summary()
     assert found.take(np.array([2, 0])).names == ("x2", "x0")
 
 

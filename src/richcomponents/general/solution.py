@@ -783,6 +783,18 @@ class SetSolution:
             out[q] = "weak" if weak else "covariance not told" if open_ else "strong"
         return out
 
+    def samples_for_strong(self) -> tuple[float, Subset | None]:
+        """How many times as many samples would tell every component (errors fall with their square root), and the one that asks
+        for most; 1 and None where all are told, or errors are not known."""
+        if self.verdict != "weak" or self.covariance_errors is None or self.relative_errors is None:
+            return 1.0, None
+        errors = {
+            q: max(self.covariance_errors[q], *(self.relative_errors.get((view, q), 0.0) for view in q))
+            for q in self.keys
+        }
+        worst = max(errors, key=errors.__getitem__)
+        return float((errors[worst] / _WEAK) ** 2), worst
+
     @property
     def independent_rows(self) -> float:
         return self.independent

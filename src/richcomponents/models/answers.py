@@ -44,7 +44,7 @@ class ExposureAnswer:
     effects : on the columns of U; hidden : effects of controls that were hidden (zero in truth), or None; controls : one row
     each; outside : test of whether the controls go with the exposure as the shared part does. rank : hidden directions;
     shares : of the correction that cumulants tell, and of that by joint factors. ranks : {rank: effects (d_u,)}; path : effects
-    (k, d_u) by assumed noise (k,), and where the estimate lies.
+    (k, d_u) by assumed noise (k,), and where the estimate lies. steps : what would help, in numbers of samples and controls.
     """
 
     exposure: str
@@ -58,6 +58,7 @@ class ExposureAnswer:
     shares: tuple[float, float]
     ranks: dict[int, Array]
     path: tuple[Array, Array, float]
+    steps: tuple[str, ...] = ()
 
     def named(self, tests: Sequence[str], controls: Sequence[str]) -> Self:
         """The same with other names of the columns."""
@@ -158,7 +159,7 @@ class ExposureAnswer:
             return ""
         told = (
             f"{self.rank} hidden direction{'' if self.rank == 1 else 's'}; the estimate goes {self.rho:.0%} of the way from "
-            "the controls as covariates (adjusted) to the full correction"
+            "adjusting for the controls to the full correction"
         )
         by_factors = self.shares[1] / max(self.rho, 1e-300)
         if by_factors < _LITTLE:
@@ -252,7 +253,7 @@ class ExposureAnswer:
 
     def advice(self) -> list[str]:
         """What to do next."""
-        return [ADVICE["contradicted" if self._misfit else self.verdict]]
+        return [ADVICE["contradicted" if self._misfit else self.verdict], *self.steps]
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
@@ -274,7 +275,7 @@ def as_sentence(text: str) -> str:
 
 _SURE = {
     "strong": "Identification is strong.",
-    "weak": "Identification is weak: the results lean on those of adding the controls as covariates.",
+    "weak": "Identification is weak: the results lean on those of adjusting for the controls.",
     "known mixing": "The mixing matrix A was given.",
     "paper": "The paper's formulas were used, which do not say how sure they are.",
 }
@@ -287,13 +288,13 @@ def pair_answer(verdict: str, share: float, view: str) -> str:
     least = f"At least {share:.0%} of the variance of {view} is shared (average over its columns)."
     if verdict == "not identified":
         return (
-            f"{least} How much more cannot be told from these data: the results equal those of adding the controls as "
-            "covariates."
+            f"{least} How much more cannot be told from these data: the results equal those of adjusting for the "
+            "controls."
         )
     if verdict == "model fails":
         return (
-            f"{least} The model fails, and nothing was corrected: the results equal those of adding the controls as "
-            "covariates."
+            f"{least} The model fails, and nothing was corrected: the results equal those of adjusting for the "
+            "controls."
         )
     return f"The shared part explains {share:.0%} of {view} (average over its columns). {_SURE[verdict]}"
 

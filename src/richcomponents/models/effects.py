@@ -67,7 +67,7 @@ VERDICTS = {
     "weak": "The data say little about how noisy the controls are: how far the correction goes is in part an assumption.",
     "not identified": "The data do not say how noisy the controls are: each effect may lie anywhere in its identified set.",
     "contradicted": "Controls that were hidden come out with effects when the correction is made: the estimates stay near "
-    "those with the controls as covariates.",
+    "those adjusted for the controls.",
     "nothing to adjust": "The controls share nothing with the tests and do not go with the exposure: the effects are the "
     "unadjusted ones.",
     "not separable": "The controls go with the exposure in a way they do not share with the tests: either the exposure changes "
@@ -463,6 +463,13 @@ class ExposureEffects(Estimator):
             if answer.alarm:
                 warn_user(answer.alarm, SpecificationWarning)
 
+    def table_of(self, X: object, y: object = None) -> Any:
+        """Rows of X as the RCA inside was fitted to them: with the exposures, of y, behind."""
+        check_is_fitted(self, "rca_")
+        model = self._model()
+        opened = including_views(self._open(X, reset=False), model.views)
+        return self._two_views(read_exposures(opened, y, self.exposure, self.reference), model)[0]
+
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""
         whole: Any = self.__repr__
@@ -490,6 +497,7 @@ class ExposureEffects(Estimator):
             shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
             path=self._path(i),
+            steps=tuple(self.rca_.next_steps()) if verdict in ("weak", "not identified") else (),
         )
 
     def summary(self) -> Summary:
