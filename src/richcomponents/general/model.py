@@ -25,7 +25,7 @@ W = Cov(z)^-1 L_Q (L_Q' Cov(z)^-1 L_Q)^-1, gives far less noise than one view. k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
 from math import factorial
@@ -316,22 +316,27 @@ def white_data(evidence: SetEvidence, model: JointModel) -> Array:
 def relative_errors(
     model: JointModel, x: Array, gauge: Mapping[Subset, str]
 ) -> tuple[dict[tuple[str, Subset], float], dict[Subset, float]]:
-    """Approximate relative standard errors of every A(i, Q) = C_i C_g^+ and of every Cov(S_Q) = C_g C_g', in white coordinates.
+    """Approximate relative standard errors of A(i, Q) = C_i C_g^+ and of Cov(S_Q) = C_g K C_g', in white coordinates.
 
-    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
-    flat directions that neither feels, any other flat direction makes them unknown, and the error large.
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
+    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
+    seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
+    and the error large.
     """
-    _, slope = model.linearise(x)
+    model, at = _with_free_second(model, model.split(x), gauge)
+    _, slope = model.linearise(model.join(at))
     values, vectors = np.linalg.eigh(slope.T @ slope)
     spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
-    loadings, out, covariances = model.split(x).loadings, {}, {}
+    out, covariances = {}, {}
     for q in model.system.order:
-        C = by_view(loadings[q], q, model.columns)
+        C = by_view(at.loadings[q], q, model.columns)
         free = spread[model.slices[q, 1]].reshape(-1, model.ranks[q], spread.shape[1])
         dC = by_view(model.tied(q, free), q, model.columns)
-        own = C[gauge[q]]
-        change = np.einsum("irs,jr->ijs", dC[gauge[q]], own)  # dK of K = C_g C_g'
-        covariances[q] = float(np.linalg.norm(change + np.swapaxes(change, 0, 1)) / np.linalg.norm(own @ own.T))
+        own, K = C[gauge[q]], unpack(at.tensors[q, 2], model.ranks[q], 2)
+        dK = (_merge(model.ranks[q], 2) @ spread[model.slices[q, 2]]).reshape(*K.shape, -1)
+        change = np.einsum("irs,rt,jt->ijs", dC[gauge[q]], K, own)
+        change = change + np.swapaxes(change, 0, 1) + np.einsum("ir,rts,jt->ijs", own, dK, own)
+        covariances[q] = float(np.linalg.norm(change) / np.linalg.norm(own @ K @ own.T))
         inverse = np.linalg.pinv(own)
         for view in q:
             if view != gauge[q]:
@@ -341,6 +346,22 @@ def relative_errors(
                 )  # dA of A = C_i C_g^+
                 out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
     return out, covariances
+
+
+def _with_free_second(model: JointModel, at: Parameters, gauge: Mapping[Subset, str]) -> tuple[JointModel, Parameters]:
+    """The same fit with orthonormal loadings in the gauge view, C_g = O R: loadings C R^-1, K_2 = R R', K_t(R', ..., R')."""
+    loadings, tensors = {}, {}
+    for q in model.system.order:
+        own = by_view(at.loadings[q], q, model.columns)[gauge[q]]
+        _, sizes, right = np.linalg.svd(own, full_matrices=False)
+        R = sizes[:, None] * right
+        # directions that the gauge view hardly has are not blown up
+        loadings[q] = at.loadings[q] @ (right.T / np.maximum(sizes, 1e-6 * sizes[0]))
+        tensors[q, 2] = pack(R @ R.T)
+        for t in model.orders:
+            if t > 2:
+                tensors[q, t] = in_coordinates(at.tensors[q, t], R.T, t)
+    return replace(model, free_second=True), Parameters(loadings, tensors)
 
 
 def by_view(rows: Array, subset: Subset, columns: Mapping[str, IntArray]) -> dict[str, Array]:

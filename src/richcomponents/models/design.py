@@ -306,6 +306,11 @@ def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
         return rows.with_columns(values[:, None], [unused("y", rows.names or ())]), rows.width
     at = _outcome_number(y, rows.width, rows.names, optional=True)
     if at is not None:
+        if rows.held and rows.names is not None and rows.source.texts([rows.names[at]]):
+            raise DataError(
+                f"the outcome {rows.names[at]!r} holds text, and numbers are needed: encode it, or take it for classes "
+                "(ComponentLogisticRegression, ExposureEffects)"
+            )
         return rows, at
     name = rows.source.annotation(y)
     if name is None:

@@ -15,6 +15,7 @@ from richcomponents.general.model import (
     Parameters,
     inverse_root,
     levenberg_marquardt,
+    relative_errors,
     solve_tensors,
     ties_of,
     white_data,
@@ -156,3 +157,16 @@ def test_the_sequential_start_is_exact_for_exact_cumulants():
     found = sequential(SetEvidence(population.columns, copies), SYSTEM, GAUGE, RANKS)
     for key, A in population.A.items():
         assert relative(found[key], A) < 1e-6
+
+
+def test_errors_at_the_edge_of_what_a_covariance_can_be(evidence):
+    """Second moments are linear in covariances: what is known of one does not depend on how large it is."""
+    model = white_model(evidence, SYSTEM, RANKS)
+    at, alone = model.split(0.5 * np.random.default_rng(1).normal(size=model.size)), ("c",)
+    errors = []
+    for least in (0.7, 0.1, 1e-4):  # the last is the edge
+        C = np.diag([0.7, least])
+        tensors = at.tensors | {(alone, t): 0 * at.tensors[alone, t] for t in (3, 4)}
+        x = model.join(Parameters({**at.loadings, alone: C}, tensors))
+        errors.append(relative_errors(model, x, GAUGE)[1][alone] * np.linalg.norm(C @ C.T))
+    np.testing.assert_allclose(errors, errors[0], rtol=1e-3)
