@@ -193,7 +193,7 @@ def check_command(arguments, capsys):
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name])
 def test_examples_of_the_help_run(command, folder, capsys):
     """What `rca COMMAND --help` and the page of the command give as examples."""
-    if command in ("transform", "predict"):
+    if command in ("transform", "predict", "explain"):
         fit = "fit table.csv --views tests=T_* --views controls=C_* --target disease --save model.npz"
         rca(*shlex.split(fit))
     for _, line in EXAMPLES[command]:

@@ -38,7 +38,7 @@ from scipy import stats
 sys.path.append(str(Path(__file__).parent.parent))  # last: a peer has the name of one of our scripts
 
 from richcomponents import ComponentPCA, ComponentRegression, ContrastiveRCA, ExposureEffects, baselines
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.datasets import Contrastive, load_confounded_labs, make_confounded, make_contrastive
 from richcomponents.experiments.rows import Job, Row
 from sections import RESULTS, Measured, Options, drawn, main, medians
@@ -110,9 +110,9 @@ class Mofa:
         nodes = run.model.nodes
         return cls(np.asarray(nodes["Z"].getExpectation()), np.asarray(nodes["W"].getExpectation()[0]), explained)
 
-    def shared(self, rank: int) -> Array:
+    def shared(self, rank: int) -> IntArray:
         """Numbers of the factors that explain most of V."""
-        return np.argsort(-self.explained[1])[:rank]
+        return np.argsort(-self.explained[1])[:rank].astype(np.int64)
 
     def own_direction(self) -> Array:
         """(d_u,) loadings of the factor that explains most of U, less what it explains of V."""
@@ -168,14 +168,13 @@ def null_chance(p: Array) -> Array:
     width = 1.5 * 0.9 * min(x.std(ddof=1), (high - low) / 1.34 or np.inf) * len(x) ** -0.2  # Silverman's, widened
     density = stats.norm.pdf((x[:, None] - x) / max(width, 1e-3)).mean(axis=1) / max(width, 1e-3)
     chance = np.minimum(min(1.0, float(np.mean(p >= 0.8)) / 0.2) * stats.norm.pdf(x) / density, 1.0)
-    order, out = np.argsort(p), np.empty_like(chance)
-    out[order] = np.maximum.accumulate(chance[order])
-    return out
+    order = np.argsort(p)
+    return np.asarray(np.maximum.accumulate(chance[order])[np.argsort(order)])
 
 
 def cpca_directions(U: Array, V: Array) -> list[Array]:
     """First directions (d,), one for every alpha that the package would try, and 0.05 to 1."""
-    from contrastive import CPCA
+    from contrastive import CPCA  # type: ignore[attr-defined]  # not the script of that name beside this folder
 
     model = CPCA(n_components=2, standardize=False)
     model.fit(U, V)

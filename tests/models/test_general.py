@@ -458,3 +458,64 @@ def test_the_parts_of_a_view_of_many_columns_add_up_to_it():
     model = rc.RCA(views={"a": range(6), "b": range(6, 12), "c": range(12, 18)}, sets=["a", "b", "c", ("a", "b", "c")])
     table = model.fit(X).variance_table().to_frame()
     np.testing.assert_allclose(table["variance"], X.var(axis=0), rtol=1e-8)
+
+
+# ---- known transformations
+
+
+def test_known_transformations_stay_as_they_are_and_help_the_others():
+    """Of a component in three views A is known in one: given exactly, everywhere, in refits, files and the paper's method."""
+    data = make_views(5000, 3, 2, sets=SETS, kinds=("exponential", "discrete"), random_state=11)
+    known = {("c", COMMON): data.transforms["c", COMMON], ("b", ("b", "a")): data.transforms["b", ("a", "b")]}
+    free = rc.RCA(views=data.views, sets=SETS).fit(data.X)
+    for method in ("efficient", "paper"):
+        model = rc.RCA(views=data.views, sets=SETS, method=method, A=known).fit(data.X)
+        for view, q in (("c", COMMON), ("b", ("a", "b"))):
+            np.testing.assert_allclose(model.transforms_[view, q], data.transforms[view, q], atol=1e-12)
+            error = model.confidence_interval("A", q, view).standard_error
+            np.testing.assert_allclose(error, 0, atol=1e-12)
+    model = rc.RCA(views=data.views, sets=SETS, A=known).fit(data.X)
+    assert model.relative_errors_["c", COMMON] < 1e-9
+    truth = data.transforms["b", COMMON]
+    assert relative(model.transforms_["b", COMMON], truth) < relative(free.transforms_["b", COMMON], truth)
+    for view in data.views:
+        total = sum(model.predict_component(data.X, q) @ model.transforms_[view, q].T for q in SETS if view in q)
+        np.testing.assert_allclose(total, data.view(view), atol=1e-8)
+
+
+def test_a_known_transformation_identifies_what_cumulants_do_not():
+    """A Gaussian common part of two views beside another: no cumulant tells its A, and covariances do once A is known."""
+    sets = [("a", "b"), ("b", "c"), ("a",), ("b",), ("c",)]
+    data = make_views(20_000, 3, 2, sets=sets, kinds="gaussian", random_state=4)
+    known = {key: A for key, A in data.transforms.items() if key in (("b", ("a", "b")), ("c", ("b", "c")))}
+    model = rc.RCA(views=data.views, sets=sets, A=known).fit(data.X)
+    for q in sets:
+        assert relative(model.components_[q].covariance, data.covariances[q]) < 0.1
+    assert set(model.component_verdicts_.values()) == {"strong"}
+
+
+def test_two_views_with_a_known_transformation_are_contrastive_rca():
+    data = rc.datasets.make_contrastive(2000, d=3, S2="skewed", random_state=2)
+    one = rc.ContrastiveRCA(views=3, A=data.A, classes="none", errors="free").fit(data.X)
+    two = rc.RCA(views=3, A={("V", ("U", "V")): data.A}).fit(data.X)
+    np.testing.assert_allclose(two.transforms_["V", ("U", "V")], data.A)
+    assert relative(two.components_["U", "V"].covariance, one.components_["S2"].covariance) < 0.1
+    with pytest.raises(rc.DataError, match=r"S\{U, V\} in view 'U' is the identity.*or give that of view 'V'"):
+        rc.RCA(views=3, A={("U", ("U", "V")): np.eye(3)}).fit(data.X)
+
+
+@pytest.mark.parametrize(
+    ("A", "message"),
+    [
+        ({"b": np.eye(2)}, r"A= takes \{\(view, subset\): array\}"),
+        ({("b", ("b", "c")): np.eye(2)}, r"A= names \('b', 'c'\), which is not one of the sets"),
+        ({("c", ("a", "b")): np.eye(2)}, r"A= names view 'c' for S\{a, b\}, which lives in 'a', 'b' only"),
+        ({("a", ("a", "b")): np.eye(2)}, r"S\{a, b\} in view 'a' is the identity.*gauge=\{\('a', 'b'\): 'b'\}"),
+        ({("b", ("a", "b")): np.eye(3)}, r"S\{a, b\} in view 'b' must have shape \(2, 2\).*view 'a'.*got \(3, 3\)"),
+        ({("b", ("a", "b")): np.full((2, 2), np.nan)}, "holds missing or infinite values"),
+        ({("b", ("a", "b")): np.zeros((2, 2))}, r"is zero: leave 'b' out of the set"),
+    ],
+)
+def test_known_transformations_are_checked(data, A, message):
+    with pytest.raises(rc.DataError, match=message):
+        rc.RCA(views=data.views, sets=SETS, A=A).fit(data.X[:500])

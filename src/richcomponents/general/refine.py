@@ -51,12 +51,14 @@ from richcomponents.errors import CapacityError
 from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.general.model import (
     JointModel,
+    Known,
     Minimum,
     Parameters,
     in_coordinates,
     levenberg_marquardt,
     relative_errors,
     solve_tensors,
+    ties_of,
     white_data,
     white_model,
 )
@@ -370,10 +372,12 @@ def fit_large(
     }
     weights = {t: evidence.n / (factorial(t) * evidence.inflation[t]) for t in model.orders}
     objective = DenseObjective(model, data, weights)
+    loadings = {q: model.free(q, C) for q, C in loadings.items()}
     start = objective.join(loadings, objective.best_tensors(loadings) if tensors is None else tensors)
     found = minimise(objective, start, maxiter=_ITERATIONS, maxcor=20, ftol=_GAIN, maxfun=10 * _ITERATIONS)
     final, dense = objective.split(found)
-    return Parameters(final, {key: pack(tensor) for key, tensor in dense.items()})
+    every = {q: model.tied(q, C) for q, C in final.items()}
+    return Parameters(every, {key: pack(tensor) for key, tensor in dense.items()})
 
 
 _INFLUENCE = 4  # highest order of influence functions
@@ -451,25 +455,27 @@ def fit_joint(
     *,
     sample: Callable[[int], tuple[Array, Array] | None] = lambda step: None,
     random_state: int | None = 0,
+    known: Known | None = None,
 ) -> JointFit:
     """Loadings and tensors of all components, and how sure the transformations are.
 
     sample : step -> every step-th row (m, p) of the whitened views and how often it counts (m,), None where rows are not at
-    hand: their cumulants' full covariance then serves as weight for the transformations.
+    hand: their cumulants' full covariance then serves as weight for the transformations. known : transformations that stay as
+    they are.
     """
-    model = white_model(evidence, system, ranks)
+    model = white_model(evidence, system, ranks, ties_of(evidence.columns, gauge, known or {}))
     if _is_large(model):
         if evidence.order > 4 and 24 * float(evidence.p) ** evidence.order > MEMORY_LIMIT:
             raise CapacityError(
                 f"cumulants of order {evidence.order} of {evidence.p} columns are too many for a joint fit: use views of fewer "
                 "columns, drop sets so that order=4 suffices, or method='paper'"
             )
-        start = sequential(evidence, system, gauge, ranks)
+        start = _with_known(sequential(evidence, system, gauge, ranks), gauge, known)
         return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {}, {})
     data = white_data(evidence, model)
     fits: list[Minimum] = []
     for start in _starts(evidence, system, gauge, ranks, random_state):
-        x = solve_tensors(model, model.join(assemble(model, start)), data)
+        x = solve_tensors(model, model.join(assemble(model, _with_known(start, gauge, known))), data)
         fits.append(levenberg_marquardt(model, x, data, iterations=30, tol=0.1))
         lowest = sorted(fit.value for fit in fits)[:2]
         if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
@@ -485,6 +491,11 @@ def fit_joint(
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
     return JointFit(model.split(best.x), *relative_errors(model, best.x, gauge))
+
+
+def _with_known(start: Transforms, gauge: Mapping[Subset, str], known: Known | None) -> Transforms:
+    """Starting transformations, those that are known in the coordinates of the others."""
+    return {**start, **{(view, q): A @ start[gauge[q], q] for (view, q), A in (known or {}).items()}}
 
 
 def _lower_minimum(model: JointModel, best: Minimum, data: Array, random_state: int | None) -> Minimum:
@@ -524,9 +535,15 @@ def _is_large(model: JointModel) -> bool:
     return model.size * sum(map(len, model.entries.values())) > _LARGEST
 
 
-def refit(evidence: SetEvidence, system: SetSystem, ranks: Mapping[Subset, int], start: Parameters) -> Parameters:
+def refit(
+    evidence: SetEvidence,
+    system: SetSystem,
+    ranks: Mapping[Subset, int],
+    start: Parameters,
+    ties: Mapping[Subset, Array] | None = None,
+) -> Parameters:
     """The joint fit from one start: for replicates."""
-    model = white_model(evidence, system, ranks)
+    model = white_model(evidence, system, ranks, ties)
     if _is_large(model):
         dense = {(q, t): unpack(packed, ranks[q], t) for (q, t), packed in start.tensors.items()}
         return fit_large(evidence, model, start.loadings, dense)

@@ -10,7 +10,7 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -54,7 +54,7 @@ from richcomponents.general.evidence import (
     pair_ranks,
     shared_directions,
 )
-from richcomponents.general.model import Parameters, by_view, pattern_terms
+from richcomponents.general.model import Known, Parameters, by_view, pattern_terms, ties_of
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
@@ -121,6 +121,7 @@ def settle(
     alpha: float = 0.01,
     random_state: int | None = 0,
     independent: float | None = None,
+    A: Mapping[Any, object] | None = None,
 ) -> SetProblem:
     """What is to be solved: the set system asked for or, with discover, what the data support of it.
 
@@ -128,7 +129,8 @@ def settle(
     user; describe(column) names one of them in errors;
     gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only,
     unless sets cannot be told apart without; with discover it is as high as what was found takes;
-    independent : how many independent rows the samples are worth, all of them by default.
+    independent : how many independent rows the samples are worth, all of them by default;
+    A : {(view, subset): known transformation}, as the user gave them.
     """
     homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
     for q, view in homes.items():
@@ -156,6 +158,7 @@ def settle(
             raise DataError(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {most}, the independent columns of {homes[q]!r}"
             )
+    known = _known_transformations(A, sets, homes, place, white, reduced=space.rows is not None)
     map = AffineMap(second.mean, white.into)
     system, verdicts = sets, None
     worth = float(second.n - data.lost) if independent is None else independent
@@ -181,7 +184,64 @@ def settle(
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
     ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
-    return SetProblem(space, place, map, white, system, homes, ranks, method, order, verdicts, random_state, worth)
+    known = {key: value for key, value in known.items() if key[1] in system}
+    return SetProblem(
+        space, place, map, white, system, homes, ranks, method, order, verdicts, random_state, worth, known
+    )
+
+
+def named_transformations(A: Mapping[Any, object] | None, sets: SetSystem) -> list[tuple[str, Subset, object]]:
+    """(view, Q, what was given) of known transformations A = {(view, subset): array}."""
+    out = []
+    for key, value in (A or {}).items():
+        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[0], str):
+            raise DataError(f"A= takes {{(view, subset): array}}, such as ('b', ('a', 'b')), got the key {key!r}")
+        view, (q,) = key[0], by_subset({key[1]: None}, "A", sets)
+        if view not in q:
+            raise DataError(
+                f"A= names view {view!r} for {component_name(q)}, which lives in {', '.join(map(repr, q))} only"
+            )
+        out.append((view, q, value))
+    return out
+
+
+def _known_transformations(
+    A: Mapping[Any, object] | None,
+    sets: SetSystem,
+    gauge: Mapping[Subset, str],
+    place: Mapping[str, slice],
+    white: WhiteViews,
+    *,
+    reduced: bool,
+) -> dict[tuple[str, Subset], Array]:
+    """{(view, Q): A in white columns} of what the user knows, checked."""
+    out = {}
+    for view, q, value in named_transformations(A, sets):
+        title = f"the known transformation of {component_name(q)} in view {view!r}"
+        if view == gauge[q]:
+            others = [v for v in q if v != view]
+            hint = f", or write it in another view, gauge={{{q!r}: {others[0]!r}}}" if others else ""
+            raise DataError(
+                f"{title} is the identity: the component is written in the columns of this view. Leave it out{hint}"
+            )
+        if reduced:
+            raise DataError(
+                f"{title} cannot be used: views are compared in few directions, because they have too many columns for their "
+                "samples. Use fewer columns or more samples"
+            )
+        shape = tuple(place[v].stop - place[v].start for v in (view, gauge[q]))
+        matrix = np.array(value, dtype=np.float64)
+        if matrix.shape != shape:
+            raise DataError(
+                f"{title} must have shape {shape}, one row per column of the view and one column per column of view "
+                f"{gauge[q]!r}, in which the component is written; got {matrix.shape}"
+            )
+        if not np.isfinite(matrix).all():
+            raise DataError(f"{title} holds missing or infinite values")
+        if not matrix.any():
+            raise DataError(f"{title} is zero: leave {view!r} out of the set instead (sets=)")
+        out[view, q] = white.frames[view].to @ matrix @ white.frames[gauge[q]].back
+    return out
 
 
 def _shared_evidence(
@@ -234,6 +294,7 @@ class SetProblem:
     verdicts: Mapping[Subset, SetTest] | None
     random_state: int | None
     independent: float
+    known: Known
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
@@ -247,18 +308,24 @@ class SetProblem:
             require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state
             left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
-            linear = _find_linear(evidence, system, self.gauge, left_out)
+            linear = _find_linear(evidence, system, self.gauge, self.known, left_out)
             system, parts = _by_paper(evidence, system, self.gauge, linear)
             self._warn_of_noise(linear)
             _warn_of_negative(parts[1])
         else:
             with one_blas_thread():  # many small products: threads cost more than they give
                 fit = fit_joint(
-                    evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
+                    evidence,
+                    system,
+                    self.ranks,
+                    self.gauge,
+                    sample=self._sample,
+                    random_state=self.random_state,
+                    known=self.known,
                 )
             parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
             _warn_of_weak(errors)
-            parts = _by_loadings(evidence, system, self.gauge, parameters)
+            parts = _by_loadings(evidence, system, self.gauge, parameters, self.known)
         self._warn_of_covariances(system, parts[0])
         white, beyond = self._in_users_columns()
         return SetSolution(
@@ -278,6 +345,7 @@ class SetProblem:
             units=self.space.units,
             grouped=self.space.grouped,
             covariance_errors=of_covariances,
+            known=self.known,
         )
 
     def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
@@ -372,9 +440,10 @@ def _inverse_of(total: Array) -> Array:
 
 
 def _by_loadings(
-    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters, known: Known
 ) -> Parts:
-    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'.
+    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+ (those that are known as they are),
+    Cov(S) = C_g C_g'.
 
     A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', made positive, so that the parts of a view add
     up to it. C_g C_g' is no better where the model fits, and too small where more is shared than the ranks say: with 569
@@ -389,7 +458,7 @@ def _by_loadings(
         own = parts[gauge[q]]
         inverse = truncated_pinv(own, None)
         for view in q:
-            transforms[view, q] = parts[view] @ inverse
+            transforms[view, q] = known.get((view, q), parts[view] @ inverse)
         covariances[q] = own @ own.T
         if C.shape[1] == len(own):
             transforms[gauge[q], q] = np.eye(C.shape[1])
@@ -405,10 +474,15 @@ def _by_loadings(
 
 
 def _find_linear(
-    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], without: Sequence[Cumulants] = ()
+    evidence: SetEvidence,
+    system: SetSystem,
+    gauge: Mapping[Subset, str],
+    known: Known,
+    without: Sequence[Cumulants] = (),
 ) -> Linear:
     """The paper's algorithm at the highest order; without : cumulants without each block, which tell noise."""
-    return find_linear(evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, without=without)
+    options: dict[str, Any] = {"order": evidence.order, "gauge": gauge, "without": without, "known": known}
+    return find_linear(evidence.cumulants, evidence.columns, system, **options)
 
 
 def _by_paper(
@@ -445,7 +519,7 @@ class SetSolution:
     problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of discovery, None
     without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its
     own}, of wide views; independent : how many independent rows the samples are worth; units : different rows, where they are
-    few, and grouped : whether rows belong to groups.
+    few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were given.
     """
 
     system: SetSystem
@@ -466,6 +540,7 @@ class SetSolution:
     units: int | None
     grouped: bool
     covariance_errors: Mapping[Subset, float] | None = None
+    known: Known = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -708,6 +783,18 @@ class SetSolution:
             out[q] = "weak" if weak else "covariance not told" if open_ else "strong"
         return out
 
+    def samples_for_strong(self) -> tuple[float, Subset | None]:
+        """How many times as many samples would tell every component (errors fall with their square root), and the one that asks
+        for most; 1 and None where all are told, or errors are not known."""
+        if self.verdict != "weak" or self.covariance_errors is None or self.relative_errors is None:
+            return 1.0, None
+        errors = {
+            q: max(self.covariance_errors[q], *(self.relative_errors.get((view, q), 0.0) for view in q))
+            for q in self.keys
+        }
+        worst = max(errors, key=errors.__getitem__)
+        return float((errors[worst] / _WEAK) ** 2), worst
+
     @property
     def independent_rows(self) -> float:
         return self.independent
@@ -773,7 +860,8 @@ class SetSolution:
         if self._told(key) or self.beyond:
             return None
         if view is not None:
-            weak = self.component_verdicts[key] == "weak" and view != self.gauge[key]
+            free = view != self.gauge[key] and (view, key) not in self.known
+            weak = self.component_verdicts[key] == "weak" and free
             return Estimate.unbounded(self.transform(view, key)) if weak else None
         places, back = self.places(key), self.white.frames[self.gauge[key]].back
 
@@ -924,12 +1012,14 @@ class SetSolution:
     def _refit(self, state: Moments) -> Fitted:
         evidence = SetEvidence(self.white.columns, state, state.layout.order)
         if self.parameters is None:
-            linear = _find_linear(evidence, self.system, self.gauge)
+            linear = _find_linear(evidence, self.system, self.gauge, self.known)
             system, parts = _by_paper(evidence, self.system, self.gauge, linear)
             return Fitted(system, *parts, None)
         with one_blas_thread():
-            parameters = refit(evidence, self.system, self.ranks, self.parameters)
-        return Fitted(self.system, *_by_loadings(evidence, self.system, self.gauge, parameters), parameters)
+            ties = ties_of(self.white.columns, self.gauge, self.known)
+            parameters = refit(evidence, self.system, self.ranks, self.parameters, ties)
+        parts = _by_loadings(evidence, self.system, self.gauge, parameters, self.known)
+        return Fitted(self.system, *parts, parameters)
 
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""

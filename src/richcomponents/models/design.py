@@ -124,8 +124,8 @@ class Design:
         describes its samples: the fit may have read the same columns from another kind of table."""
         own = () if not self.named else tuple(self.views.feature_names[c] for c in self.used if c < self.width)
         rows = table.including((*self.groups, *table.source.groups_of(own)))
-        for name in dict.fromkeys(own) if rows.names is not None else ():
-            if name not in rows.names and rows.source.annotation(name) == name:
+        for name in dict.fromkeys(own):
+            if name not in (rows.names or own) and rows.source.annotation(name) == name:
                 rows = Added(name).to(rows, "column")
         return rows
 
@@ -306,6 +306,11 @@ def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
         return rows.with_columns(values[:, None], [unused("y", rows.names or ())]), rows.width
     at = _outcome_number(y, rows.width, rows.names, optional=True)
     if at is not None:
+        if rows.held and rows.names is not None and rows.source.texts([rows.names[at]]):
+            raise DataError(
+                f"the outcome {rows.names[at]!r} holds text, and numbers are needed: encode it, or take it for classes "
+                "(ComponentLogisticRegression, ExposureEffects)"
+            )
         return rows, at
     name = rows.source.annotation(y)
     if name is None:

@@ -534,7 +534,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if self._classes is not None:
             d_u = next(iter(self._places.values())).stop
             self._class_part = ClassPart.of(self._partial, d_u, len(self._classes), second)
-        lost = lost_rows(self._partial, table, groups)
+        with constants_told_later():
+            lost = lost_rows(self._partial, table, groups)
         kept = [self.views_.feature_names[c] for c in self._columns]
         return RowData(
             table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept), self.n_blocks, lost=lost, **reading
@@ -542,7 +543,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _fit_available(self, table: Rows, gaps: Gaps, groups: object) -> Available:
         """Fit to rows with gaps."""
-        data, known = available(table, gaps, self._design, self.n_blocks, groups), self._covariate_columns
+        known = self._covariate_columns
+        with constants_told_later():
+            data = available(table, gaps, self._design, self.n_blocks, groups)
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units, self._partial, self._gaps_told = None, None, gaps.note()
         self._class_note = "not looked for in rows with gaps (missing='available')"
@@ -984,7 +987,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         counted = table if units.weight is None else table.weighted_by(units.weight)
         parts = {**parts_of(self._design), "the outcome": np.array([table.width - 1])}
         gaps = Gaps.of(counted, parts)
-        data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
+        with constants_told_later():
+            data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
         return self._of_state(data.moments(2), log_odds, data)
 
     def _outcome_of_complete(

@@ -109,6 +109,7 @@ def find_linear(
     gauge: Gauge,
     zero: float = _ZERO,
     without: Sequence[Cumulants] = (),
+    known: Mapping[tuple[str, Subset], Array] | None = None,
 ) -> Linear:
     """FindLinear (Algorithms 1 and 2): all A(i, Q) from cumulants of one order r >= L + 1.
 
@@ -118,6 +119,7 @@ def find_linear(
     without : the cumulants of a sample without each of its blocks, at least two of them. "M = 0 (or sigma_min(M) is too small)"
     then means, for components of several views, no larger than noise makes the singular values of nothing: if all of them are,
     S = 0; by the paper's assumption that M is zero or has full rank one that is larger tells that the component is there.
+    known : transformations that are taken as they are.
     """
     system.require_order(order)
     require_dimensions(system, columns, gauge)
@@ -139,7 +141,7 @@ def find_linear(
         for (_, transforms), M in zip(samples, unfolded, strict=True):
             inverse = truncated_pinv(M[gauge[q]])
             for view in q:
-                transforms[view, q] = (inverse @ M[view]).T
+                transforms[view, q] = (known or {}).get((view, q), (inverse @ M[view]).T)
             transforms[gauge[q], q] = np.eye(len(columns[gauge[q]]))
     return Linear(samples[0][1], tuple(absent), tuple(blurred))
 
