@@ -50,8 +50,8 @@ class GLMFit:
 
     def shrinkage(self, columns: Array, j: int = 0) -> float:
         """What predictor j should be multiplied by to err least, 1 - d / chi^2 (James and Stein 1961; van Houwelingen and le
-        Cessie 1990), chi^2 that of all its d coefficients: noise alone makes them as long as chi^2 = d says. columns (n, d) : its
-        own.
+        Cessie 1990), chi^2 that of all its d coefficients: noise alone makes them as long as chi^2 = d says. columns (n, d) :
+        its own.
 
         Draws in which they came out long have a large chi^2 too: it is taken one standard error, sqrt(4 chi^2 - 2 d), lower.
         """
