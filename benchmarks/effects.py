@@ -181,16 +181,23 @@ def discovery(job: Job) -> Row:
 
 
 def controls(job: Job) -> Row:
-    """One of ten controls may carry an effect of half a standard deviation of its own noise per standard deviation of y."""
+    """The first control may carry an effect of half its standard deviation per standard deviation of y.
+
+    named : it alone is blamed; among : it is one of those blamed; worst : its hidden effect has the smallest p.
+    """
+    labs = {"n_labs": job["labs"]} if job["labs"] else {}
     data = datasets.make_confounded(
-        job["n"], 6, 10, confounder="labs", n_labs=job["labs"], random_state=job["seed"],
-    )  # fmt: skip
+        job["n"], 6, job["controls"], confounder=job["confounder"], random_state=job["seed"], **labs
+    )
     V = data.V.copy()
     if job["invalid"]:
         V[:, 0] += 0.5 * V[:, 0].std() * (data.y - data.y.mean()) / data.y.std()
     model = fitted(data.U, V, data.y)
     worst = int(np.argmin(model.control_effects_.p_value)) if model.control_effects_ is not None else -1
-    return {"p": model.outside_["y"].p_value, "named": worst == 0, "shared": model.rca_.rank_}
+    blamed = model.answers()[0].suspects()
+    row: Row = {"p": model.outside_["y"].p_value, "worst": worst == 0, "shared": model.rca_.rank_}
+    row |= {"named": blamed == ["x6"], "among": "x6" in blamed, "verdict": model.verdict_}
+    return row | {"sure": model.verdict_ in ("strong", "supported")}
 
 
 def wide(job: Job) -> Row:
@@ -225,7 +232,12 @@ def cases(section: str) -> list[Job]:
         "protection": protection(),
         "coverage": ({**kind, "n": n, "effects": a} for kind in hidden[:3] for n in sizes[1:] for a in (0.0, 0.2)),
         "discovery": ({"n": n, "controls": 10} for n in (600, 1000)),
-        "controls": ({"n": 1000, "labs": labs, "invalid": bad} for labs in (2, 3) for bad in (False, True)),
+        "controls": (
+            {**kind, "n": 1000, "controls": k, "invalid": bad}
+            for kind in (*hidden[:2], hidden[3])
+            for k in (6, 10)
+            for bad in (False, True)
+        ),
         "wide": ({},),
     }
     return list(made[section])
@@ -302,10 +314,10 @@ def show(rows: Measured, options: Options) -> None:
                 print(f"{section:10} {label(case):30} {means} ({len(held)})")
     for case, held in by_case(rows("controls"), cases("controls")):
         if held:
-            rejected, named = np.mean([row["p"] < 0.05 for row in held]), np.mean([row["named"] for row in held])
-            print(
-                f"controls   {label(case):44} rejected {rejected:.3f}, the first named worst {named:.2f} ({len(held)})"
-            )
+            rejected = np.mean([row["p"] < 0.05 for row in held])
+            shares = {name: np.mean([row[name] for row in held]) for name in ("named", "among", "worst", "sure")}
+            found = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+            print(f"controls   {label(case):44} rejected {rejected:.3f}, {found} ({len(held)})")
 
 
 def label(case: Job) -> str:

@@ -4,8 +4,9 @@
     python benchmarks/general.py show [--out DIR]                                            # print the tables
 
 Sections: exact (population cumulants of finite distributions), accuracy (N = 10^5), common (N = 10^4), large (N = 10^6:
-slow), states (how far a fit to a state is from one to rows), discovery
-(14 systems, ranks), labs (automatic ranks), coverage, speed (k = 5 views of d = 10, 8 components,
+slow), four (all 15 subsets of four views, order five), states (how far a fit to a state is from one to rows), discovery
+(15 systems, ranks), wide (discovery of 500, 300 and 60 columns), labs (automatic ranks), coverage, protection (of regression on
+components, by the simple method), speed (k = 5 views of d = 10, 8 components,
 N = 10^5: measured by every run). Errors are relative (Frobenius), medians over draws.
 """
 
@@ -51,6 +52,7 @@ DISCOVERIES: dict[str, dict[str, Any]] = {
     "all 7": {"sets": "abc ab ac bc a b c"},
     "common": {"sets": "abc a b c"},
     "common + pair": {"sets": "abc ab a b c"},
+    "common + two pairs": {"sets": "abc ac bc a b c"},
     "two pairs": {"sets": "ab bc a b c"},
     "three pairs": {"sets": "ab ac bc a b c"},
     "nothing shared": {"sets": "a b c"},
@@ -63,8 +65,22 @@ DISCOVERIES: dict[str, dict[str, Any]] = {
     "ill-conditioned": {"sets": "abc ac a b c", "ranks": {"abc": 2}, "spread": (0.1, 1.5)},
     "groups": {"sets": "abc a b c", "d": 4, "ranks": {"abc": 1}, "kinds": LABS, "groups": 4},
 }
+MODELS = ("common", "common + pair", "two pairs", "one pair", "all 7")
 FIVE = "abcde ab cd a b c d e"
-SECTIONS = ("exact", "common", "accuracy", "states", "discovery", "labs", "coverage", "speed", "large")
+SECTIONS = (
+    "exact",
+    "common",
+    "accuracy",
+    "states",
+    "discovery",
+    "labs",
+    "coverage",
+    "protection",
+    "four",
+    "wide",
+    "speed",
+    "large",
+)
 
 
 def sets(words: str) -> list[Subset]:
@@ -80,16 +96,16 @@ def cases(section: str) -> list[Job]:
         "large": [("all 7", 1_000_000)],
         "discovery": [(label, n) for n in (500, 2_000, 10_000) for label in DISCOVERIES],
         "labs": [(label, 2_000) for label in ("two labs", "three labs")],
+        "four": [("k=4, d=1", 200_000), ("k=4, d=2", 200_000), ("k=4, d=1", 2_000_000), ("k=4, d=2", 2_000_000)],
+        "wide": [(f"x {scale}", 200) for scale in (2, 3, 4, 5, 6)],
         "speed": [("k=5, d=10", 100_000)],
-        "coverage": [
-            (label, n)
-            for n in (5_000, 50_000)
-            for label in ("common", "common + pair", "two pairs", "one pair", "all 7")
-        ],
+        "coverage": [(label, n) for n in (5_000, 50_000) for label in MODELS],
+        "protection": [(label, n) for n in (500, 2_000, 10_000) for label in MODELS],
         "states": [("common", 10_000), ("all 7", 10_000), ("all 7", 100_000)],
     }[section]
-    words = {**{label: case["sets"] for label, case in DISCOVERIES.items()}, **SYSTEMS, **EXACT, "k=5, d=10": FIVE}
-    return [{"label": label, "sets": words[label], "n": n} for label, n in labels]
+    other = {"speed": FIVE, "wide": "abc a b c", "four": " ".join("".join(q) for q in SetSystem.all("abcd"))}
+    words = {**{label: case["sets"] for label, case in DISCOVERIES.items()}, **SYSTEMS, **EXACT}
+    return [{"label": label, "sets": other.get(section) or words[label], "n": n} for label, n in labels]
 
 
 def jobs(section: str, options: Options) -> list[Job]:
@@ -112,13 +128,25 @@ def measure(job: Job) -> Row:
         row["seconds"], row["cpu"] = time.perf_counter() - start, time.process_time() - used
         row["gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         return row | {"efficient": errors(model, data)}
+    if section == "wide":
+        data = wide_labs(n, float(job["label"].split()[1]), seed)
+        return discovered(data, None)
+    if (
+        section == "four"
+    ):  # skewed: cumulants of order five, which tell sets of four views apart, vanish of symmetric parts
+        width = int(job["label"][-1])
+        data = make_views(n, 4, width, sets=sets(words), kinds=("exponential", "discrete"), random_state=seed)
+        return {
+            m: errors(rc.RCA(views=data.views, order=5, method=m).fit(data.X), data) for m in ("efficient", "paper")
+        }
     if section in ("discovery", "labs"):
         data, groups = low_rank(job["label"], n, seed)
         return discovered(data, groups) if section == "discovery" else ranks_and_errors(data)
     data = make_views(n, 3, 3, sets=sets(words), random_state=seed)
-    if section == "coverage":
+    if section in ("coverage", "protection"):
         data = make_views(n, 3, 2, sets=sets(words), random_state=seed)
-        return coverage(rc.RCA(views=data.views, sets=data.sets).fit(data.X), data, seed)
+        model = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
+        return (coverage if section == "coverage" else protection)(model, data, seed)
     if section == "states":
         return of_states(data)
     for method in ("efficient", "paper"):
@@ -145,6 +173,21 @@ def low_rank(label: str, n: int, seed: int) -> tuple[MultiView, np.ndarray | Non
     for view in common:
         data.X[:, data.views[view]] += again @ data.transforms[view, common].T
     return data, groups
+
+
+def wide_labs(n: int, scale: float, seed: int) -> MultiView:
+    """Views of 500, 300 and 60 columns whose common part is which of two labs a sample comes from."""
+    members = sets("abc a b c")
+    kinds = dict(zip(members, ("labs", "gaussian", "uniform", "gaussian"), strict=True))
+    return make_views(
+        n,
+        {"a": 500, "b": 300, "c": 60},
+        sets=members,
+        kinds=kinds,
+        ranks={members[0]: 1},
+        scales={members[0]: scale},
+        random_state=seed,
+    )
 
 
 def discovered(data: MultiView, groups: np.ndarray | None) -> Row:
@@ -188,7 +231,9 @@ def settled(model: rc.RCA, X: np.ndarray, groups: np.ndarray | None) -> SetProbl
         try:
             model.fit(X, groups=groups)
         except Settled as reached:
-            return reached.args[0]
+            (problem,) = reached.args
+            assert isinstance(problem, SetProblem)
+            return problem
     raise AssertionError("nothing was to be solved")
 
 
@@ -228,6 +273,20 @@ def coverage(model: rc.RCA, data: MultiView, seed: int) -> dict[str, list[int]]:
         outcome = model.outcome(data.X, y)
         count("coef", q, model.estimate_of(model.calibrate(outcome, component=q), outcome, q), beta)
     return dict(out)
+
+
+def protection(model: rc.RCA, data: MultiView, seed: int) -> dict[str, Any]:
+    """{component: squared errors of the coefficients of an outcome on it (half of its variance is noise), by the learner and by
+    the simple method, and the component's verdict}."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for q, K in data.covariances.items():
+        beta = rng.normal(size=len(K))
+        y = data.components[q] @ beta + rng.normal(size=len(data.X)) * np.sqrt(beta @ K @ beta)
+        found = model.calibrate(model.outcome(data.X, y), component=q)
+        errors = [float(np.sum((coef - beta) ** 2)) for coef in (found.coef, found.residualised)]
+        out["".join(q)] = [*errors, model.component_verdicts_[q]]
+    return out
 
 
 def of_states(data: MultiView) -> dict[str, float]:
@@ -294,7 +353,7 @@ def show(rows: Measured, options: Options) -> None:
         keys = sorted(key for key in held[0] if key == "A" or (key[0] == "k" and key[1:].isdigit()))
         cells = "  ".join(f"{k} {max(r[k] for r in held):.0e}" for k in keys)
         print(f"EXACT {case['label']:>12} d={case['n']}: {cells}")
-    for case, held in measured["common"] + measured["accuracy"] + measured["large"]:
+    for case, held in measured["common"] + measured["accuracy"] + measured["four"] + measured["large"]:
         for method in ("efficient", "paper"):
             keys = [k for k in held[0][method] if k != "Cov 1"]
             cells = "  ".join(f"{k} {np.median([r[method][k] for r in held]):.4f}" for k in keys)
@@ -305,7 +364,7 @@ def show(rows: Measured, options: Options) -> None:
             f"STATES {case['label']:>7} N={case['n']:>6} {len(held):>3} draws: A of a state and of rows {apart:.3f} apart, "
             f"at most {max(r['most'] for r in held):.3f}; errors {rows_wrong:.3f} (rows) {state_wrong:.3f} (state)"
         )
-    for case, held in measured["discovery"]:
+    for case, held in measured["discovery"] + measured["wide"]:
         right, wrong = np.mean([r["exact"] for r in held]), np.mean([r["false"] > 0 for r in held])
         missed = np.mean([r["missed"] > 0 for r in held])
         ranks, large = np.mean([r["ranks"] for r in held]), [r["exact"] for r in held if r["large"]]
@@ -338,12 +397,33 @@ def show(rows: Measured, options: Options) -> None:
             inside, entries = np.sum([r.get(what, [0, 0]) for r in held], axis=0)
             shares.append(f"{what} {inside / entries:.3f} of {entries}" if entries else f"{what} -")
         print(f"COVERAGE {case['label']:>14} N={case['n']:>6} {len(held):>3} draws: " + "  ".join(shares))
+    show_protection(measured["protection"])
     for case, held in measured["speed"]:
         for row in held:
             print(
                 f"SPEED {case['label']} N={case['n']}: {row['seconds']:.1f} s elapsed, {row['cpu']:.1f} s of processor, "
                 f"{row['gigabytes']:.2f} GiB; errors " + "  ".join(f"{k} {v:.3f}" for k, v in row["efficient"].items())
             )
+
+
+def show_protection(measured: list[tuple[Job, list[Row]]]) -> None:
+    """Errors over those of the simple method: of medians, and the worst draw; by sample size, number of views and
+    verdict."""
+    pooled = defaultdict(list)
+    for case, held in measured:
+        for row in held:
+            for q, found in row.items():
+                if isinstance(found, list):
+                    ours, simple, verdict = found
+                    for key in ((len(q), "all"), (len(q), verdict)):
+                        pooled[case["n"], *key].append((ours, simple, ours / simple))
+    for (n, views, verdict), found in sorted(pooled.items()):
+        ours, simple, ratios = np.transpose(found)
+        print(
+            f"PROTECTION N={n:>6} components of {views} views, {verdict:>19}: {len(found):>4} fits, "
+            f"median {np.median(ours) / np.median(simple):.2f} of the simple method's, in half of all {np.median(ratios):.2f}, "
+            f"above 1.5 {np.mean(ratios > 1.5):.3f}, worst {ratios.max():.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -15,10 +15,13 @@ import os
 import resource
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from math import comb
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -26,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from richcomponents.algebra.arrays import available_cores
 from richcomponents.datasets import make_contrastive
 from richcomponents.models import ContrastiveRCA
-from richcomponents.moments import Accumulator, Moments
+from richcomponents.moments import Accumulator, Moments, kernel
 from richcomponents.moments.kernel import EXECUTORS, default_executor
 
 SIZES = {10: 100_000, 20: 100_000, 30: 100_000, 50: 25_000}
@@ -36,6 +39,12 @@ def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def dgemm_peak(threads: int) -> float:
@@ -179,6 +188,44 @@ def fit_cost(rounds: int, quick: bool) -> list[dict[str, object]]:
     ]
 
 
+@contextmanager
+def executor(name: str) -> Iterator[None]:
+    """Everything inside runs on numpy, or on what is installed."""
+    with patch.object(kernel, "find_spec", lambda module: None if name == "numpy" else find_spec(module)):
+        default_executor.cache_clear()
+        yield
+    default_executor.cache_clear()
+
+
+def compiled(rounds: int, quick: bool) -> list[dict[str, object]]:
+    """What numba brings: processor time of numpy over that of numba, of a pass of order four and of a whole fit."""
+    warnings.simplefilter("ignore")
+    out: list[dict[str, object]] = []
+    for d, n in ((10, 100_000), (20, 1000), (20, 100_000), (40, 100_000), (60, 50_000)):  # both views together
+        X = make_contrastive(n // 10 if quick else n, d=d // 2, S2="skewed", random_state=0).X
+        passes: dict[str, float] = {}
+        fits: dict[str, float] = {}
+        for turn in range(rounds + 1):
+            for name in EXECUTORS:
+                with executor(name):
+                    spent = cpu_seconds(lambda: Moments.of(X, order=4))  # noqa: B023
+                    whole = cpu_seconds(lambda: ContrastiveRCA(views=d // 2).fit(X))  # noqa: B023
+                if turn:  # the first compiles
+                    passes[name] = min(passes.get(name, np.inf), spent)
+                    fits[name] = min(fits.get(name, np.inf), whole)
+        row: dict[str, object] = {
+            "columns": d,
+            "n": len(X),
+            "pass, numba": passes["numba"],
+            "fit, numba": fits["numba"],
+        }
+        ratios = {
+            f"{what}, numpy/numba": held["numpy"] / held["numba"] for what, held in (("pass", passes), ("fit", fits))
+        }
+        out.append(row | ratios)
+    return out
+
+
 def show(rows: list[dict[str, object]]) -> None:
     keys = list(rows[0])
     cells = [[f"{row.get(k):.3f}" if isinstance(row.get(k), float) else str(row.get(k)) for k in keys] for row in rows]
@@ -196,15 +243,19 @@ def main() -> None:
     options = parser.parse_args()
     rows, others = table(options.rounds, options.quick), peers(options.rounds, options.quick)
     fits = fit_cost(options.rounds, options.quick)
+    numba = compiled(options.rounds, options.quick) if default_executor() == "numba" else []
     high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     show(rows)
     show(others)
     show(fits)
+    if numba:
+        show(numba)
     print(f"memory high-water mark of this process: {high:.0f} MB; cores: {available_cores()}")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(
-            {"kernel": rows, "peers": others, "fit": fits, "memory_mb": high, "cores": os.cpu_count()}, indent=1
+            {"kernel": rows, "peers": others, "fit": fits, "numba": numba, "memory_mb": high, "cores": os.cpu_count()},
+            indent=1,
         )
         options.json.write_text(text)
 

@@ -193,7 +193,7 @@ def check_command(arguments, capsys):
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name])
 def test_examples_of_the_help_run(command, folder, capsys):
     """What `rca COMMAND --help` and the page of the command give as examples."""
-    if command in ("transform", "predict"):
+    if command in ("transform", "predict", "explain"):
         fit = "fit table.csv --views tests=T_* --views controls=C_* --target disease --save model.npz"
         rca(*shlex.split(fit))
     for _, line in EXAMPLES[command]:
@@ -289,6 +289,8 @@ STANDS_FOR = [  # where a name means something else, or a span is part of a long
     ('layer="counts"', lambda n: {"path": "cells.h5ad"}),
     ("model.system_", lambda n: {"model": n["general"]}),
     ('.components_["S1"], cross', lambda n: {"learner": rc.ComponentRegression()}),
+    ("log_likelihood", lambda n: {"log_likelihood": lambda t, s, y=0.0: -((y - s @ t) ** 2), "start": np.zeros(D)}),
+    ("fit_.", lambda n: {"fit_": rc.fit_likelihood(n["component"], n["likelihood"])}),
     ("baselines", lambda n: {"learner": rc.ComponentLogisticRegression(rca=n["rca"])}),
 ]
 

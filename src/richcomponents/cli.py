@@ -74,6 +74,7 @@ EXAMPLES: dict[
             "rca diagnose table.csv --views tests='T_*' --views controls='C_*' --target disease",
         ),
     ),
+    "explain": (("What did that model find?", "rca explain model.npz"),),
     "transform": (
         ("The cleaned table:", "rca transform model.npz table.csv --out cleaned.parquet"),
         ("The shared part instead:", "rca transform model.npz table.csv --component S2 --out shared.csv"),
@@ -151,7 +152,18 @@ Groups = Annotated[
     str | None, typer.Option(help="Column that says which rows belong together (repeated measurements).")
 ]
 Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; several files are matched by it.")]
-Rank = Annotated[str, typer.Option(help="Shared directions of two views: auto, full, or a number.")]
+Rank = Annotated[
+    str,
+    typer.Option(
+        help="Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2."
+    ),
+]
+Order = Annotated[
+    int,
+    typer.Option(
+        help="Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6.", min=3, max=6
+    ),
+]
 Missing = Annotated[
     str,
     typer.Option(
@@ -210,6 +222,7 @@ def fit(
     groups: Groups = None,
     key: Key = None,
     rank: Rank = "auto",
+    order: Order = 4,
     components: Annotated[int | None, typer.Option(help="How many, for pca and mixture.", min=1)] = None,
     missing: Missing = "drop",
     header: Header = None,
@@ -237,7 +250,7 @@ def fit(
     check_table_name(cleaned)
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
-        covariates=covariates, groups=groups, key=key, rank=rank, components=components, missing=missing,
+        covariates=covariates, groups=groups, key=key, rank=rank, order=order, components=components, missing=missing,
         header=header, seed=seed,
     )  # fmt: skip
     _write(result, save, report, f"Rich component analysis of {_names(data)}")
@@ -327,6 +340,7 @@ def diagnose(
     groups: Groups = None,
     key: Key = None,
     rank: Rank = "auto",
+    order: Order = 4,
     missing: Missing = "drop",
     header: Header = None,
     seed: Seed = 0,
@@ -335,7 +349,7 @@ def diagnose(
     """Say whether the data can tell U's own part from the shared part, before anything is learned."""
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, covariates=covariates, groups=groups,
-        key=key, rank=rank, missing=missing, header=header, seed=seed,
+        key=key, rank=rank, order=order, missing=missing, header=header, seed=seed,
     )  # fmt: skip
     if as_json:
         _print_json(result)
@@ -361,6 +375,15 @@ Labels = Annotated[
     str | None,
     typer.Option("--id", help="Column with sample labels, kept in the output; several files are matched by it."),
 ]
+
+
+@app.command(epilog=_examples("explain"))
+def explain(model: Model) -> None:
+    """Say again what a saved model found: its components, how sure they are, what tells them apart, what was learned."""
+    from richcomponents.commands import explained
+    from richcomponents.storage import load
+
+    _print(explained(load(model)))
 
 
 @app.command(epilog=_examples("transform"))
@@ -611,7 +634,7 @@ def _print_effects(result: FitResult) -> None:
         which = f", the {len(shown)} clearest of {total}" if len(shown) < total else ""
         _print_rows(f"Effects of {answer.exposure}{which}", shown)
     _print(
-        "estimate: with what is hidden removed; adjusted: the controls as covariates; naive: no controls;\n"
+        "estimate: with what is hidden removed; adjusted: for the controls; naive: no controls;\n"
         "q: the share of false ones among all effects as clear as this one.\n"
     )
     for sentence in found.advice():

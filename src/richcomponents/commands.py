@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.data.columns import first_text, listed
+from richcomponents.data.columns import first_text, listed, names_in
 from richcomponents.data.rows import Rows, Selection, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
@@ -58,6 +58,7 @@ class Request:
     groups: str | None = None
     key: str | None = None
     rank: str = "auto"
+    order: int = 4
     missing: str = "drop"
     header: bool | None = None
     seed: int = 0
@@ -201,6 +202,13 @@ def write_coefficients(path: Path, result: FitResult) -> None:
     write_rows(path, rows)
 
 
+def explained(model: Any) -> str:
+    """What a fitted model says of itself, in words."""
+    if not hasattr(model, "summary"):
+        raise DataError(f"a {type(model).__name__} is no model: save one with rca fit ... --save, or model.save(path)")
+    return str(model.summary())
+
+
 @dataclass(frozen=True)
 class Answered:
     """What was written, where, and the sentences that go with it."""
@@ -272,17 +280,31 @@ def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> A
     """Contrastive for two views; any subsets of views for more, or where subsets are named or looked for."""
     if not _is_general(request, views):
         return _contrastive(request, views, covariates)
-    if request.rank != "auto":
-        raise DataError("--rank goes with two views and without --sets and --discover: leave it out")
     sets = [tuple(name.split("+")) for name in request.sets] or None
     return RCA(
         views=views,
         sets=sets,
         discover=request.discover,
+        rank=_ranks(request.rank),
+        order=request.order,
         covariates=covariates or None,
         random_state=request.seed,
         missing=_missing(request),
     )
+
+
+def _ranks(rank: str) -> dict[Any, int] | None:
+    """{subset: its rank} of what --rank says of components of many views: a+b=1,a+b+c=2."""
+    out: dict[Any, int] = {}
+    for part in names_in(rank) if rank != "auto" else ():
+        name, found, number = part.rpartition("=")
+        if not found or not number.isdecimal():
+            raise DataError(
+                "--rank of three or more views, or with --sets or --discover, says how many directions components have, such "
+                f"as a+b=1,a+b+c=2; got {part!r}"
+            )
+        out[tuple(name.split("+"))] = int(number)
+    return out or None
 
 
 def _missing(request: Request) -> str:
@@ -296,7 +318,12 @@ def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any])
         raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
     number = int(rank) if rank.isdecimal() else rank
     return ContrastiveRCA(
-        views=views, rank=number, covariates=covariates or None, random_state=request.seed, missing=_missing(request)
+        views=views,
+        rank=number,
+        order=request.order,
+        covariates=covariates or None,
+        random_state=request.seed,
+        missing=_missing(request),
     )
 
 

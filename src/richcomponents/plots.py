@@ -37,7 +37,11 @@ _MARKERS = {
     "RCA": ("o", BLUE),
     "truth": ("*", PINK),
 }
-_LONGEST = 28
+_LONGEST, _LONGEST_NARROW = 28, 16  # letters of a name
+_READABLE = 7.0  # log-odds beyond which nobody reads an odds ratio
+_NARROW = 5.0  # inches
+_DODGED = (-0.24, 0.24, -0.12, 0.12)  # where other methods stand beside the estimate, so that none lies on another
+PALE = "#c9ced6"
 
 
 def largest(values: Array, most: int = MOST) -> IntArray:
@@ -73,14 +77,16 @@ def _new_axes(width: float, height: float) -> Any:
     return new_figure(width, height).subplots()
 
 
-def _short(name: str) -> str:
+def _short(name: str, ax: Axes | None = None) -> str:
     name = in_line(name)
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    figure: Any = None if ax is None else ax.figure
+    longest = _LONGEST if figure is None or figure.get_figwidth() >= _NARROW else _LONGEST_NARROW
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Names on the vertical axis, the first on top."""
-    ax.set_yticks(np.arange(len(names)), [_short(name) for name in names])
+    ax.set_yticks(np.arange(len(names)), [_short(name, ax) for name in names])
     for label in ax.get_yticklabels():
         label.set_parse_math(False)
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -92,6 +98,16 @@ def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
     ax.set_title(plain(", ".join(filter(None, parts))), loc="left", fontsize="medium", parse_math=False)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
+
+
+def _legend(ax: Axes) -> Any:
+    """Beside the axes; below them on a narrow figure of one picture."""
+    figure: Any = ax.figure
+    if figure.get_figwidth() < _NARROW and len(figure.axes) == 1:
+        return figure.legend(
+            *ax.get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False, fontsize="small"
+        )
+    return ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
 
 
 def correlation_plot(correlations: Array, rank: int, *, ax: Axes | None = None) -> Axes:
@@ -113,21 +129,45 @@ def correlation_plot(correlations: Array, rank: int, *, ax: Axes | None = None) 
     return ax
 
 
-def variance_plot(names: Sequence[str], own: Array, shared: Array, *, most: int = MOST, ax: Axes | None = None) -> Axes:
-    """Each feature's variance as shares: its own part (d,) and the part shared with the other view (d,)."""
+def variance_plot(
+    names: Sequence[str],
+    own: Array,
+    shared: Array,
+    low: Array | None = None,
+    high: Array | None = None,
+    *,
+    told: bool = True,
+    most: int = MOST,
+    ax: Axes | None = None,
+) -> Axes:
+    """Each feature's variance as shares: its own part (d,) and the part shared with the other view (d,).
+
+    low, high : limits of the own part (d,); between them it is open whose the variance is, and the estimate is a line. told :
+    whether there is an estimate at all, or the limits only.
+    """
     total = np.maximum(own + shared, np.finfo(float).tiny)
     rows = largest(shared / total, most)
     if ax is None:
         ax = _new_axes(6.4, 1.3 + 0.26 * len(rows))
-    mine, theirs = (own / total)[rows], (shared / total)[rows]
+    mine = (own / total)[rows]
+    least, utmost = mine, mine
+    if low is not None and high is not None:
+        least, utmost = (
+            np.clip(np.where(np.isfinite(end), end / total, own / total), 0, 1)[rows] for end in (low, high)
+        )
     at = np.arange(len(rows))
-    ax.barh(at, mine, color=BLUE, height=0.7, label="own (S1)")
-    ax.barh(at, theirs, left=mine, color=ORANGE, height=0.7, label="shared (S2)")
+    ax.barh(at, least, color=BLUE, height=0.7, label="own (S1)")
+    if np.any(utmost > least):
+        ax.barh(at, utmost - least, left=least, color=PALE, hatch="////", edgecolor=GREY, linewidth=0, height=0.7,
+                label="one or the other")  # fmt: skip
+        if told:
+            ax.vlines(mine, at - 0.35, at + 0.35, color=PINK, linewidth=2, label="estimate")
+    ax.barh(at, 1 - utmost, left=utmost, color=ORANGE, height=0.7, label="shared (S2)")
     _name_rows(ax, [names[i] for i in rows])
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of the variance of U")
     _frame(ax, "What is whose", len(rows), len(names))
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    _legend(ax)
     return ax
 
 
@@ -161,16 +201,18 @@ def interval_plot(
         known = np.isfinite(low[rows]) & np.isfinite(high[rows])
         if known.any():
             ax.hlines(at[known], low[rows][known], high[rows][known], color=BLUE, linewidth=2, label="95% interval")
+    others = [method for method in points if method != "RCA"]
     for method, values in points.items():
         marker, colour = _MARKERS.get(method, ("P", GREY))
         size = 9 if marker == "*" else 6
-        ax.plot(values[rows], at, marker, color=colour, markersize=size, label=method, linestyle="none")
+        beside = at + (_DODGED[others.index(method) % len(_DODGED)] if method in others else 0.0)
+        ax.plot(values[rows], beside, marker, color=colour, markersize=size, label=method, linestyle="none")
     if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
         ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
     _name_rows(ax, [names[i] for i in rows])
     ax.set_xlabel(plain(label), parse_math=False)
     _frame(ax, title, len(rows), len(names))
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    _legend(ax)
     return ax
 
 
@@ -181,10 +223,14 @@ def heat_map(
     *,
     title: str = "",
     label: str = "",
+    known: Array | None = None,
     most: int = MOST,
     ax: Axes | None = None,
 ) -> Axes:
-    """A matrix (m, n) in colours around zero; of a large one, the rows and columns with the largest norms."""
+    """A matrix (m, n) in colours around zero; of a large one, the rows and columns with the largest norms.
+
+    known : (m, n), False where the entry is not told; there the cell is grey.
+    """
     keep_rows = largest(np.linalg.norm(np.nan_to_num(matrix), axis=1), most)
     keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), most)
     part = matrix[np.ix_(keep_rows, keep_columns)]
@@ -192,8 +238,11 @@ def heat_map(
         ax = _new_axes(*heat_map_size(rows, columns, most))
     scale = max(float(np.nanmax(np.abs(part), initial=0.0)), np.finfo(float).tiny)
     mesh = ax.pcolormesh(part, cmap="RdBu_r", vmin=-scale, vmax=scale, edgecolors="face", linewidth=0.2)
-    ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i]) for i in keep_columns], rotation=90)
-    ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i]) for i in keep_rows])
+    if known is not None and not known.all():
+        hidden = np.ma.masked_array(np.ones(part.shape), known[np.ix_(keep_rows, keep_columns)].astype(np.bool_))
+        ax.pcolor(hidden, cmap=_grey_map(), hatch="////", edgecolor=GREY, linewidth=0)
+    ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i], ax) for i in keep_columns], rotation=90)
+    ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i], ax) for i in keep_rows])
     for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
         tick.set_parse_math(False)
     ax.tick_params(length=0)
@@ -210,6 +259,12 @@ def heat_map(
     for spine in ax.spines.values():
         spine.set_visible(False)
     return ax
+
+
+def _grey_map() -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([PALE])
 
 
 def heat_map_size(rows: Sequence[str], columns: Sequence[str], most: int = MOST) -> tuple[float, float]:
@@ -242,7 +297,7 @@ def loading_plot(
     _name_rows(ax, [names[i] for i in rows])
     ax.set_xlabel("loading")
     _frame(ax, title, len(rows), len(names))
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    _legend(ax)
     return ax
 
 
@@ -251,7 +306,7 @@ def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: A
     points = {**estimate.others, "RCA": estimate.value}
     if "truth" in points:
         points["truth"] = points.pop("truth")
-    return interval_plot(
+    drawn = interval_plot(
         estimate.names,
         points,
         estimate.low,
@@ -261,6 +316,16 @@ def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: A
         label=label,
         ax=ax,
     )
+    if estimate.positive:
+        _odds_axis(drawn, estimate.positive)
+    return drawn
+
+
+def _odds_axis(ax: Axes, positive: str) -> None:
+    """Log-odds below, what they multiply the odds by above."""
+    above = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
+    above.set_xlabel(plain(f"odds ratio of {positive}"), parse_math=False)
+    above.xaxis.set_major_formatter(lambda x, _: f"{np.exp(x):.2g}" if abs(x) < _READABLE else "")
 
 
 def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:
@@ -294,7 +359,7 @@ def volcano_plot(effects: Estimate, *, title: str = "", most: int = 12, ax: Axes
     ax.set_xlabel("effect")
     ax.set_ylabel("-log10 p")
     _frame(ax, title, 1, 1)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    _legend(ax)
     clearest = np.flatnonzero(found)[np.lexsort((-np.abs(effects.z[found]), p[found]))]
     _name_dots(ax, [_short(effects.names[i]) for i in clearest[:200]], effects.value[clearest], height[clearest], most)
     return ax
@@ -348,14 +413,78 @@ def sensitivity_plot(
     ax.axhline(0, color=GREY, linewidth=0.8, zorder=0)
     ax.axvline(here, color=GREY, linewidth=0.8, linestyle="--", zorder=0)
     ax.set_xlim(0, 1)
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["none:\ncovariates", "1/4", "1/2", "3/4", "all that\nis possible"])
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["none:\nadjusted", "1/4", "1/2", "3/4", "all that\nis possible"])
     ax.set_xlabel("assumed noise of the controls")
     ax.set_ylabel("effect")
     _frame(ax, title, len(shown), values.shape[1])
-    legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    legend = _legend(ax)
     for text in legend.get_texts():
         text.set_parse_math(False)
     return ax
+
+
+def distribution_plot(
+    names: Sequence[str], values: Array, *, title: str = "", most: int = MOST, ax: Axes | None = None
+) -> Axes:
+    """Columns of values (n, d), each in its own standard deviations: range, middle half, median; the most skewed of many."""
+    centred = values - np.nanmean(values, axis=0)
+    scale = np.nanstd(values, axis=0)
+    scaled = centred / np.where(scale > 0, scale, 1.0)
+    rows = largest(np.nan_to_num(np.nanmean(scaled**3, axis=0)), most)
+    if ax is None:
+        ax = _new_axes(6.4, 1.3 + 0.26 * len(rows))
+    least, low, middle, high, utmost = np.nanquantile(scaled[:, rows], [0, 0.25, 0.5, 0.75, 1], axis=0)
+    at = np.arange(len(rows))
+    ax.hlines(at, least, utmost, color=GREY, linewidth=1, label="range")
+    ax.hlines(at, low, high, color=BLUE, linewidth=5, label="middle half")
+    ax.plot(middle, at, "o", color=ORANGE, markersize=4, linestyle="none", label="median")
+    _name_rows(ax, [names[i] for i in rows])
+    ax.set_xlabel("standard deviations from the mean")
+    parts = [title, f"the {len(rows)} most skewed of {len(names)}" if len(rows) < len(names) else ""]
+    _frame(ax, ", ".join(filter(None, parts)), 1, 1)
+    _legend(ax)
+    return ax
+
+
+_CLASSES = (BLUE, ORANGE, GREEN, PINK, "#7a5fc0", GREY)
+
+
+def sample_plot(
+    figure: Any, before: Array, after: Array, colour: Array | None, label: str, titles: Sequence[str] = ()
+) -> None:
+    """Samples (n, 2) in two directions before and after cleaning, on one scale; colour : (n,) numbers or texts, or None."""
+    narrow = figure.get_figwidth() < _NARROW
+    panels = (
+        figure.subplots(2, 1, sharex=True, sharey=True) if narrow else figure.subplots(1, 2, sharex=True, sharey=True)
+    )
+    classes = [] if colour is None else sorted({str(one) for one in colour})
+    for ax, points, title in zip(panels, (before, after), titles or ("before", "after"), strict=True):
+        if colour is None:
+            ax.plot(*points.T, "o", color=BLUE, markersize=3, alpha=0.6)
+        elif len(classes) <= len(_CLASSES):
+            for name, shade in zip(classes, _CLASSES, strict=False):
+                chosen = np.array([str(one) == name for one in colour])
+                ax.plot(*points[chosen].T, "o", color=shade, markersize=3, alpha=0.7, label=_short(name))
+        else:
+            drawn = ax.scatter(*points.T, c=np.asarray(colour, dtype=np.float64), s=9, cmap="viridis", alpha=0.8)
+        ax.axhline(0, color=GREY, linewidth=0.6, zorder=0)
+        ax.axvline(0, color=GREY, linewidth=0.6, zorder=0)
+        _frame(ax, title, 1, 1)
+        if narrow or ax is panels[0]:
+            ax.set_ylabel("shared direction 2")
+        if not narrow or ax is panels[-1]:
+            ax.set_xlabel("shared direction 1")
+    if colour is not None and len(classes) <= len(_CLASSES):
+        legend = figure.legend(
+            *panels[0].get_legend_handles_labels(), title=plain(label), loc="outside lower left", ncols=3, frameon=False,
+            fontsize="small", title_fontsize="small",
+        )  # fmt: skip
+        for text in (*legend.get_texts(), legend.get_title()):
+            text.set_parse_math(False)
+    elif colour is not None:
+        bar = figure.colorbar(drawn, ax=panels, fraction=0.05, pad=0.02)
+        bar.set_label(plain(label), parse_math=False)
+        bar.outline.set_visible(False)
 
 
 def overview_plot(draw: Sequence[Any]) -> Any:

@@ -335,7 +335,27 @@ def test_three_views_are_any_subsets(capsys, folder, three):
     assert "RCA of 3 views" in out
     code, _, err = run(capsys, "fit", path, *views, "--rank", "2")
     assert code == 1
-    assert "--rank goes with two views" in err
+    assert "such as a+b=1,a+b+c=2; got '2'" in err
+
+
+def test_a_model_of_three_views_is_kept_applied_and_explained(capsys, folder, three):
+    path, data = three
+    views = [option for view in "abc" for option in ("--views", f"{view}={view}_*")]
+    saved, out_file = folder / "three.npz", folder / "common.csv"
+    options = ["--sets", "a,b,c,a+b+c", "--rank", "a+b+c=1", "--order", "3", "--save", saved]
+    assert run(capsys, "fit", path, *views, *options)[0] == 0
+    model = rc.RCA(views=data.views, sets=data.sets, rank={("a", "b", "c"): 1}, order=3).fit(data.X)
+    assert run(capsys, "transform", saved, path, "--component", "a+b+c", "--out", out_file)[0] == 0
+    found = np.loadtxt(out_file, delimiter=",", skiprows=1)
+    np.testing.assert_allclose(found, model.transform(data.X, ("a", "b", "c")), rtol=1e-8, atol=1e-8)
+    code, out, _ = run(capsys, "explain", saved)
+    assert code == 0
+    assert out.strip() == model.summary().strip()
+    state = folder / "state.npz"
+    rc.Moments.of(data.X).save(state)
+    code, _, err = run(capsys, "explain", state)
+    assert code == 1
+    assert "a Moments is no model: save one with rca fit" in err
 
 
 def test_a_component_belongs_to_a_model(capsys, table):

@@ -238,3 +238,24 @@ def test_it_runs_without_pandas(tmp_path, table):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "T_1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "options", [["--exposure", "disease"], ["--exposure", "arm"], ["--exposure", "ill", "--positive", "1"]]
+)
+def test_a_saved_model_transforms_tables_that_hold_the_exposure_as_it_was_written(
+    capsys, tmp_path, table, frame, options
+):
+    saved, out = tmp_path / "model.npz", tmp_path / "clean.csv"
+    code, _, _ = run(capsys, table, *VIEWS, *options, "--covariates", "age", "--save", saved)
+    assert code == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["transform", str(saved), str(table), "--id", "who", "--out", str(out)])
+    assert not ended.value.code, capsys.readouterr().err
+    found = pd.read_csv(out)
+    assert list(found) == ["who", *TESTS]
+    model = rc.load(saved)
+    np.testing.assert_allclose(found[TESTS], model.rca_.transform(frame), rtol=1e-8)
+    strange = frame.assign(**{options[1]: "elsewhere"})
+    with pytest.raises(rc.DataError, match="is 'elsewhere' in row 0, and the fit knew"):
+        model.rca_.transform(strange)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import richcomponents as rc
-from richcomponents.algebra import unfold
+from richcomponents.algebra import moments_to_cumulants, pack, unfold, unpack
 from richcomponents.cumulants import (
     Cumulants,
     block_grams,
@@ -119,14 +119,30 @@ def test_gram_form_checks_its_input(rng):
         block_grams([U, U[:20]], U)
 
 
-@pytest.mark.parametrize("order", [3, 4])
+@pytest.mark.parametrize("order", [3, 4, 5, 6])
 def test_linearised_block_cumulants_average_to_the_global_one(table, order):
-    state = Moments.of(table[:391], 4, n_blocks=7)
+    state = Moments.of(table[:391], 6, n_blocks=7)
     blocks = linearised_block_cumulants(state, order)
     mean = np.average(blocks, axis=0, weights=state.block_sizes)
     np.testing.assert_allclose(mean, Cumulants(state, unbiased=False).packed(order), rtol=1e-9, atol=1e-9)
-    with pytest.raises(ValueError, match="order 3 or 4"):
+    with pytest.raises(ValueError, match="order 3 to 6"):
         linearised_block_cumulants(state, 2)
+
+
+@pytest.mark.parametrize("order", [3, 4, 5, 6])
+def test_linearised_block_cumulants_are_the_derivative_in_the_weight_of_a_block(table, order):
+    """d/de of the cumulants of all rows, those of block 2 counted 1 + e times, is its share times (k_b - k)."""
+    X, step = table[:392], 1e-4
+    whole = Moments.of(X, order, n_blocks=7)
+
+    def cumulants(e):
+        sums = whole.total + e * whole.blocks[2]
+        parts = enumerate(whole.layout.orders[1:], start=1)
+        return pack(moments_to_cumulants([unpack(sums[part] / sums[0], X.shape[1], t) for t, part in parts])[-1])
+
+    slope = (cumulants(step) - cumulants(-step)) / (2 * step)
+    expected = (linearised_block_cumulants(whole, order)[2] - cumulants(0.0)) / 7
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 def test_jackknife_of_a_mean_is_the_classical_error(rng):
@@ -142,4 +158,4 @@ def test_jackknife_needs_blocks(rng):
     with pytest.raises(rc.DataError, match="two non-empty blocks"):
         block_jackknife(lambda m: m.mean, Moments.of(rng.normal(size=(50, 2)), n_blocks=1))
     with pytest.raises(rc.DataError, match="two non-empty blocks"):
-        block_jackknife(lambda m: m.mean, Moments.of(rng.normal(size=(50, 2)), 6))
+        block_jackknife(lambda m: m.mean, Moments.of(rng.normal(size=(50, 2)), 6).pooled())

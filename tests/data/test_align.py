@@ -111,3 +111,45 @@ def test_labels_that_tell_nothing_are_refused():
         align_labels({"a": ["x", "x"], "b": ["x"]}, "outer")
     with pytest.raises(rc.DataError, match="share no sample label"):
         align_labels({"a": ["x"], "b": ["y"]}, "inner")
+
+
+def test_every_learner_takes_tables_that_were_lined_up(tables):
+    U, V = tables
+    y = pd.Series(np.random.default_rng(0).normal(size=600) + U["T_0"], U.index, name="bmi")
+    rest = V.iloc[50:].sample(frac=1, random_state=0)
+    both = pd.concat([U, V], axis=1).iloc[50:]
+    named = rc.ContrastiveRCA(views={"U": list(U), "V": list(V)})
+    learners = (rc.ComponentRegression, rc.ExposureEffects)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = rc.open_source({"U": U, "V": rest}, align="inner")
+        for learner in learners:
+            expected = learner(rca=named).fit(both, y.iloc[50:]).coef_
+            for given in (y.sample(frac=1, random_state=3), y.iloc[50:][::-1], y.to_numpy(), y.to_numpy()[50:]):
+                found = learner(rca=rc.ContrastiveRCA()).fit(rows, given).coef_
+                np.testing.assert_allclose(found, expected, rtol=1e-10)
+            labelled = {name: one.reset_index(names="sample") for name, one in (("U", U), ("V", rest))}
+            matched = rc.open_source(labelled, align="inner", id="sample")
+            found = learner(rca=rc.ContrastiveRCA()).fit(matched, y).coef_
+            np.testing.assert_allclose(found, expected, rtol=1e-10)
+        with pytest.raises(rc.DataError, match=r"y must have one entry per row of view 'U' \(600\), got 580"):
+            rc.ComponentRegression(rca=rc.ContrastiveRCA()).fit(rows, y.to_numpy()[20:])
+    with pytest.raises(rc.DataError, match=r"50 only in 'U'.*open_source\(tables, align=...\), which every fit takes"):
+        rc.ComponentRegression(rca=rc.ContrastiveRCA()).fit({"U": U, "V": rest}, y)
+
+
+def test_a_labelled_outcome_follows_the_labels_of_any_table(tables):
+    U, V = tables
+    y = pd.Series(U["T_0"] + np.arange(600) % 7, U.index)
+    both = pd.concat([U, V], axis=1)
+    named = rc.ContrastiveRCA(views={"U": list(U), "V": list(V)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = rc.ComponentRegression(rca=named).fit(both, y.to_numpy()).coef_
+        for X in (both, {"U": U, "V": V[::-1]}, [U, V[::-1]], anndata.AnnData(both)):
+            shuffled = y.sample(frac=1, random_state=1)
+            np.testing.assert_allclose(rc.ComponentRegression(rca=named).fit(X, shuffled).coef_, expected, rtol=1e-10)
+        strange = y.set_axis([f"z{label}" for label in y.index])
+        for X in (both, {"U": U, "V": V}, anndata.AnnData(both)):
+            with pytest.raises(rc.DataError, match="labels of y are not those of the table's rows"):
+                rc.ComponentRegression(rca=named).fit(X, strange)

@@ -102,3 +102,24 @@ def test_blocks_tell_a_fact_once(frame):
     assert sum(category is rc.SpecificationWarning for category, _ in facts) == 1
     again = told(lambda: rc.ComponentRegression(rca=rca()).partial_fit(numbers, "bmi"))
     assert {category for category, _ in again} >= {rc.ConstantColumnWarning, rc.SpecificationWarning}
+
+
+def test_constants_are_told_once_by_name_with_groups_covariates_and_gaps(frame):
+    table = frame.assign(C_9=1.0, sex=np.where(np.arange(600) % 2, "F", "M"), subject=np.arange(600) // 2)
+    gaps = table.assign(T_0=table["T_0"].mask(np.arange(600) % 11 == 0))
+    fits = (
+        lambda: rc.ComponentRegression(rca=rca(covariates=["sex"])).fit(table, "bmi", groups="subject"),
+        lambda: rc.ComponentRegression(rca=rca(missing="available")).fit(gaps, "bmi"),
+        lambda: rc.ExposureEffects(rca=rca(covariates=["sex"]), exposure="disease").fit(table, groups="subject"),
+    )
+    for fit in fits:
+        constants = [text for category, text in told(fit) if category is rc.ConstantColumnWarning]
+        assert len(constants) == 1
+        assert "column 'C_9' of view 'controls'" in constants[0]
+
+
+def test_a_text_is_no_outcome_of_a_regression(frame):
+    with pytest.raises(
+        rc.DataError, match="the outcome 'disease' holds text, and numbers are needed: encode it, or take it"
+    ):
+        rc.ComponentRegression(rca=rca()).fit(frame, "disease")

@@ -1,5 +1,7 @@
 """Effects of exposures under hidden confounding: laws first, then doors, then what is refused."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from sklearn.base import clone
 
 import richcomponents as rc
 from richcomponents.contrastive.canonical import canonical
-from richcomponents.contrastive.effects import Basis, Correction, identified_ends, outside_test
+from richcomponents.contrastive.effects import Basis, Correction, identified_ends, left_out_tests, outside_test
 from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.slopes import Products, Slopes
 from richcomponents.moments import block_numbers
@@ -269,7 +271,7 @@ def test_what_the_estimate_tells(data, model):
     assert list(model.rank_effects_) == [1, 2, 3]
     np.testing.assert_allclose(model.rank_effects_[2], model.coef_)
     assert model.verdict_ in ("strong", "supported")
-    assert "controls as covariates" in model.summary()
+    assert "adjusting for the controls" in model.summary()
     assert found.take(np.array([2, 0])).names == ("x2", "x0")
 
 
@@ -277,9 +279,53 @@ def test_invalid_controls_are_found(data):
     V = data.V.copy()
     V[:, 3] += 0.8 * V[:, 3].std() * (data.y - data.y.mean()) / data.y.std()
     X = np.hstack([data.U, V])
-    with pytest.warns(rc.SpecificationWarning, match="x9 sits off most"):
+    with pytest.warns(rc.SpecificationWarning, match="Without x9 the others agree, and only without it"):
         found = rc.ExposureEffects(rca=rca()).fit(X, data.y)
     assert found.outside_["y"].p_value < 1e-6
+
+
+@pytest.mark.parametrize(("confounder", "seed"), [("gaussian", 0), ("labs", 2), ("gaussian", 3)])
+def test_one_invalid_control_is_named_and_nothing_is_strong(confounder, seed):
+    """In the first two the hidden effect with the smallest p is that of another control; the last was "strong"."""
+    drawn = rc.datasets.make_confounded(1000, confounder=confounder, invalid={2: 0.5}, random_state=seed)
+    with pytest.warns(rc.SpecificationWarning, match="Without x8 the others agree"):
+        found = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6)).fit(drawn.X, drawn.y)
+    assert found.verdict_ not in ("strong", "supported")
+    (answer,) = found.answers()
+    assert answer.suspects() == ["x8"]
+    assert "contradict each other" in answer.meaning or found.verdict_ != "weak"
+    without = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6)).fit(np.delete(drawn.X, 8, axis=1), drawn.y)
+    assert without.outside_["y"].p_value == pytest.approx(found.controls_[2]["p of the others"], rel=0.05)
+
+
+def test_a_control_that_is_left_out_is_as_if_it_had_not_been_measured():
+    drawn = rc.datasets.make_confounded(500, 4, 5, confounder="labs", invalid={1: 0.3}, random_state=5)
+    tests = {}
+    for gone in (None, 1, 3):
+        V = drawn.V if gone is None else np.delete(drawn.V, gone, axis=1)
+        X = np.column_stack([drawn.U, V, drawn.y])
+        known = rc.ContrastiveRCA(
+            views={"U": slice(0, 4), "V": slice(4, X.shape[1] - 1)}, rank=2, covariates=[X.shape[1] - 1]
+        )
+        products = Products.of_rows(
+            drawn.U, V, np.zeros((500, 0)), drawn.y[:, None], np.ones(500), block_numbers(500, 20), 1.0
+        )
+        solution = known.set_params(classes="none").fit(X).solution_
+        tests[gone] = outside_test(products.slopes(), solution)[0]
+        if gone is None:
+            left_out = left_out_tests(products.slopes(), solution)
+    for gone in (1, 3):
+        (one,) = left_out[gone]
+        assert one.df == tests[gone].df
+        assert one.statistic == pytest.approx(tests[gone].statistic, rel=1e-6)
+
+
+def test_which_control_it_is_cannot_be_told_where_nothing_is_left_to_test():
+    drawn = rc.datasets.make_confounded(3000, 6, 4, n_labs=4, invalid={1: 0.8}, random_state=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6, rank=3)).fit(drawn.X, drawn.y)
+    assert [row["p of the others"] for row in found.controls_] == [1.0] * 4
 
 
 def test_the_test_of_controls_knows_that_directions_are_estimated():

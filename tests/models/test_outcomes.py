@@ -113,7 +113,7 @@ def test_all_of_v_stands_beside_u_where_that_predicts_better():
     centred = X - X.mean(axis=0)
     expected = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0][:D]
     np.testing.assert_allclose(model.coef_, expected, atol=1e-10)
-    assert "V as covariates means all of V." in model.notes()
+    assert "Residualised means adjusted for all of V." in model.notes()
 
 
 def test_few_variates_stand_beside_u_where_the_others_say_nothing():

@@ -241,7 +241,7 @@ def test_an_iterator_is_not_read_before_what_cannot_be_is_refused(rng):
 
     for wrong, message in (
         ({"covariates": [0], "views": {"a": [0], "b": [1]}}, "is also a covariate"),
-        ({"order": 5}, "need the rows again"),
+        ({"order": 7}, "from 3 to 6"),
         ({"method": "no"}, "method must be"),
         ({"views": {"a": [0]}}, "takes two views"),
     ):

@@ -188,6 +188,18 @@ def test_select_is_the_state_of_those_columns(rng):
             np.testing.assert_allclose(small.moment(t), direct.moment(t), rtol=1e-10, atol=1e-12)
 
 
+def test_lower_orders_and_one_block_are_parts_of_a_state(rng):
+    X = rng.exponential(size=(90, 3))
+    state = Moments.of(X, 6, np.zeros(3), n_blocks=4)
+    low = Moments.of(X, 4, np.zeros(3), n_blocks=4)
+    assert state.up_to(4).layout == low.layout
+    np.testing.assert_allclose(state.up_to(4).blocks, low.blocks, rtol=1e-13)
+    assert state.up_to(6) is state
+    np.testing.assert_array_equal(state.pooled().total, state.total)
+    assert state.pooled().layout.n_blocks == 1
+    assert Moments.empty(3, 6).pooled().is_empty
+
+
 def test_partialling_out_from_the_state_equals_row_wise(rng):
     W = rng.normal(size=(200, 2))
     X, y = rng.normal(size=(200, 3)) + W @ rng.normal(size=(2, 3)), rng.normal(size=200) + W[:, 0]
@@ -374,7 +386,6 @@ def test_too_much_memory_is_refused_before_it_is_taken():
         ({"order": 1}, "order must be between 2 and 6"),
         ({"order": 7}, "order must be between 2 and 6"),
         ({"n_blocks": 0}, "n_blocks must be at least 1"),
-        ({"order": 5, "n_blocks": 2}, "order 5 are kept in one block, got n_blocks=2"),
     ],
 )
 def test_settings_are_checked(arguments, message):

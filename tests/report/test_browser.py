@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
 from base64 import b64encode
 
 import numpy as np
@@ -125,17 +126,131 @@ def test_outside_things_are_refused(page, tmp_path):
 
 def test_a_click_sorts(page, tmp_path):
     path, model = page
-    click = "document.querySelectorAll('table.sortable')[0].querySelectorAll('th button')[3].click()"
+    click = "document.querySelectorAll('table.sortable')[0].querySelectorAll('.sort')[3].click()"
     dom, complaints = opened(with_script(path, tmp_path, click), tmp_path)
     assert complaints == []
-    table = dom[dom.index('<table class="sortable">') : dom.index("</table>")]
+    table = dom[dom.index('<table class="sortable') : dom.index("</table>")]
     body = table[table.index("<tbody>") :]
-    shown = [float(row.split('data-value="')[3].split('"')[0]) for row in body.split("<tr>")[1:]]
+    shown = [float(row.split('data-value="')[3].split('"')[0]) for row in body.split("<tr")[1:]]
     np.testing.assert_allclose(shown, np.sort(model.coef_))
 
 
-@pytest.mark.parametrize("width", [500, 1200])
+@pytest.mark.parametrize("width", [420, 800, 1200])
 def test_nothing_hangs_over_the_edge(page, tmp_path, width):
-    measure = "const all = document.documentElement; all.dataset.over = all.scrollWidth - all.clientWidth"
-    dom, _ = opened(with_script(page[0], tmp_path, measure), tmp_path, f"--window-size={width},900")
-    assert re.search(r'data-over="(-?\d+)"', dom).group(1) == "0"
+    assert over_the_edge(page[0], tmp_path, width) == 0
+
+
+def over_the_edge(path, folder, width):
+    """By how many pixels the page is wider than a frame of this width (a window has at least 500)."""
+    measure = "const all = document.documentElement; parent.postMessage(all.scrollWidth - all.clientWidth, '*')"
+    with_script(path, folder, measure)
+    frame = folder / "frame.html"
+    listen = "addEventListener('message', (event) => { document.documentElement.dataset.over = event.data; })"
+    frame.write_text(
+        f'<!DOCTYPE html><script>{listen}</script><iframe src="copy.html" width="{width}" height="900"></iframe>'
+    )
+    dom, complaints = opened(frame, folder, "--window-size=1400,1000")
+    assert complaints == []
+    return int(re.search(r'data-over="(-?\d+)"', dom).group(1))
+
+
+# ---- on paper
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A page with a table longer than a sheet, and something folded."""
+    names = [f"column {i}" for i in range(60)]
+    found = rc.datasets.make_views(1000, 3, 20, sets=[("a",), ("b",), ("c",), ("a", "b", "c")], random_state=3)
+    frame = pd.DataFrame(found.X, columns=names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = rc.RCA(views=found.views, sets=found.sets).fit(frame)
+    return rc.write_report(tmp_path_factory.mktemp("long") / "page.html", model, frame)
+
+
+def printed(path, folder, paper):
+    """Texts of the printed pages, with what stands where: [(text, words beyond the margin)]."""
+    text = re.sub(r"<meta http-equiv[^>]*>", "", path.read_text(encoding="utf-8"))
+    (folder / "copy.html").write_text(text.replace("@page {", f"@page {{ size: {paper};"), encoding="utf-8")
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}", "--no-pdf-header-footer",
+        "--virtual-time-budget=5000", f"--print-to-pdf={folder / 'page.pdf'}", f"file://{folder / 'copy.html'}",
+    ]  # fmt: skip
+    subprocess.run(command, capture_output=True, timeout=120, check=True, env={**os.environ, "HOME": str(folder)})
+    boxes = subprocess.run(
+        ["pdftotext", "-bbox", folder / "page.pdf", "-"], capture_output=True, text=True, check=True
+    ).stdout
+    sheets = []
+    for sheet in boxes.split("<page ")[1:]:
+        width = float(re.search(r'width="([\d.]+)"', sheet).group(1))
+        words = re.findall(r'xMin="([-\d.]+)".*?xMax="([-\d.]+)".*?>(.*?)</word>', sheet)
+        outside = [word for left, right, word in words if float(left) < 20 or float(right) > width - 20]
+        sheets.append((" ".join(word for _, _, word in words), outside))
+    return sheets
+
+
+@pytest.mark.skipif(
+    shutil.which("pdftotext") is None, reason="no pdftotext is installed: the printed page was not read"
+)
+@pytest.mark.parametrize("paper", ["A4", "letter"])
+def test_the_printed_page_is_whole(long, tmp_path, paper):
+    sheets = printed(long, tmp_path, paper)
+    everything = " ".join(text for text, _ in sheets)
+    assert [outside for _, outside in sheets if outside] == []  # nothing is cut at the edge
+    for part in (
+        "What tells these parts apart",
+        "seen by cross-cumulants of",
+        "Words used on this page",
+        "A group of columns,",
+    ):
+        assert part in everything  # nothing is folded
+    for i in range(60):  # nor kept back: the table of all columns shows 25 of them on a screen
+        assert f"column {i}" in everything
+    of_table = [text for text, _ in sheets if text.count("column") > 12 and "skewness" in text]
+    assert len(of_table) >= 2  # and its head is there on every sheet that it runs over
+    assert "search" not in everything
+    assert "save as CSV" not in everything
+
+
+def test_the_reader_chooses_the_colours(page, tmp_path):
+    script = """
+    const all = document.documentElement.dataset, paper = () => getComputedStyle(document.body).backgroundColor;
+    all.before = paper(); document.getElementById("theme").click(); all.after = paper();
+    """
+    dom, complaints = opened(with_script(page[0], tmp_path, script), tmp_path)
+    assert complaints == []
+    told = dict(re.findall(r'data-(\w+)="([^"]*)"', dom[: dom.index("<head>")]))
+    assert {told["before"], told["after"]} == {"rgb(255, 255, 255)", "rgb(20, 23, 27)"}
+
+
+def test_one_search_for_all_tables(long, tmp_path):
+    script = """
+    const all = document.documentElement.dataset, input = document.getElementById("everywhere");
+    input.value = "COLUMN 7"; input.dispatchEvent(new Event("input"));
+    all.matches = document.getElementById("matches").textContent;
+    all.seen = [...document.querySelectorAll(".searched tbody tr")].filter((row) => row.offsetParent).length;
+    """
+    dom, complaints = opened(with_script(long, tmp_path, script), tmp_path)
+    assert complaints == []
+    told = dict(re.findall(r'data-(\w+)="([^"]*)"', dom[: dom.index("<head>")]))
+    assert re.fullmatch(r"\d+ rows in \d+ tables", told["matches"])
+    assert int(told["seen"]) == int(told["matches"].split()[0]) > 0
+
+
+def test_every_table_is_saved(page, long, tmp_path):
+    for path in (page[0], long):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("<table") == text.count('class="save"') > 2
+    script = """
+    const all = document.documentElement.dataset, files = [];
+    URL.createObjectURL = () => "#";
+    HTMLAnchorElement.prototype.click = function () { files.push(this.download); };
+    for (const button of document.querySelectorAll(".save")) button.click();
+    all.files = files.join(" ");
+    """
+    dom, complaints = opened(with_script(page[0], tmp_path, script), tmp_path)
+    assert complaints == []
+    files = re.search(r'data-files="([^"]*)"', dom).group(1).split()
+    assert len(set(files)) == len(files)
+    assert {"coefficients.csv", "variances.csv", "data.csv", "checks.csv"} <= set(files)

@@ -260,8 +260,36 @@ class RowSource(CumulantSource):
         return MAX_ORDER
 
     def cost(self, order: int) -> float:
-        """Three different slots, each projected and each left open once."""
-        return float(6 * self._z.size)
+        """Three different slots, each projected and each left open once; beyond order four, products for every partition."""
+        return float(6 * self._z.size + self.n * len(partitions_without_singletons(order)) * (order > 4))
+
+    def state(self, order: int) -> CumulantSource:
+        """A state in place of the rows, by block up to order four."""
+        high = Moments.of(self._z, order, n_blocks=1) if order > 4 else None
+        return CumulantSource(self.moments, high=high, unbiased=self.unbiased)
+
+    def state_cost(self, order: int) -> float:
+        """What a question would cost of it; without end where it would be large."""
+        p = self.width
+        fits = packed_size(p, max(order, 4)) <= _MAX_COMPARED
+        return float(order * p * packed_size(p, order - 1)) if fits else np.inf
+
+    @property
+    def width(self) -> int:
+        return int(self._z.shape[1])
+
+    def map_to(self, columns: Array) -> Array:
+        """(p, d): the map of the rows to these columns (n, d), which must be linear in them."""
+        centred = columns - columns.mean(axis=0)
+        found, *_ = np.linalg.lstsq(self._z, centred, rcond=None)
+        gap = float(np.abs(self._z @ found - centred).max(initial=0.0))
+        if gap > 1e-6 * max(float(np.abs(centred).max(initial=0.0)), 1e-300):
+            raise ValueError("the columns beside an outcome are not linear in the rows of this component")
+        return np.asarray(found)
+
+    def beside(self, y: Array) -> RowSource:
+        """The same rows with one column more, (n,)."""
+        return RowSource(np.column_stack([self._z, y]), self._block_of, unbiased=self.unbiased)
 
     def covariance(self, W: Array) -> Array:
         along = self._z @ W
@@ -290,7 +318,7 @@ class RowSource(CumulantSource):
             maps = {id(slot): slot for _, slots in every for slot in slots}
             width = sum(slot.shape[1] for slot in maps.values())
             if width >= self._z.shape[1]:
-                return CumulantSource(self.moments, unbiased=self.unbiased).tensor(terms, order)
+                return self.state(order).tensor(terms, order)
             ends = np.cumsum([0, *(slot.shape[1] for slot in maps.values())])
             at = {key: np.arange(a, b) for key, a, b in zip(maps, ends[:-1], ends[1:], strict=True)}
             state = Moments.of(self._z @ np.hstack(list(maps.values())), order, n_blocks=1)
@@ -483,6 +511,41 @@ class Component(Storable):
         weights = {("weights", t): self._weights(t) for t in range(3, order + 1)}
         return Component(self.name, self.feature_names, self.mean, self._moved(source), source, self.terms, weights)
 
+    def with_outcome(self, stand_in: Array, y: Array, level: float = 0.0, *, order: int = 4) -> Component:
+        """The component (S, y), d + 1 coordinates, of an outcome y that depends on S and on nothing else in the rows.
+
+        stand_in (n, d) : columns with S in them and beside it only what y does not depend on, linear in the rows that this
+        component reads (component_on_rows), such as the residual R; y (n,) : the outcome of these rows, centred; level :
+        its mean.
+        order : up to which weights of alternatives are carried over.
+
+        Whatever beside S is in R drops out of every cumulant with y in some slot, and R from those without:
+
+            k_t(S, y) = k_t((S, 0)) + k_t((R, y)) - k_t((R, 0)).
+        """
+        source = self._need_source()
+        if not isinstance(source, RowSource):
+            raise TypeError("an outcome stands beside rows: use component_on_rows(X) of the fitted RCA")
+        p, d = source.width, len(self.mean)
+        beside = np.zeros((p + 1, d + 1))
+        beside[:p, :d] = source.map_to(stand_in)
+        alone = beside.copy()
+        beside[p, d] = 1.0
+        more = (Term(1.0, (), beside), Term(-1.0, (), alone))
+        wider = [(*(_padded(term) for term in terms), *more) for terms in self.terms.alternatives]
+        cross = stand_in.T @ y / (len(y) - 1)
+        square = float(y @ y) / (len(y) - 1)
+        covariance = np.block([[self.covariance, cross[:, None]], [cross[None], np.array([[square]])]])
+        known = {("weights", t): self._weights(t) for t in range(3, order + 1)}
+        names, mean = (*self.feature_names, "y"), np.append(self.mean, level)
+        return Component(self.name, names, mean, covariance, source.beside(y), Terms(tuple(wider)), known)
+
+    def condensed(self, order: int) -> Component:
+        """The same, of rows, with a state of this order in their place, where questions are then cheaper."""
+        source = self._need_source()
+        cheaper = isinstance(source, RowSource) and source.state_cost(order) <= source.cost(order)
+        return replace(self, source=source.state(order)) if cheaper else self  # type: ignore[attr-defined]
+
     def _moved(self, source: CumulantSource) -> Spread:
         """The covariance, with k2 of the first alternative on other rows in place of the same on our own."""
         terms = self.terms.alternatives[0]
@@ -557,6 +620,17 @@ class Component(Storable):
                 "of higher order. Read them off the rows (component_on_rows of the fitted RCA), or reduce the columns first"
             )
         return self.source
+
+
+def _padded(term: Term, columns: int = 1) -> Term:
+    """On rows with one column more, which it does not use, for a part with so many coordinates more, which it does not have."""
+    rows = 0 if term.of else 1  # of the hidden part that `of` is about there are as many as before
+
+    def wider(matrix: Array) -> Array:
+        return np.pad(matrix, ((0, rows), (0, columns)))
+
+    of = tuple(_padded(inner, 0) for inner in term.of)
+    return Term(term.coefficient, tuple(map(wider, term.head)), wider(term.fill), of)
 
 
 def _positive(order: int) -> None:

@@ -28,6 +28,14 @@ from richcomponents.contrastive.canonical import (
 from richcomponents.contrastive.classes import HiddenClasses
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
+from richcomponents.contrastive.next_steps import (
+    controls_needed,
+    fewest_for_strong,
+    rounded,
+    samples_for_strong,
+    samples_to_see,
+    smallest_seen,
+)
 from richcomponents.contrastive.own_errors import IndependentErrors, against_noise, span
 from richcomponents.contrastive.pair import IdentifiedSet, Pair, energy_and_score, near_pair
 from richcomponents.contrastive.posterior import Logistic, Prior, logit, project, projector, symmetric_matrices
@@ -332,15 +340,15 @@ DOUBTFUL = 0.01
 
 ADVICE = {
     "strong": "The shared part is well identified; A and Cov(S1) are estimated from the data.",
-    "weak": "The higher orders say little about A: the estimate is shrunk towards residualising (V as covariates).",
+    "weak": "The higher orders say little about A: the estimate is shrunk towards residualising (adjusting for V).",
     "not identified": (
         "The higher orders say nothing reliable about A (a Gaussian shared part looks like this): coefficients equal "
-        "those of residualising (V as covariates). The identified interval of Cov(S1) still holds."
+        "those of residualising (adjusting for V). The identified interval of Cov(S1) still holds."
     ),
     "model fails": (
         "The model fails: the cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3, and ask for more of "
         "the shared part than there is of U (a shared part that enters V otherwise than linearly looks like this): "
-        "coefficients equal those of residualising (V as covariates). Take logarithms or ranks of skewed columns, or leave "
+        "coefficients equal those of residualising (adjusting for V). Take logarithms or ranks of skewed columns, or leave "
         "out those that saturate."
     ),
     "nothing shared": "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
@@ -442,6 +450,37 @@ class Diagnostics:
         test = self.overidentification
         return self.verdict == "weak" and test is not None and test.p_value < SUSPICIOUS
 
+    def next_steps(self) -> list[str]:
+        """What would help, in numbers of samples and controls (see next_steps.py); empty where nothing is known to."""
+        n, r = self.n, self.rank
+        if self.verdict == "strong":
+            return [f"Intervals half as wide take about n = {rounded(4 * n)} samples."]
+        if self.verdict == "nothing shared" and len(self.rank_p_values):
+            seen = smallest_seen(self.independent_rows, self.d_u, self.d_v)
+            if seen >= 1 or self.searched_u is not None or self.searched_v is not None:
+                return []
+            more = samples_to_see(seen / 2, self.d_u, self.d_v) * n / self.independent_rows
+            return [
+                f"These samples would have shown a shared part with a canonical correlation above {seen:.2f}; to see one half "
+                f"as strong, collect n = {rounded(more)} samples."
+            ]
+        if self.verdict not in ("weak", "not identified") or self._contradicted or not r:
+            return []
+        left = float(np.mean(1 - self.canonical_correlations[:r] ** 2))
+        controls = (
+            f"{rounded(controls_needed(self.canonical_correlations[:r], self.d_v))} more controls as good as these {self.d_v}: "
+            f"adjusting for the controls leaves up to {left:.0%} of the shared part in place, and they would halve that"
+        )
+        needed = samples_for_strong(n, self.strength, self.gain)
+        if self.verdict == "weak" and np.isfinite(needed) and needed > n:
+            return [f"To be sure, collect about n = {rounded(needed)} samples like these, or {controls}."]
+        fewest = rounded(fewest_for_strong(n, self.strength))
+        return [
+            f"If the shared part is skewed or comes in groups (labs, batches), at least n = {fewest} samples are needed to "
+            "tell; if it is Gaussian, no number of samples is enough.",
+            f"What helps in any case: {controls}.",
+        ]
+
     def advice(self) -> list[str]:
         """Sentences for the user."""
         out = [ADVICE[self.verdict]] if self.verdict in ADVICE and not self._contradicted else []
@@ -518,7 +557,7 @@ class Diagnostics:
             lines.append(
                 f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, {self.leftover.told}"
             )
-        advice = self.advice()
+        advice = [*self.advice(), *self.next_steps()]
         return Summary(
             page([*lines, *(f"  > {sentence}" for sentence in advice)]), verdict=self.verdict, says=[*advice, lines[0]]
         )

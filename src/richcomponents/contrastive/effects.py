@@ -49,6 +49,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.spectral import whitening
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.contrastive.intervals import replicate
 from richcomponents.contrastive.joint_factors import JointFactors
@@ -58,7 +59,7 @@ from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import jackknife_variance
 from richcomponents.storage import storable
 
-__all__ = ["HiddenControls", "PairEffects", "outside_test"]
+__all__ = ["HiddenControls", "PairEffects", "left_out_tests", "outside_test"]
 
 STANDS_OUT = 3.0
 """Squared standard errors from which on a slope of the controls is corrected for."""
@@ -71,6 +72,12 @@ GOES_WITH = 0.05
 
 POOLING = 4.0
 """Coordinates that what all controls have in common beside the shared part is worth, for each of them."""
+
+MOST_LEFT_OUT = 200
+"""Controls, up to which each is left out in turn to find one that the exposure changes."""
+
+LARGEST = 1 - 1e-9
+"""Canonical correlation of coordinates that are functions of each other."""
 
 DOUBT = 0.5
 """Weight of the variance of the change that T brings about, in rho_0."""
@@ -405,18 +412,44 @@ def outside_test(slopes: Slopes, solution: PairSolution) -> list[TestResult]:
     Given an exposure, white coordinates y of V have slopes D on x and c on the exposure. Likelihood ratio of rank r for [D | c]
     against rank r for D alone: it knows that shared directions are estimated. d_v - r degrees of freedom, Bartlett's factor.
     """
-    found, rank, n = solution.canonical, solution.rank, solution.canonical.n
-    k = len(found.y_from_v)
+    found = solution.canonical
+    return _outside(found.correlations, found.y_from_v @ slopes.v, slopes, solution)
+
+
+def left_out_tests(slopes: Slopes, solution: PairSolution) -> list[list[TestResult]]:
+    """The same without each control in turn, (d_v, q); none where V was reduced, or holds very many.
+
+    If the exposure changes one control only, the test of the others has its size without that one, and power without any
+    other: the controls without which it does not reject are a confidence set for the one that is changed. With d_v = r + 1
+    controls nothing is left to test, and any of them may be it.
+    """
+    found, every = solution.canonical, np.arange(len(slopes.v))
+    if len(every) > MOST_LEFT_OUT or found.rank_v < len(whitening(slopes.cov_v)[0]):
+        return []
+    shared = len(found.correlations)
+    with_x = (found.v_from_y[:, :shared] * found.correlations).T  # Cov(x, v), of the coordinates that have a partner
+    tests = []
+    for gone in every:
+        rest = np.delete(every, gone)
+        white, _ = whitening(slopes.cov_v[np.ix_(rest, rest)])
+        turn, d, _ = np.linalg.svd(white @ with_x[:, rest].T)
+        tests.append(_outside(d, turn.T @ (white @ slopes.v[rest]), slopes, solution))
+    return tests
+
+
+def _outside(correlations: Array, c: Array, slopes: Slopes, solution: PairSolution) -> list[TestResult]:
+    """The test, given canonical correlations and the slopes c (k, q) of the k canonical coordinates of the controls."""
+    found, rank, k, n = solution.canonical, solution.rank, len(c), solution.canonical.n
     d = np.zeros(k)
-    d[: len(found.correlations)] = found.correlations[:k]
+    d[: min(k, len(correlations))] = np.minimum(correlations[:k], LARGEST)
     own = 1 / np.sqrt(1 - d**2)  # whitens y given x
     alone = np.sort((d * own) ** 2)[::-1]
     tests = []
-    for slope, noise in zip(slopes.v.T, noise_of(slopes, solution), strict=True):
-        c = (found.y_from_v @ slope) * own / np.sqrt(noise * n)
-        both = np.linalg.eigvalsh(np.diag((d * own) ** 2) + np.outer(c, c))[::-1]
+    for slope, noise in zip(c.T, noise_of(slopes, solution), strict=True):
+        seen = slope * own / np.sqrt(noise * n)
+        both = np.linalg.eigvalsh(np.diag((d * own) ** 2) + np.outer(seen, seen))[::-1]
         gain = float(np.sum(np.log1p(np.maximum(both[rank:], 0.0))) - np.sum(np.log1p(alone[rank:])))
         statistic = max(n - (k + found.rank_u + 2) / 2, 1.0) * max(gain, 0.0)
         p = float(stats.chi2.sf(statistic, k - rank)) if k > rank else 1.0
-        tests.append(TestResult(statistic, (k - rank,), p))
+        tests.append(TestResult(statistic, (max(k - rank, 0),), p))
     return tests

@@ -137,7 +137,7 @@ class OutcomeOnV:
     def remedy(self) -> str:
         """What is done, and what to do, where the model fails."""
         v = self.letters[1]
-        return f"Coefficients are those with {v} as covariates, not corrected. Check that {v} holds controls only"
+        return f"Coefficients are those adjusted for {v}, not corrected. Check that {v} holds controls only"
 
     def contradicts_stated(self) -> str:
         """What speaks against the user's word that y goes with V through the shared part only; nothing where nothing does."""
@@ -157,9 +157,10 @@ class OutcomeOnV:
             told = f"Nothing shared was found, but all of {v} stands beside {u}: it predicts {name} better on left-out samples."
             return (told,) if self.beside else ()
         beside = (
-            f"{v} as covariates means all of {v}."
+            f"Residualised means adjusted for all of {v}."
             if self.every
-            else f"{v} as covariates means the {self.rank} directions of {v} that {u} shares: more of what correlates with {u} "
+            else f"Residualised means adjusted for the {self.rank} directions of {v} that {u} shares: more of what "
+            f"correlates with {u} "
             f"made predictions of {name} on left-out samples no better, or was not tried (views with too many columns)."
         )
         if self.fails:

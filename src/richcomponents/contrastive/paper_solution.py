@@ -204,7 +204,7 @@ def _solve(
     found = canonical_coordinates(data, state, n_u, None if decided is None else decided.canonical.dependence)[0]
     high = None
     if options.order > 4 and decided is None:
-        high = data.moments(options.order, AffineMap(state.mean, np.eye(p)))
+        high = data.moments(options.order, AffineMap(state.mean, np.eye(p)), pooled=True)
     return PaperSolution(
         keys=keys,
         views=(first, second),

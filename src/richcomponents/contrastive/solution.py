@@ -945,7 +945,7 @@ def _solve(
         beyond = decided.beyond if decided.reduced_views else Beyond.of(found, r)
     high = None
     if options.order > 4 and fourth and decided is None:
-        high = data.moments(options.order, everything)
+        high = data.moments(options.order, everything, pooled=True)
     return PairSolution(
         keys=keys,
         views=(first, second_view),

@@ -8,13 +8,16 @@ cross block such as k4(V, U, U, U) is then read off by index.
 BLOCKS. Cumulants of each statistical block, linearised so that they average exactly to the global ones.
 
 A cumulant computed from a block alone has a bias of its own and is centred at the block's mean; averages of such do
-not agree with the cumulant of all rows. Linearised about the global mean, covariance Sigma and third moment M3, with
-block mean m and block second moments C,
+not agree with the cumulant of all rows. A cumulant is a polynomial of moments about any point: k(all slots) = sum over
+partitions of (-1)^(m-1) (m-1)! times the moments M of their m parts. Linearised in them about those of all rows,
 
-    k3_b = E_b z^3 - sum over 3 of Sigma x m,
-    k4_b = E_b z^4 - sum over 3 pairings of [C x Sigma + Sigma x (C - Sigma)] - sum over 4 of m x M3,
+    k_b = k + sum over sets B of slots of D_B (M_B of the block - M_B),      D_B = sum over partitions of the other slots of
+                                                                                   (-1)^m m! times the moments of their m parts,
 
-they do: weighted by the rows per block, their mean is the plug-in cumulant of the whole sample.
+they do: weighted by the rows per block, their mean is the plug-in cumulant of the whole sample. About the global mean parts of
+one slot vanish, except as B. At order four this is, with means m, second moments C of the block, and Sigma, M3 of all rows,
+
+    k4_b = E_b z^4 - sum over 3 pairings of [C x Sigma + Sigma x (C - Sigma)] - sum over 4 of m x M3.
 
 GRAM MATRICES. Gram matrices of unfolded cumulants without the tensor, unbiased through pairs of disjoint blocks.
 
@@ -33,8 +36,9 @@ costs O(N^2 d) and no d^3 rows. The terms that turn fourth moments into cumulant
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from math import factorial
 
 import numpy as np
 
@@ -200,47 +204,77 @@ def _checked_order(order: int) -> int:
     return int(order)
 
 
-_PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
+_WORK = 2**24  # numbers that the terms of block cumulants may take at a time
 
 
 def linearised_block_cumulants(moments: Moments, order: int) -> Array:
-    """Packed cumulants of order 3 or 4 of every non-empty block, shape (blocks, C(p+order-1, order))."""
-    if order not in (3, 4):
-        raise ValueError(f"block cumulants are of order 3 or 4, got {order}")
+    """Packed cumulants of order 3 to 6 of every non-empty block, shape (blocks, C(p+order-1, order))."""
     lay = moments.layout
-    p = lay.n_columns
+    if not 3 <= order <= lay.order:
+        raise ValueError(f"block cumulants of this state are of order 3 to {lay.order}, got {order}")
     used = np.flatnonzero(moments.block_sizes)
-    blocks, sizes = moments.central_blocks(), moments.block_sizes[used, None]
-    mean, second = blocks[used, lay.orders[1]] / sizes, blocks[used, lay.orders[2]] / sizes
-    sigma = moments.central_sums(2) / moments.n
-    out = blocks[used, lay.orders[order]]
-    out /= sizes
-    index = packed_indices(p, order)
-    rest = [[m for m in range(order) if m != slot] for slot in range(order)]
-    around = sigma if order == 3 else moments.central_sums(3) / moments.n
-    lower = list(around[packed_rank(index[:, rest].swapaxes(0, 1), p)])
-    pairs = list(packed_rank(index[:, _PAIRINGS].transpose(1, 2, 0, 3), p)) if order == 4 else []
-    slots = [np.ascontiguousarray(index[:, slot]) for slot in range(order)]
-    around_pairs = [(sigma[left], sigma[right]) for left, right in pairs]
-
-    def less_lower_orders(numbers: Iterator[int]) -> None:
-        work = np.empty(out.shape[1])
-
-        def subtract(values: Array, where: IntArray, factor: Array, left: Array) -> None:
-            np.take(values, where, out=work, mode="clip")
-            np.multiply(work, factor, out=work)
-            np.subtract(left, work, out=left)
-
-        for b in numbers:  # one block at a time: its entries stay in the cache
-            for slot, factor in zip(slots, lower, strict=True):
-                subtract(mean[b], slot, factor, out[b])
-            excess = second[b] - sigma
-            for (left, right), (sigma_left, sigma_right) in zip(pairs, around_pairs, strict=True):
-                subtract(second[b], left, sigma_right, out[b])
-                subtract(excess, right, sigma_left, out[b])
-
-    run_all(less_lower_orders, range(len(out)), available_cores() if out.size > _ENTRIES else 1)
+    blocks, sizes = moments.central_blocks()[used], moments.block_sizes[used, None]
+    own = {s: blocks[:, lay.orders[s]] / sizes for s in range(1, order + 1)}
+    whole = {s: moments.central_sums(s) / moments.n for s in range(2, order + 1)}
+    out, index = own[order], packed_indices(lay.n_columns, order)
+    moving = _moving(order)
+    step = max(_WORK // (2 * len(moving)), 1)
+    for start in range(0, len(index), step):
+        part = slice(start, start + step)
+        _less_lower_orders(out[:, part], index[part], moving, own, whole, lay.n_columns)
     return out
+
+
+def _moving(order: int) -> list[tuple[int, ...]]:
+    """The slots B whose moment changes a cumulant to first order, but for all of them: no single slot is left, of mean zero."""
+    sizes = [size for size in range(1, order) if order - size != 1]
+    return [B for size in sizes for B in combinations(range(order), size)]
+
+
+def _less_lower_orders(
+    out: Array,
+    index: IntArray,
+    moving: Sequence[tuple[int, ...]],
+    own: Mapping[int, Array],
+    whole: Mapping[int, Array],
+    p: int,
+) -> None:
+    """From moments of blocks (B, entries) of some entries to their cumulants, in place.
+
+    own, whole : {order s: packed moments of every block, (B, .), and of all rows, (.,)}; index : (entries, order).
+    """
+    order = index.shape[1]
+
+    def moment(slots: Sequence[int]) -> Array:
+        return whole[len(slots)][packed_rank(index[:, slots], p)]
+
+    def over_partitions(slots: Sequence[int], sign: int) -> Array:
+        """sum over partitions of the slots into m parts of (-1)^m' m'! times their moments; m' = m, or m - 1 for sign -1."""
+        total = np.zeros(len(index))
+        for partition in partitions_without_singletons(len(slots)):
+            m = len(partition) - (sign < 0)
+            parts = [moment([slots[i] for i in part]) for part in partition]
+            total += (-1) ** m * factorial(m) * np.prod(parts, axis=0)
+        return total
+
+    every = tuple(range(order))
+    slopes = [over_partitions([i for i in every if i not in B], 1) for B in moving]
+    places = [packed_rank(index[:, list(B)], p) for B in moving]
+    constant = over_partitions(every, -1) - moment(every)
+    for B, slope in zip(moving, slopes, strict=True):
+        if len(B) > 1:
+            constant -= slope * moment(B)
+
+    def each_block(numbers: Iterator[int]) -> None:
+        work = np.empty(len(index))
+        for b in numbers:  # one block at a time: its entries stay in the cache
+            out[b] += constant
+            for B, place, slope in zip(moving, places, slopes, strict=True):
+                np.take(own[len(B)][b], place, out=work, mode="clip")
+                np.multiply(work, slope, out=work)
+                np.add(out[b], work, out=out[b])
+
+    run_all(each_block, range(len(out)), available_cores() if out.size > _ENTRIES else 1)
 
 
 def projected_cumulant(X: object, projection: object, order: int, *, unbiased: bool = True) -> Array:

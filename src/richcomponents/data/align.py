@@ -78,7 +78,7 @@ def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
             raise DataError(
                 f"views {first!r} and {name!r} hold different samples ({len(missing)} only in {first!r}, {len(extra)} only in "
                 f'{name!r}, e.g. {(missing + extra)[0]!r}): align="inner" takes those they share, align="outer" all of them '
-                '(with missing="available")'
+                '(with missing="available"), in fit_views or open_source(tables, align=...), which every fit takes'
             )
     union = dict.fromkeys(label for own in where.values() for label in own)
     kept = [label for label in union if how == "outer" or all(label in own for own in where.values())]
@@ -93,20 +93,25 @@ def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
     )
 
 
-def in_order_of(table: object, values: Any, what: str) -> Any:
+def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | None = None) -> Any:
     """Values of a labelled series in the order of a labelled table's rows; others as they are.
 
-    Labels count where both have them: a default index (0, 1, ...) that is not the other's is no label.
+    Labels count where both have them: a default index (0, 1, ...) that is not the other's is no label. samples : the labels of
+    rows that are no data frame; such tables may have lost samples when they were put side by side, and values of these are
+    left out.
     """
-    if not (
-        hasattr(table, "columns") and hasattr(values, "reindex") and hasattr(getattr(table, "index", None), "equals")
-    ):
+    if not hasattr(values, "reindex") or not hasattr(getattr(values, "index", None), "equals"):
         return values
-    here: Any = table.index  # type: ignore[attr-defined]
     given = values.index
-    if len(here) != len(given) or here.equals(given):  # of another length: refused in words elsewhere
+    if samples is not None:
+        here: Any = type(given)(list(samples)) if not _by_default(given) else None
+    else:
+        here = getattr(table, "index", None) if hasattr(table, "columns") else None
+    if not hasattr(here, "equals") or here.equals(given):
         return values
-    if here.is_unique and given.is_unique and not len(given.difference(here, sort=False)):
+    if len(here) != len(given) and (samples is None or len(here.difference(given, sort=False))):
+        return values  # of another length: refused in words elsewhere
+    if here.is_unique and given.is_unique and not len(here.difference(given, sort=False)):
         return values.reindex(here)
     if _by_default(here) or _by_default(given):
         return values

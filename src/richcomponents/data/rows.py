@@ -64,8 +64,10 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         blocks of rows, a dask array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or
         .txt (also .csv.gz), a directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows
         follow each other; a dict {view: path} is one table of several views side by side.
-    id : the column with sample labels, by which the tables of a dict are matched; without it they must have the same rows.
-        `align=` says which samples: "inner" (those of all tables, the default), "outer" (of any), "same" (others are refused).
+    id : the column with sample labels, by which tables of a dict are matched; without it files must have the same rows, and
+        tables in memory are matched by their own labels (an index, obs_names).
+        `align=` says which samples: "inner" (those of all tables, the default of files), "outer" (of any), "same" (others are
+        refused; the default of tables in memory). Every fit takes what is returned: fit(open_source(tables, align="inner"), y).
     options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
         numbers: True when they name the columns, False when they are the first row.
 
@@ -81,8 +83,13 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     """
     if is_path(X):
         return Rows(open_path(X, id, **options))
+    several = are_tables(X) and not isinstance(X, (Rows, Source))
+    if several and (id is not None or options.keys() == {"align"}):
+        return Rows(TablesSource(X, align=options.get("align") or "same", id=id))
     if id is not None or any(value is not None for value in options.values()):
-        raise DataError(f"options such as {next(iter(options), 'id')}= are for files: leave them out")
+        raise DataError(
+            f"options such as {next(iter(options), 'id')}= are for files (align=, id= also for several tables): leave them out"
+        )
     if isinstance(X, Rows):
         return X
     if isinstance(X, Source):
@@ -415,9 +422,10 @@ def select(
 ) -> Selection:
     """The columns a model needs, read once.
 
-    views : "tests=a,b,c", "controls=C_*" (names and patterns), the name of a view of the file, or one number k: the
-    first k columns are U, the others V; text, annotations of the samples, and what looks like an outcome, labels or an
-    index is left out, and a note says what was taken. target, covariates, groups, key : columns that belong to no view.
+    views : "tests=a,b,c", "controls=C_*" (names and patterns), "tests=layer:log" (a group of columns), the name of a view of
+    the file, or one number k: the first k columns are U, the others V; text, annotations of the samples, and what looks like an
+    outcome, labels or an index is left out, and a note says what was taken. target, covariates, groups, key : columns that
+    belong to no view.
     missing : "error", refuse rows with missing values; "drop", leave them out; "available", leave out those without target,
     group or a covariate that is text, and keep gaps in other columns. role : what the target is called.
     """
@@ -431,6 +439,7 @@ def select(
     again = repeated(covariates)
     if again is not None:
         raise DataError(f"covariate {again!r} is named twice: name it once")
+    rows = rows.including([name for name in _named_by(views) if name in rows.source.groups])
     source = rows.source
     for one, wanted in ((role, [target]), ("a covariate", covariates), ("the groups", [groups])):
         for name in wanted:
@@ -477,6 +486,12 @@ def select(
         (*source.notes, *chooser.notes, *notes),
         {name: values[keep] for name, values in texts.items()},
     )
+
+
+def _named_by(views: Sequence[str]) -> list[str]:
+    """The names in specifications of views."""
+    parts = [_SPEC.fullmatch(spec).groups() for spec in views]  # type: ignore[union-attr]
+    return [name for _, equals, columns in parts if equals for name in names_in(columns)]
 
 
 def _is_text(values: Column) -> bool:
@@ -568,7 +583,7 @@ class _Chooser:
             if name in specified:
                 raise DataError(f"two views are called {name!r}: rename one")
             if equals:
-                specified[name] = names_in(columns)
+                specified[name] = self._spelled(names_in(columns))
             elif name in own:
                 specified[name], left_out = self._data([column for column in own[name] if column in self.free])
                 self.notes += [f"View {name!r} is {listed(specified[name]) or 'empty'}.{left_out}"] if left_out else []
@@ -586,6 +601,11 @@ class _Chooser:
                 f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more"
             )
         return {view: tuple(names[column] for column in chosen[view]) for view in chosen}
+
+    def _spelled(self, names: Sequence[str]) -> list[str]:
+        """The columns of groups (a layer, an entry of obsm) by their own names."""
+        own, groups = self.rows.names or (), self.rows.source.groups
+        return [one for name in names for one in (groups[name] if name in groups and name not in own else (name,))]
 
     def _divided(self, k: int) -> dict[str, tuple[str, ...]]:
         """The first k columns and the rest, of those that may be data; a sentence says what was taken."""

@@ -40,11 +40,14 @@ from richcomponents.general.model import (
     solve_tensors,
 )
 from richcomponents.general.refine import sequential
+from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
-_FURTHER = 0.05  # level of the tests for more directions of a component that is there
+_FURTHER = (
+    0.05  # level of the tests for more directions of a component that is there, and for one that may have been missed
+)
 _PENALTY = 0.5  # of the logarithm of n for each parameter: what the fit must gain
 _RIDGE = 1e-12  # of the curvature, where entries do not tell a parameter
 _NONE = np.zeros(0, dtype=np.int64)
@@ -93,16 +96,18 @@ def discover_sets(
     random_state: int | None = 0,
     given: Mapping[Subset, int] | None = None,
     pairs: Mapping[frozenset[str], float] | None = None,
+    higher: Callable[[int], SetEvidence] | None = None,
 ) -> tuple[SetSystem, dict[Subset, SetTest]]:
     """The system that the data support, and the evidence for each member of the one it started from.
 
     Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that nothing
     present was missed before (what a missed component left behind is explained by others).
-    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over.
+    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over;
+    higher(order) : the evidence to a higher order, for sets that cannot be told apart without.
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
     """
-    search = _Search.of(evidence, system, alpha, random_state, pairs or {})
+    search = _Search.of(evidence, system, alpha, random_state, pairs or {}, higher)
     verdicts = {}
     for q in search.tested:
         verdicts[q] = search.decide(q, 0, (given or {}).get(q))
@@ -124,14 +129,15 @@ def choose_ranks(
     given: Mapping[Subset, int],
     widths: Mapping[str, int],
     random_state: int | None = 0,
+    higher: Callable[[int], SetEvidence] | None = None,
 ) -> dict[Subset, int]:
     """How many directions the components of a system have, each at least one.
 
     Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
     these tests see much less than the joint fit, which would lose real directions to them. given : ranks that are known;
-    widths : of the views, of which `evidence` may hold the shared directions only.
+    widths : of the views, of which `evidence` may hold the shared directions only; higher : as in :func:`discover_sets`.
     """
-    search = _Search.of(evidence, system, 1.0, random_state, pairs)
+    search = _Search.of(evidence, system, 1.0, random_state, pairs, higher)
     for q in search.tested:
         most = most_directions(system, q, widths, search.ranks, pairs)
         if q in given or most == most_directions(system, q, widths):
@@ -209,8 +215,10 @@ class _Search:
         signs: Array,
         level: float,
         pairs: Mapping[frozenset[str], float],
+        higher: Callable[[int], SetEvidence] | None,
     ) -> None:
         self.evidence, self.current, self.signs, self.level, self.pairs = evidence, system, signs, level, pairs
+        self.higher = higher
         self.width = {view: len(columns) for view, columns in evidence.columns.items()}
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
         self.tested = [q for q in system.order if len(q) > 1]
@@ -224,22 +232,18 @@ class _Search:
         alpha: float,
         random_state: int | None,
         pairs: Mapping[frozenset[str], float],
+        higher: Callable[[int], SetEvidence] | None = None,
     ) -> _Search:
         sets = max(sum(len(q) > 1 for q in system), 1)
         level, orders, blocks = alpha / sets, len(evidence.orders), len(evidence.share)
         signs = _signs(blocks, orders / level, random_state)
         if orders / (1 + len(signs)) > level:
             raise DataError(_too_few(blocks, orders, len(signs), alpha, sets))
-        return cls(evidence, system, signs, level, pairs)
+        return cls(evidence, system, signs, level, pairs, higher)
 
     def decide(self, q: Subset, least: int, given: int | None = None) -> SetTest:
         """Directions are added, from `least` on, until those that are there explain what is seen."""
-        if len(self.current.distinguishing(q)) > self.evidence.order:
-            raise DataError(
-                f"whether {q} has a component of its own shows from order {len(self.current.distinguishing(q))} on, and "
-                f"tests use orders up to {self.evidence.order}: start from fewer sets (sets=)"
-            )
-        self._check_order(q, [s for s in self.ranks if set(q) < set(s)])
+        self._reach(q)
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
         entries = self._entries_about(q)
         by_order: dict[int, float] = {}
@@ -373,8 +377,9 @@ class _Search:
             others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
             if self.ranks.get(q) == 1 and any(self._moved(s, [[q]]) for s in others):
                 continue
-        for missed in [q for q in self.tested if q not in self.ranks]:
-            self._exchanged(missed)
+        for q in self.tested:
+            if q not in self.ranks:
+                self._exchanged(q)
 
     def _inside(self, larger: Subset) -> list[list[Subset]]:
         """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
@@ -385,15 +390,19 @@ class _Search:
         return [inside] + [[q for q in inside if q != spared] for spared in inside if len(inside) > 2]
 
     def _moved(self, to: Subset, choices: list[list[Subset]]) -> bool:
-        """Whether `to` has a direction more now, and one of the choices of sets one less each."""
+        """Whether `to` has a direction more now, and one of the choices of sets one less each; if it had none, two of them are
+        gone: a set is not kept for what it saves."""
         if self.ranks.get(to, 0) >= most_directions(self._with(to), to, self.width):
             return False
+        if to not in self.ranks:
+            choices = [sets for sets in choices if sum(self.ranks[q] == 1 for q in sets) > 1]
         more = {to: self.ranks.get(to, 0) + 1}
         return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
 
     def _exchanged(self, missed: Subset) -> bool:
-        """Whether a set is there now, with all its directions, instead of two others that are no supersets."""
-        beside = [q for q in self.ranks if set(q) & set(missed) and not set(missed) < set(q)]
+        """Whether a set is there now, with all its directions, instead of two others that are no larger or smaller: larger ones
+        mimic smaller ones."""
+        beside = [q for q in self.ranks if len(q) == len(missed) and set(q) & set(missed)]
         most = most_directions(self._with(missed), missed, self.width, self.ranks, self.pairs)
         return self._taken(
             missed,
@@ -428,15 +437,20 @@ class _Search:
         """What a fit leaves, in units of noise, and what its parameters must gain."""
         return fit.value / noise + self._penalty * fit.free
 
-    def _check_order(self, q: Subset, above: list[Subset]) -> None:
-        for s in above:
-            least = len(self.current.distinguishing(s))
-            if least >= self.evidence.order:
-                raise DataError(
-                    f"the data show a component of {s}, but to subtract it when {q} is tested takes cumulants of order "
-                    f"{least + 1}, and tests use orders up to {self.evidence.order}: start from fewer sets (sets=), for "
-                    "example without those of three views"
-                )
+    def _reach(self, q: Subset) -> None:
+        """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""
+        above = [s for s in self.ranks if set(q) < set(s)]
+        needed = max([len(self.current.distinguishing(q)), *(1 + len(self.current.distinguishing(s)) for s in above)])
+        if needed <= self.evidence.order:
+            return
+        if self.higher is None or needed > MAX_ORDER:
+            raise DataError(
+                f"whether {q} has a component of its own shows in cumulants of order {needed}"
+                f"{', once those of ' + ', '.join(map(str, above)) + ' are subtracted' if above else ''}, and tests use orders "
+                f"up to {MAX_ORDER if self.higher else self.evidence.order}: start from fewer sets (sets=), for example "
+                "without those of three views"
+            )
+        self.evidence = self.higher(needed)
 
     def _entries(self, wanted: Callable[[Subset], bool]) -> dict[int, IntArray]:
         """{order: packed entries whose support is wanted}."""

@@ -23,7 +23,6 @@ from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
 
-BLOCKED = 4  # highest order of the cumulants that are kept by block
 _DEPENDENT = 1e-10  # eigenvalues of a correlation matrix below this are linear dependence
 _SINGULAR = 1e-8  # the same between views, which nothing can separate
 
@@ -160,14 +159,12 @@ def home(columns: Mapping[str, IntArray], views: Sequence[str]) -> IntArray:
 class SetEvidence:
     """Cumulants of the columns z of a state, orders 2 to `order`.
 
-    columns : {view: its columns in z}; state : by block, views white; high : of orders five and six, which are not kept by
-    block, where they are used.
+    columns : {view: its columns in z}; state : by block, views white.
     """
 
     columns: Mapping[str, IntArray]
     state: Moments
     order: int = 4
-    high: Moments | None = None
 
     @property
     def n(self) -> int:
@@ -181,14 +178,9 @@ class SetEvidence:
     def orders(self) -> tuple[int, ...]:
         return tuple(range(2, self.order + 1))
 
-    @property
-    def blocked(self) -> tuple[int, ...]:
-        """Orders whose cumulants are known by block."""
-        return tuple(t for t in self.orders if t <= BLOCKED)
-
     @cached_property
     def cumulants(self) -> Cumulants:
-        return Cumulants(self.state if self.high is None else self.high)
+        return Cumulants(self.state)
 
     @cached_property
     def correlation(self) -> Array:
@@ -210,21 +202,17 @@ class SetEvidence:
         low = self.state.central_blocks()[self.state.block_sizes > 0]
         sizes = self.state.block_sizes[self.state.block_sizes > 0, None]
         out = {2: low[:, self.state.layout.orders[2]] / sizes}
-        out.update({t: linearised_block_cumulants(self.state, t) for t in self.blocked[1:]})
+        out.update({t: linearised_block_cumulants(self.state, t) for t in self.orders[1:]})
         return out
 
     @cached_property
     def inflation(self) -> dict[int, float]:
         """{order: variance of the estimated cumulants over what it would be for Gaussian data}, averaged over entries.
 
-        For Gaussian data n Var k(i1..it) = sum over permutations of prod_s Cov(z)[i_s, i_perm(s)]. Orders that are not known by
-        block grow as the last two that are.
+        For Gaussian data n Var k(i1..it) = sum over permutations of prod_s Cov(z)[i_s, i_perm(s)].
         """
         out: dict[int, float] = {}
         for t in self.orders:
-            if t not in self.blocked:
-                out[t] = out[t - 1] * max(out[t - 1] / out[t - 2], 1.0)
-                continue
             centred = self.blocks[t] - self.share @ self.blocks[t]
             b = len(self.share)
             seen = self.n * (self.share**2 @ centred**2).sum() * b / max(b - 1, 1)

@@ -25,7 +25,7 @@ W = Cov(z)^-1 L_Q (L_Q' Cov(z)^-1 L_Q)^-1, gives far less noise than one view. k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
 from math import factorial
@@ -122,7 +122,8 @@ class JointModel:
     system, columns : which components, in which columns of z; ranks : {Q: r}; orders : of the cumulants that are fitted;
     white : (p, p), the coordinates they are fitted in (W above; the identity where entries have to keep their views);
     entries : {order: packed entries used}; scale : {order: square root of the weight of each of them};
-    free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do not tell the covariance.
+    free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do not tell the covariance;
+    ties : {Q: (columns of its views, free ones)}, of components with known transformations: C_Q = ties[Q] @ (parameters).
     """
 
     system: SetSystem
@@ -133,6 +134,7 @@ class JointModel:
     entries: Mapping[int, IntArray]
     scale: Mapping[int, Array]
     free_second: bool = False
+    ties: Mapping[Subset, Array] = field(default_factory=dict)
 
     @property
     def p(self) -> int:
@@ -140,8 +142,22 @@ class JointModel:
 
     @cached_property
     def white_home(self) -> dict[Subset, Array]:
-        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q."""
-        return {q: np.ascontiguousarray(self.white[:, home(self.columns, q)]) for q in self.system.order}
+        """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q; of tied loadings from the free ones."""
+        return {
+            q: np.ascontiguousarray(self.tied(q, self.white[:, home(self.columns, q)].T, transposed=True).T)
+            for q in self.system.order
+        }
+
+    def tied(self, q: Subset, rows: Array, *, transposed: bool = False) -> Array:
+        """All loadings (columns of the views of Q, ...) from the free ones; transposed : the other way, by the transpose."""
+        if q not in self.ties:
+            return rows
+        tie = self.ties[q].T if transposed else self.ties[q]
+        return np.asarray(np.tensordot(tie, rows, 1))
+
+    def free(self, q: Subset, loadings: Array) -> Array:
+        """The free loadings of which tied ones are nearest to these."""
+        return np.asarray(np.linalg.lstsq(self.ties[q], loadings, rcond=None)[0]) if q in self.ties else loadings
 
     # ---- the vector of parameters
 
@@ -150,7 +166,7 @@ class JointModel:
         """Where C_Q (under order 1) and K_{Q,t} lie."""
         out, start = {}, 0
         for q in self.system.order:
-            out[q, 1] = slice(start, start + len(home(self.columns, q)) * self.ranks[q])
+            out[q, 1] = slice(start, start + self.white_home[q].shape[1] * self.ranks[q])
             start = out[q, 1].stop
             for t in self.orders:
                 if t > 2 or self.free_second:
@@ -165,10 +181,15 @@ class JointModel:
     def join(self, parameters: Parameters) -> Array:
         x = np.zeros(self.size)
         for (q, t), part in self.slices.items():
-            x[part] = parameters.loadings[q].ravel() if t == 1 else parameters.tensors[q, t]
+            x[part] = self.free(q, parameters.loadings[q]).ravel() if t == 1 else parameters.tensors[q, t]
         return x
 
     def split(self, x: Array) -> Parameters:
+        own = self._split(x)
+        return Parameters({q: self.tied(q, C) for q, C in own.loadings.items()}, own.tensors)
+
+    def _split(self, x: Array) -> Parameters:
+        """With the free loadings only."""
         loadings = {q: x[self.slices[q, 1]].reshape(-1, self.ranks[q]) for q in self.system.order}
         return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
 
@@ -190,7 +211,7 @@ class JointModel:
 
     def _evaluate(self, x: Array, slope: Array | None) -> Array:
         """The values; derivatives are added to the zeros of `slope`."""
-        parameters, values, start = self.split(x), [], 0
+        parameters, values, start = self._split(x), [], 0
         for t in self.orders:
             index = packed_indices(self.p, t)[self.entries[t]]
             value = np.zeros(len(index))
@@ -254,11 +275,37 @@ def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
     return x
 
 
-def white_model(evidence: SetEvidence, system: SetSystem, ranks: Mapping[Subset, int]) -> JointModel:
+Known = Mapping[tuple[str, Subset], Array]
+"""{(view, Q): A}, known transformations from the gauge view's white columns."""
+
+
+def white_model(
+    evidence: SetEvidence,
+    system: SetSystem,
+    ranks: Mapping[Subset, int],
+    ties: Mapping[Subset, Array] | None = None,
+) -> JointModel:
     """The joint model in jointly white coordinates, with all entries."""
     white = inverse_root(evidence.correlation)
     entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
-    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, order_scale(evidence, entries))
+    scale = order_scale(evidence, entries)
+    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, scale, ties=ties or {})
+
+
+def ties_of(columns: Mapping[str, IntArray], gauge: Mapping[Subset, str], known: Known) -> dict[Subset, Array]:
+    """C_i = A(i, Q) C_g where A is known: loadings of all views of Q from those of the others."""
+    out = {}
+    for q in {q for _, q in known}:
+        free = [view for view in q if (view, q) not in known]
+        start = dict(zip(free, np.cumsum([0, *(len(columns[view]) for view in free)])[:-1], strict=True))
+        width, rows = sum(len(columns[view]) for view in free), []
+        for view in q:
+            A, source = (np.eye(len(columns[view])), view) if view in free else (known[view, q], gauge[q])
+            row = np.zeros((len(columns[view]), width))
+            row[:, start[source] : start[source] + A.shape[1]] = A
+            rows.append(row)
+        out[q] = np.vstack(rows)
+    return out
 
 
 def white_data(evidence: SetEvidence, model: JointModel) -> Array:
@@ -269,21 +316,27 @@ def white_data(evidence: SetEvidence, model: JointModel) -> Array:
 def relative_errors(
     model: JointModel, x: Array, gauge: Mapping[Subset, str]
 ) -> tuple[dict[tuple[str, Subset], float], dict[Subset, float]]:
-    """Approximate relative standard errors of every A(i, Q) = C_i C_g^+ and of every Cov(S_Q) = C_g C_g', in white coordinates.
+    """Approximate relative standard errors of A(i, Q) = C_i C_g^+ and of Cov(S_Q) = C_g K C_g', in white coordinates.
 
-    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore); rotations of factors are
-    flat directions that neither feels, any other flat direction makes them unknown, and the error large.
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
+    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
+    seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
+    and the error large.
     """
-    _, slope = model.linearise(x)
+    model, at = _with_free_second(model, model.split(x), gauge)
+    _, slope = model.linearise(model.join(at))
     values, vectors = np.linalg.eigh(slope.T @ slope)
     spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
-    loadings, out, covariances = model.split(x).loadings, {}, {}
+    out, covariances = {}, {}
     for q in model.system.order:
-        C = by_view(loadings[q], q, model.columns)
-        dC = by_view(spread[model.slices[q, 1]].reshape(*loadings[q].shape, -1), q, model.columns)
-        own = C[gauge[q]]
-        change = np.einsum("irs,jr->ijs", dC[gauge[q]], own)  # dK of K = C_g C_g'
-        covariances[q] = float(np.linalg.norm(change + np.swapaxes(change, 0, 1)) / np.linalg.norm(own @ own.T))
+        C = by_view(at.loadings[q], q, model.columns)
+        free = spread[model.slices[q, 1]].reshape(-1, model.ranks[q], spread.shape[1])
+        dC = by_view(model.tied(q, free), q, model.columns)
+        own, K = C[gauge[q]], unpack(at.tensors[q, 2], model.ranks[q], 2)
+        dK = (_merge(model.ranks[q], 2) @ spread[model.slices[q, 2]]).reshape(*K.shape, -1)
+        change = np.einsum("irs,rt,jt->ijs", dC[gauge[q]], K, own)
+        change = change + np.swapaxes(change, 0, 1) + np.einsum("ir,rts,jt->ijs", own, dK, own)
+        covariances[q] = float(np.linalg.norm(change) / np.linalg.norm(own @ K @ own.T))
         inverse = np.linalg.pinv(own)
         for view in q:
             if view != gauge[q]:
@@ -293,6 +346,22 @@ def relative_errors(
                 )  # dA of A = C_i C_g^+
                 out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
     return out, covariances
+
+
+def _with_free_second(model: JointModel, at: Parameters, gauge: Mapping[Subset, str]) -> tuple[JointModel, Parameters]:
+    """The same fit with orthonormal loadings in the gauge view, C_g = O R: loadings C R^-1, K_2 = R R', K_t(R', ..., R')."""
+    loadings, tensors = {}, {}
+    for q in model.system.order:
+        own = by_view(at.loadings[q], q, model.columns)[gauge[q]]
+        _, sizes, right = np.linalg.svd(own, full_matrices=False)
+        R = sizes[:, None] * right
+        # directions that the gauge view hardly has are not blown up
+        loadings[q] = at.loadings[q] @ (right.T / np.maximum(sizes, 1e-6 * sizes[0]))
+        tensors[q, 2] = pack(R @ R.T)
+        for t in model.orders:
+            if t > 2:
+                tensors[q, t] = in_coordinates(at.tensors[q, t], R.T, t)
+    return replace(model, free_second=True), Parameters(loadings, tensors)
 
 
 def by_view(rows: Array, subset: Subset, columns: Mapping[str, IntArray]) -> dict[str, Array]:

@@ -45,17 +45,20 @@ from richcomponents.algebra import (
     symmetrise,
     unpack,
 )
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError
 from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.general.model import (
     JointModel,
+    Known,
     Minimum,
     Parameters,
     in_coordinates,
     levenberg_marquardt,
     relative_errors,
     solve_tensors,
+    ties_of,
     white_data,
     white_model,
 )
@@ -119,7 +122,7 @@ class _Pass:
     def find(self, q: Subset) -> None:
         g = self.gauge[q]
         self.above = self.system.supersets(q)
-        orders = [t for t in self.evidence.blocked if all((r, t) in self.tensors for r in self.above)]
+        orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in self.above)]
         d, r = len(self.evidence.columns[g]), self.ranks[q]
         self.transforms[g, q] = np.eye(d) if r == d else self._leading(q, (g,), orders)
         for view in q:
@@ -369,12 +372,15 @@ def fit_large(
     }
     weights = {t: evidence.n / (factorial(t) * evidence.inflation[t]) for t in model.orders}
     objective = DenseObjective(model, data, weights)
+    loadings = {q: model.free(q, C) for q, C in loadings.items()}
     start = objective.join(loadings, objective.best_tensors(loadings) if tensors is None else tensors)
     found = minimise(objective, start, maxiter=_ITERATIONS, maxcor=20, ftol=_GAIN, maxfun=10 * _ITERATIONS)
     final, dense = objective.split(found)
-    return Parameters(final, {key: pack(tensor) for key, tensor in dense.items()})
+    every = {q: model.tied(q, C) for q, C in final.items()}
+    return Parameters(every, {key: pack(tensor) for key, tensor in dense.items()})
 
 
+_INFLUENCE = 4  # highest order of influence functions
 _PAIRS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
 
 
@@ -425,7 +431,7 @@ def influence_covariance(
 
 _LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
 _HALVES = 4  # starts from half of the blocks: the landscape has several minima
-_JITTER = 0.3  # of starting transformations where blocks give no other ones
+_HOPS = (0.15, 0.3, 0.5) * 3  # disturbances of loadings, over their size, where order four does not suffice
 _SAME = 1.0  # minima of f closer than this, in units of noise, are the same
 _ROWS = 20_000  # enough for the covariance of a thousand cumulants
 _MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
@@ -449,37 +455,61 @@ def fit_joint(
     *,
     sample: Callable[[int], tuple[Array, Array] | None] = lambda step: None,
     random_state: int | None = 0,
+    known: Known | None = None,
 ) -> JointFit:
     """Loadings and tensors of all components, and how sure the transformations are.
 
     sample : step -> every step-th row (m, p) of the whitened views and how often it counts (m,), None where rows are not at
-    hand: their cumulants' full covariance then serves as weight for the transformations.
+    hand: their cumulants' full covariance then serves as weight for the transformations. known : transformations that stay as
+    they are.
     """
-    model = white_model(evidence, system, ranks)
+    model = white_model(evidence, system, ranks, ties_of(evidence.columns, gauge, known or {}))
     if _is_large(model):
-        if evidence.high is not None:
+        if evidence.order > 4 and 24 * float(evidence.p) ** evidence.order > MEMORY_LIMIT:
             raise CapacityError(
                 f"cumulants of order {evidence.order} of {evidence.p} columns are too many for a joint fit: use views of fewer "
                 "columns, drop sets so that order=4 suffices, or method='paper'"
             )
-        start = sequential(evidence, system, gauge, ranks)
+        start = _with_known(sequential(evidence, system, gauge, ranks), gauge, known)
         return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {}, {})
     data = white_data(evidence, model)
     fits: list[Minimum] = []
     for start in _starts(evidence, system, gauge, ranks, random_state):
-        x = solve_tensors(model, model.join(assemble(model, start)), data)
+        x = solve_tensors(model, model.join(assemble(model, _with_known(start, gauge, known))), data)
         fits.append(levenberg_marquardt(model, x, data, iterations=30, tol=0.1))
         lowest = sorted(fit.value for fit in fits)[:2]
         if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
             break
-    best = levenberg_marquardt(model, min(fits, key=lambda fit: fit.value).x, data, iterations=200)
-    if evidence.high is None and len(data) <= min(
+    lowest_fit = min(fits, key=lambda fit: fit.value)
+    if evidence.order > _INFLUENCE:
+        lowest_fit = _lower_minimum(model, lowest_fit, data, random_state)
+    best = levenberg_marquardt(model, lowest_fit.x, data, iterations=200)
+    if evidence.order <= _INFLUENCE and len(data) <= min(
         _MOST_ENTRIES, evidence.n // 4
     ):  # else their covariance is mostly noise
         rows = sample(max(1, evidence.n // _ROWS))
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
     return JointFit(model.split(best.x), *relative_errors(model, best.x, gauge))
+
+
+def _with_known(start: Transforms, gauge: Mapping[Subset, str], known: Known | None) -> Transforms:
+    """Starting transformations, those that are known in the coordinates of the others."""
+    return {**start, **{(view, q): A @ start[gauge[q], q] for (view, q), A in (known or {}).items()}}
+
+
+def _lower_minimum(model: JointModel, best: Minimum, data: Array, random_state: int | None) -> Minimum:
+    """From the best fit so far, its loadings disturbed, again and again: with so many sets the landscape has many minima, and
+    blocks of samples give no other starts that are any good."""
+    rng = np.random.default_rng(random_state)
+    for size in _HOPS:
+        x = best.x.copy()
+        for (_, t), part in model.slices.items():
+            if t == 1:
+                x[part] += size * np.sqrt(np.mean(x[part] ** 2)) * rng.normal(size=part.stop - part.start)
+        found = levenberg_marquardt(model, solve_tensors(model, x, data), data, iterations=30, tol=0.1)
+        best = min(best, found, key=lambda fit: fit.value)
+    return best
 
 
 def _starts(
@@ -490,19 +520,14 @@ def _starts(
     random_state: int | None,
 ) -> Iterator[Transforms]:
     """Starting transformations, the best first; more are tried until the lowest minimum was found twice."""
-    by_blocks = max(evidence.blocked) > system.L  # blocks tell all transformations
-    if by_blocks:
-        yield sequential(evidence, system, gauge, ranks)
+    yield sequential(evidence, system, gauge, ranks)
     full = all(r == len(evidence.columns[gauge[q]]) for q, r in ranks.items())
     rng, n_blocks = np.random.default_rng(random_state), len(evidence.share)
     if evidence.order > system.L and full and dimensions_suffice(system, evidence.columns, gauge):
-        linear = find_linear(
+        yield find_linear(
             evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
         ).transforms
-        yield linear
-        for _ in range(0 if by_blocks else _HALVES):
-            yield {key: A + _JITTER * rng.normal(size=A.shape) for key, A in linear.items()}
-    for _ in range(_HALVES if by_blocks else 0):
+    for _ in range(_HALVES):
         yield sequential(evidence, system, gauge, ranks, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
 
 
@@ -510,9 +535,15 @@ def _is_large(model: JointModel) -> bool:
     return model.size * sum(map(len, model.entries.values())) > _LARGEST
 
 
-def refit(evidence: SetEvidence, system: SetSystem, ranks: Mapping[Subset, int], start: Parameters) -> Parameters:
+def refit(
+    evidence: SetEvidence,
+    system: SetSystem,
+    ranks: Mapping[Subset, int],
+    start: Parameters,
+    ties: Mapping[Subset, Array] | None = None,
+) -> Parameters:
     """The joint fit from one start: for replicates."""
-    model = white_model(evidence, system, ranks)
+    model = white_model(evidence, system, ranks, ties)
     if _is_large(model):
         dense = {(q, t): unpack(packed, ranks[q], t) for (q, t), packed in start.tensors.items()}
         return fit_large(evidence, model, start.loadings, dense)

@@ -10,7 +10,7 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.algebra.spectral import symmetric
+from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import (
     LEAST_KEPT,
     Blend,
@@ -47,7 +47,6 @@ from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import SetTest, choose_ranks, discover_sets, most_directions
 from richcomponents.general.evidence import (
-    BLOCKED,
     SetEvidence,
     WhiteViews,
     home,
@@ -55,12 +54,13 @@ from richcomponents.general.evidence import (
     pair_ranks,
     shared_directions,
 )
-from richcomponents.general.model import Parameters, by_view, pattern_terms
+from richcomponents.general.model import Known, Parameters, by_view, pattern_terms, ties_of
 from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data
+from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import (
     Linear,
@@ -74,6 +74,7 @@ from richcomponents.paper.general import (
 from richcomponents.storage import storable
 
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
+_USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
 
 
@@ -120,13 +121,16 @@ def settle(
     alpha: float = 0.01,
     random_state: int | None = 0,
     independent: float | None = None,
+    A: Mapping[Any, object] | None = None,
 ) -> SetProblem:
     """What is to be solved: the set system asked for or, with discover, what the data support of it.
 
     space : columns of all views side by side, or principal components of wide ones; place : {view: its columns}, those of the
     user; describe(column) names one of them in errors;
-    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only;
-    independent : how many independent rows the samples are worth, all of them by default.
+    gauge, ranks : as the user gave them, for some sets; order : highest of the cumulants, above four for the components only,
+    unless sets cannot be told apart without; with discover it is as high as what was found takes;
+    independent : how many independent rows the samples are worth, all of them by default;
+    A : {(view, subset): known transformation}, as the user gave them.
     """
     homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
     for q, view in homes.items():
@@ -154,8 +158,8 @@ def settle(
             raise DataError(
                 f"rank={{{q!r}: {rank!r}}} must lie between 1 and {most}, the independent columns of {homes[q]!r}"
             )
+    known = _known_transformations(A, sets, homes, place, white, reduced=space.rows is not None)
     map = AffineMap(second.mean, white.into)
-    evidence = SetEvidence(white.columns, data.moments(min(order, BLOCKED), map), min(order, BLOCKED))
     system, verdicts = sets, None
     worth = float(second.n - data.lost) if independent is None else independent
     chosen = {}
@@ -165,18 +169,79 @@ def settle(
         correlation = white.into.T @ second.covariance(unbiased=False) @ white.into
         pairs = pair_ranks(correlation, white.columns, worth, level)
         with one_blas_thread():
-            shared = _shared_evidence(data, map, white, correlation, worth, level, evidence.order)
+
+            def shared(highest: int) -> SetEvidence:
+                return _shared_evidence(data, map, white, correlation, worth, level, highest)
+
+            usual = shared(min(order, _USUAL))
             if discover:
-                system, verdicts = discover_sets(shared, sets, alpha, random_state, given, pairs)
-            chosen = choose_ranks(shared, system, pairs, given, widths, random_state)
+                system, verdicts = discover_sets(usual, sets, alpha, random_state, given, pairs, shared)
+                order = min(max(order, system.L + 1), MAX_ORDER)
+            system.require_order(order)
+            chosen = choose_ranks(usual, system, pairs, given, widths, random_state, shared)
         if verdicts is not None:
             verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
     full = {q: len(white.columns[homes[q]]) for q in system}
     ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
+    known = {key: value for key, value in known.items() if key[1] in system}
     return SetProblem(
-        space, place, map, white, evidence, system, homes, ranks, method, order, verdicts, random_state, worth
+        space, place, map, white, system, homes, ranks, method, order, verdicts, random_state, worth, known
     )
+
+
+def named_transformations(A: Mapping[Any, object] | None, sets: SetSystem) -> list[tuple[str, Subset, object]]:
+    """(view, Q, what was given) of known transformations A = {(view, subset): array}."""
+    out = []
+    for key, value in (A or {}).items():
+        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[0], str):
+            raise DataError(f"A= takes {{(view, subset): array}}, such as ('b', ('a', 'b')), got the key {key!r}")
+        view, (q,) = key[0], by_subset({key[1]: None}, "A", sets)
+        if view not in q:
+            raise DataError(
+                f"A= names view {view!r} for {component_name(q)}, which lives in {', '.join(map(repr, q))} only"
+            )
+        out.append((view, q, value))
+    return out
+
+
+def _known_transformations(
+    A: Mapping[Any, object] | None,
+    sets: SetSystem,
+    gauge: Mapping[Subset, str],
+    place: Mapping[str, slice],
+    white: WhiteViews,
+    *,
+    reduced: bool,
+) -> dict[tuple[str, Subset], Array]:
+    """{(view, Q): A in white columns} of what the user knows, checked."""
+    out = {}
+    for view, q, value in named_transformations(A, sets):
+        title = f"the known transformation of {component_name(q)} in view {view!r}"
+        if view == gauge[q]:
+            others = [v for v in q if v != view]
+            hint = f", or write it in another view, gauge={{{q!r}: {others[0]!r}}}" if others else ""
+            raise DataError(
+                f"{title} is the identity: the component is written in the columns of this view. Leave it out{hint}"
+            )
+        if reduced:
+            raise DataError(
+                f"{title} cannot be used: views are compared in few directions, because they have too many columns for their "
+                "samples. Use fewer columns or more samples"
+            )
+        shape = tuple(place[v].stop - place[v].start for v in (view, gauge[q]))
+        matrix = np.array(value, dtype=np.float64)
+        if matrix.shape != shape:
+            raise DataError(
+                f"{title} must have shape {shape}, one row per column of the view and one column per column of view "
+                f"{gauge[q]!r}, in which the component is written; got {matrix.shape}"
+            )
+        if not np.isfinite(matrix).all():
+            raise DataError(f"{title} holds missing or infinite values")
+        if not matrix.any():
+            raise DataError(f"{title} is zero: leave {view!r} out of the set instead (sets=)")
+        out[view, q] = white.frames[view].to @ matrix @ white.frames[gauge[q]].back
+    return out
 
 
 def _shared_evidence(
@@ -214,14 +279,13 @@ def _of_view(column: int, place: Mapping[str, slice]) -> str:
 
 @dataclass(frozen=True)
 class SetProblem:
-    """A set system, its gauges and ranks, and the evidence in white coordinates; verdicts : of discovery, None without;
+    """A set system, its gauges and ranks, and where the evidence comes from; verdicts : of discovery, None without;
     independent : how many independent rows the samples are worth."""
 
     space: SearchSpace
     place: Mapping[str, slice]
     map: AffineMap
     white: WhiteViews
-    evidence: SetEvidence
     system: SetSystem
     gauge: Mapping[Subset, str]
     ranks: Mapping[Subset, int]
@@ -230,29 +294,38 @@ class SetProblem:
     verdicts: Mapping[Subset, SetTest] | None
     random_state: int | None
     independent: float
+    known: Known
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
-        evidence, system = self.evidence, self.system
-        high = self.space.data.moments(self.order, self.map) if self.order > BLOCKED else None
+        system, data = self.system, self.space.data
+        # orders five and six of the joint fit cost precision where sets can be told apart without
+        fitted = self.order if self.method == "paper" or system.L >= _USUAL else min(self.order, _USUAL)
+        evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
+        high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
         parameters, errors, of_covariances = None, None, None
         if self.method == "paper":
             require_dimensions(system, evidence.columns, self.gauge)
-            state = evidence.state if high is None else high
-            system, parts = _by_paper(evidence, state, system, self.gauge, self.order)
-            self._warn_of_absent([q for q in self.system.order if q not in system])
+            state = evidence.state
+            left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
+            linear = _find_linear(evidence, system, self.gauge, self.known, left_out)
+            system, parts = _by_paper(evidence, system, self.gauge, linear)
+            self._warn_of_noise(linear)
             _warn_of_negative(parts[1])
         else:
-            system.require_order(self.order)
-            if system.L >= BLOCKED:  # else orders five and six are for the components only
-                evidence = replace(evidence, order=self.order, high=high)
             with one_blas_thread():  # many small products: threads cost more than they give
                 fit = fit_joint(
-                    evidence, system, self.ranks, self.gauge, sample=self._sample, random_state=self.random_state
+                    evidence,
+                    system,
+                    self.ranks,
+                    self.gauge,
+                    sample=self._sample,
+                    random_state=self.random_state,
+                    known=self.known,
                 )
             parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
             _warn_of_weak(errors)
-            parts = _by_loadings(evidence, system, self.gauge, parameters)
+            parts = _by_loadings(evidence, system, self.gauge, parameters, self.known)
         self._warn_of_covariances(system, parts[0])
         white, beyond = self._in_users_columns()
         return SetSolution(
@@ -272,6 +345,7 @@ class SetProblem:
             units=self.space.units,
             grouped=self.space.grouped,
             covariance_errors=of_covariances,
+            known=self.known,
         )
 
     def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
@@ -292,11 +366,21 @@ class SetProblem:
         """Rows whose influence on the cumulants is a weight: also those of groups, as blocks say how much they depend."""
         return self.space.data.counted_sample(self.map, step)
 
-    def _warn_of_absent(self, absent: Sequence[Subset]) -> None:
-        if absent:
+    def _warn_of_noise(self, linear: Linear) -> None:
+        """Say which components the paper's rule sets to zero, and which it should not invert."""
+        if linear.absent:
+            named = ", ".join(map(component_name, linear.absent))
             warn_user(
-                f"cumulants of order {self.order} vanish for {', '.join(map(str, absent))}: left out as absent; a "
-                "Gaussian component (or a symmetric one, at odd orders) looks the same",
+                f"method='paper' sets {named} to zero: its cumulants of order {self.order} are no larger than noise. "
+                "A Gaussian component (or a symmetric one, at odd orders) looks the same",
+                WeakIdentificationWarning,
+            )
+        if linear.blurred:
+            named = ", ".join(map(component_name, linear.blurred))
+            warn_user(
+                f"some directions of {named} are no larger than noise in cumulants of order {self.order}, and method='paper' "
+                "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits "
+                "components of few directions",
                 WeakIdentificationWarning,
             )
 
@@ -356,9 +440,15 @@ def _inverse_of(total: Array) -> Array:
 
 
 def _by_loadings(
-    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], parameters: Parameters, known: Known
 ) -> Parts:
-    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+, Cov(S) = C_g C_g'."""
+    """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+ (those that are known as they are),
+    Cov(S) = C_g C_g'.
+
+    A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', made positive, so that the parts of a view add
+    up to it. C_g C_g' is no better where the model fits, and too small where more is shared than the ranks say: with 569
+    samples of three times ten columns the parts added up to 60% of a view.
+    """
     transforms: Transforms = {}
     covariances = {}
     total = np.zeros((evidence.p, evidence.p))
@@ -368,21 +458,38 @@ def _by_loadings(
         own = parts[gauge[q]]
         inverse = truncated_pinv(own, None)
         for view in q:
-            transforms[view, q] = parts[view] @ inverse
+            transforms[view, q] = known.get((view, q), parts[view] @ inverse)
         covariances[q] = own @ own.T
         if C.shape[1] == len(own):
             transforms[gauge[q], q] = np.eye(C.shape[1])
         columns = home(evidence.columns, q)
         total[np.ix_(columns, columns)] += C @ C.T
+    for q in system.order:
+        if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
+            inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
+            left = power(evidence.correlation[inside] - total[inside] + covariances[q], 1.0, 0.0)
+            total[inside] += left - covariances[q]
+            covariances[q] = left
     return transforms, covariances, total
 
 
+def _find_linear(
+    evidence: SetEvidence,
+    system: SetSystem,
+    gauge: Mapping[Subset, str],
+    known: Known,
+    without: Sequence[Cumulants] = (),
+) -> Linear:
+    """The paper's algorithm at the highest order; without : cumulants without each block, which tell noise."""
+    options: dict[str, Any] = {"order": evidence.order, "gauge": gauge, "without": without, "known": known}
+    return find_linear(evidence.cumulants, evidence.columns, system, **options)
+
+
 def _by_paper(
-    evidence: SetEvidence, state: Moments, system: SetSystem, gauge: Mapping[Subset, str], order: int
+    evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], linear: Linear
 ) -> tuple[SetSystem, Parts]:
     """The system without absent components, and the paper's transformations; covariances by its recursion or, where no pair of
     views isolates a component, by least squares on all cross-covariances. Not projected: they need not be positive."""
-    linear: Linear = find_linear(Cumulants(state), evidence.columns, system, order=order, gauge=gauge)
     for gone in linear.absent:
         system = system.without(gone)
     if not len(system):
@@ -412,7 +519,7 @@ class SetSolution:
     problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of discovery, None
     without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its
     own}, of wide views; independent : how many independent rows the samples are worth; units : different rows, where they are
-    few, and grouped : whether rows belong to groups.
+    few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were given.
     """
 
     system: SetSystem
@@ -433,6 +540,7 @@ class SetSolution:
     units: int | None
     grouped: bool
     covariance_errors: Mapping[Subset, float] | None = None
+    known: Known = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -675,6 +783,18 @@ class SetSolution:
             out[q] = "weak" if weak else "covariance not told" if open_ else "strong"
         return out
 
+    def samples_for_strong(self) -> tuple[float, Subset | None]:
+        """How many times as many samples would tell every component (errors fall with their square root), and the one that asks
+        for most; 1 and None where all are told, or errors are not known."""
+        if self.verdict != "weak" or self.covariance_errors is None or self.relative_errors is None:
+            return 1.0, None
+        errors = {
+            q: max(self.covariance_errors[q], *(self.relative_errors.get((view, q), 0.0) for view in q))
+            for q in self.keys
+        }
+        worst = max(errors, key=errors.__getitem__)
+        return float((errors[worst] / _WEAK) ** 2), worst
+
     @property
     def independent_rows(self) -> float:
         return self.independent
@@ -740,7 +860,8 @@ class SetSolution:
         if self._told(key) or self.beyond:
             return None
         if view is not None:
-            weak = self.component_verdicts[key] == "weak" and view != self.gauge[key]
+            free = view != self.gauge[key] and (view, key) not in self.known
+            weak = self.component_verdicts[key] == "weak" and free
             return Estimate.unbounded(self.transform(view, key)) if weak else None
         places, back = self.places(key), self.white.frames[self.gauge[key]].back
 
@@ -766,9 +887,8 @@ class SetSolution:
         return Prediction(np.asarray(inverse @ L @ K), K)
 
     def _predictions_without_blocks(self, key: Subset) -> list[Prediction] | None:
-        """Refitted; None where refits do not tell: of views of which few directions were looked at, and where the cumulants of
-        a fit are not kept by block."""
-        if self.beyond or (self.parameters is None and self.order > BLOCKED):
+        """Refitted; None where refits do not tell: of views of which few directions were looked at."""
+        if self.beyond:
             return None
         refits = [self._fitted_without(block) for block in self.blocks]
         return [self._prediction(key, one) for one in refits if key in one.system]
@@ -890,15 +1010,16 @@ class SetSolution:
         return self._refits[block]
 
     def _refit(self, state: Moments) -> Fitted:
-        evidence = SetEvidence(self.white.columns, state, min(self.order, BLOCKED))
+        evidence = SetEvidence(self.white.columns, state, state.layout.order)
         if self.parameters is None:
-            if self.order > BLOCKED:
-                raise DataError("cumulants of order five and six are not kept by block: no jackknife; use order=4")
-            system, parts = _by_paper(evidence, state, self.system, self.gauge, self.order)
+            linear = _find_linear(evidence, self.system, self.gauge, self.known)
+            system, parts = _by_paper(evidence, self.system, self.gauge, linear)
             return Fitted(system, *parts, None)
         with one_blas_thread():
-            parameters = refit(evidence, self.system, self.ranks, self.parameters)
-        return Fitted(self.system, *_by_loadings(evidence, self.system, self.gauge, parameters), parameters)
+            ties = ties_of(self.white.columns, self.gauge, self.known)
+            parameters = refit(evidence, self.system, self.ranks, self.parameters, ties)
+        parts = _by_loadings(evidence, self.system, self.gauge, parameters, self.known)
+        return Fitted(self.system, *parts, parameters)
 
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""

@@ -5,20 +5,25 @@ The expected gradient of a log-likelihood is written as
     g(theta) = known(theta) + sum_j  M_j E[s h_j(w_j's)] + v_j E[h_j(w_j's)],
 
 ridge functions h_j of one projection each, times s or 1. Each h_j is, or is approximated by, a polynomial
-sum_k c_k z^k, so that only projected moments E[s (w's)^k] are needed: nothing of size d^t is formed.
+sum_k c_k z^k, so that only projected moments E[s (w's)^k] are needed: nothing of size d^t is formed. A model that is given
+as its
+log-likelihood alone has ridge functions of several projections, which are found and handled by :mod:`.expectation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
 
 import numpy as np
-from numpy.polynomial import chebyshev, hermite_e, polynomial
+from numpy.polynomial import hermite_e, polynomial
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
+from richcomponents.learning.expectation import Differentiated, Mean, MomentMean, component_on
+from richcomponents.learning.polynomials import REACH, approximate, check_degree, check_method
+from richcomponents.learning.solvers import proximal_steps, robbins_monro, sgd, shrink
 from richcomponents.storage import storable
 
 _NODES, _WEIGHTS = hermite_e.hermegauss(40)
@@ -76,11 +81,14 @@ class Likelihood(Protocol):
 class LikelihoodFit:
     """The result of :func:`fit_likelihood`.
 
-    theta : (p,); trajectory : (iterations + 1, p); converged : the gradient fell below the tolerance.
+    theta : (p,); trajectory : (iterations + 1, p); converged : a step moves theta by less than the tolerance (seldom so of
+    stochastic steps).
     mu, H : smallest and largest curvature of the (approximate) objective at theta.
     epsilon : estimated error of the gradient due to the polynomials, for a Gaussian component (sampling error excluded).
     error_bound : 8 epsilon^2 / mu^2, on |theta - theta*|^2 (paper, lemma on approximate gradients); inf if mu <= 0.
     step_size : 1 / (2 H) at the start, unless given; halved where the gradient grew.
+    value : E[log-likelihood] at theta, penalties not subtracted; None of ridge forms, whose gradient alone is known.
+    restarts : (1 + n_restarts,), penalised values that were reached, of which the best was taken; None of ridge forms.
     """
 
     theta: Array
@@ -91,68 +99,8 @@ class LikelihoodFit:
     epsilon: float
     error_bound: float
     step_size: float
-
-
-def approximate(
-    function: Callable[[Array], Array],
-    degree: int,
-    method: str = "chebyshev",
-    interval: tuple[float, float] = (-1.85, 1.85),
-) -> Array:
-    """Coefficients (degree + 1,), lowest first, of a polynomial close to a function.
-
-    method : "chebyshev", the truncated Chebyshev series on the interval; "taylor", about its midpoint;
-    "quadrature", least squares under the Gaussian whose mean +- 3 standard deviations are the interval.
-
-    >>> (approximate(lambda z: 1 / (1 + np.exp(-z)), 3).round(3) + 0.0).tolist()
-    [0.5, 0.245, 0.0, -0.014]
-    """
-    if degree < 0:
-        raise ValueError(f"degree must be at least 0, got {degree}")
-    low, high = interval
-    if not low < high:
-        raise ValueError(f"interval must be (low, high) with low < high, got {interval!r}")
-    middle, half = (low + high) / 2, (high - low) / 2
-    if method == "chebyshev":
-        series = _series(function, middle, half, max(64, 2 * degree))
-        inner, scale = chebyshev.cheb2poly(series[: degree + 1]), half
-    elif method == "taylor":
-        scale = 0.5  # derivatives at the midpoint, from a series that is exact to rounding on a short interval
-        series = _series(function, middle, scale, max(18, degree + 8))
-        inner = chebyshev.cheb2poly(series)[: degree + 1]
-    elif method == "quadrature":
-        scale = half / 3
-        at = function(middle + scale * _NODES)
-        norms = np.cumprod(np.r_[1.0, np.arange(1, degree + 1)])
-        coefficients = [
-            float(np.sum(_WEIGHTS * at * hermite_e.hermeval(_NODES, np.eye(degree + 1)[k]))) / norms[k]
-            for k in range(degree + 1)
-        ]
-        inner = hermite_e.herme2poly(coefficients)
-    else:
-        raise ValueError(f"approximation must be 'chebyshev', 'taylor' or 'quadrature', got {method!r}")
-    return _substitute(np.asarray(inner, dtype=np.float64), middle, scale, degree)
-
-
-def _series(function: Callable[[Array], Array], middle: float, half: float, degree: int) -> Array:
-    """Chebyshev coefficients (degree + 1,) of a function on middle +- half, by interpolation."""
-    nodes = chebyshev.chebpts1(degree + 1)
-    values = np.asarray(function(middle + half * nodes), dtype=np.float64)
-    series = chebyshev.chebvander(nodes, degree).T @ values / (degree + 1)
-    series[1:] *= 2
-    return np.asarray(series)
-
-
-def _substitute(inner: Array, middle: float, scale: float, degree: int) -> Array:
-    """Coefficients in z of sum_k inner_k ((z - middle) / scale)^k, padded to degree + 1."""
-    shift = np.array([-middle / scale, 1 / scale])
-    total: Array = np.zeros(1)
-    for c in inner[::-1]:
-        total = polynomial.polyadd(polynomial.polymul(total, shift), [c])
-    out = np.zeros(degree + 1)
-    kept = total[: degree + 1]
-    out[: len(kept)] = kept
-    return out
+    value: float | None = None
+    restarts: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -250,37 +198,91 @@ def check_gradient(likelihood: Likelihood, theta: Array, s: Array, *, tol: float
         )
 
 
+@dataclass(frozen=True)
+class RidgeMean:
+    """The expected gradient of a model that states it as ridge functions; see :class:`.expectation.Mean`."""
+
+    scheme: _Scheme
+    likelihood: Likelihood
+
+    @property
+    def n_rows(self) -> int:
+        source = self.scheme.component.source
+        return 0 if source is None else source.n
+
+    def value(self, theta: Array) -> None:
+        """What is known without the component has a gradient only."""
+
+    def gradient(self, theta: Array) -> Array:
+        return _gradient(self.scheme, self.likelihood, theta)
+
+    def error(self, theta: Array) -> float:
+        return _gradient_error(self.scheme, self.likelihood, theta)
+
+    def on_rows(self, rows: IntArray) -> RidgeMean:
+        component = component_on(self.scheme.component, rows, self.scheme.degree + 1)
+        return replace(self, scheme=replace(self.scheme, component=component))
+
+
 def fit_likelihood(
     component: Component,
-    likelihood: Likelihood,
+    likelihood: Likelihood | Callable[[Array, Array], Array],
     *,
     start: Array | None = None,
     degree: int = 3,
-    approximation: str = "chebyshev",
+    approximation: str | None = None,
     interval: tuple[float, float] | None = None,
     step_size: float | None = None,
     max_iter: int = 2000,
     tol: float = 1e-6,
-    ridge: float = 0.0,
+    ridge: float | Array = 0.0,
+    lasso: float | Array = 0.0,
     confine: Callable[[Array], Array] | None = None,
     check: bool = True,
+    gradient: str = "auto",
+    max_directions: int | None = None,
+    solver: str = "deterministic",
+    batch_size: int = 100,
+    n_steps: int = 1000,
+    n_restarts: int = 0,
+    restart_scale: float = 1.0,
+    random_state: int | np.random.Generator | None = 0,
 ) -> LikelihoodFit:
     """Maximise E[log-likelihood] over theta by gradient steps, from the moments of a component (paper, Section 4).
 
     Parameters
     ----------
-    likelihood : Likelihood
-        States its gradient as ridge functions; checked against differences of its own log-likelihood first.
+    likelihood : callable or Likelihood
+        log_likelihood(theta (p,), s (m, d)) -> (m,), for all real s, differentiable; terms without theta may be left out. Its
+        gradient is taken by differences or by jax, and its polynomials in those directions of s in which it is not linear.
+        Or an
+        object that states its gradient as ridge functions; checked against differences of its own log-likelihood first.
     start : (p,); zeros with one entry per column of the component by default.
     degree, approximation, interval :
-        How functions become polynomials, see `richcomponents.learning.likelihood.approximate`. The component must keep
-        cumulants of order degree + 1. By default the interval follows theta: mean +- 3 standard deviations of w's.
+        How functions become polynomials, see `richcomponents.learning.polynomials.approximate`. The component must keep
+        cumulants of order degree + 1. Of a ridge form "chebyshev" by default, and the interval follows theta: mean +- 3
+        standard deviations of w's. Of a log-likelihood "hermite" by default (its objective is bounded where the likelihood is;
+        those of the others need not be), and the interval of "chebyshev" is (-r, r) in standard deviations of each direction,
+        r = 3 by default.
     step_size : float, optional
-        By default 1 / (2 H), H the largest curvature at the start.
-    ridge : float
-        l2 penalty, ridge |theta|^2 / 2.
+        By default 1 / (2 H), H the largest curvature at the start, and then by the curvature met on the way.
+    ridge, lasso : float or (p,)
+        Penalties ridge |theta|^2 / 2 and lasso |theta|_1, by proximal steps; arrays weigh each parameter (0 for intercepts).
     confine : callable, optional
         Maps theta (p,) back into the region where the polynomials hold, after every step.
+    gradient : {"auto", "differences", "jax"}
+        By theta, of a log-likelihood; "jax" for functions written with jax.numpy, if jax is installed. "auto": ridge functions
+        where the model states them, else differences.
+    max_directions : int, optional
+        In at most so many directions of s the log-likelihood is more than linear; by default as many as there are, up to 1 001
+        terms of a polynomial (10 directions at degree 3, 5 at degree 5). Those that matter most are kept, and what the others
+        miss is in epsilon.
+    solver : {"deterministic", "sgd"}
+        "sgd": `n_steps` steps over mini-batches of `batch_size` rows, with moments of the batch; the component must read rows
+        (ContrastiveRCA.component_on_rows).
+    n_restarts, restart_scale, random_state :
+        For models with several maxima: further starts, `start` plus Gaussians of this standard deviation; the best is kept.
+        random_state is of these and of the batches.
 
     Returns
     -------
@@ -289,59 +291,155 @@ def fit_likelihood(
     Examples
     --------
     >>> import richcomponents as rc
-    >>> from richcomponents.paper.gradient import LogisticLikelihood
-    >>> data = rc.datasets.make_contrastive(20_000, d=3, S1="logistic", S2="skewed", A="good", random_state=1)
-    >>> component = rc.ContrastiveRCA(views=3, mean={"S1": np.zeros(3)}).fit(data.X).components_["S1"]
-    >>> cross = (data.U.T @ (data.y - data.y.mean())) / len(data.y)  # Cov(U, y) = Cov(S1, y)
-    >>> likelihood = LogisticLikelihood.of(component, cross, float(data.y.mean()), fit_intercept=False)
-    >>> fit = fit_likelihood(component, likelihood)
-    >>> fit.converged, fit.theta.shape
-    (True, (3,))
+    >>> data = rc.datasets.make_contrastive(20_000, d=3, S2="skewed", A="good", random_state=1)
+    >>> component = rc.ContrastiveRCA(views=3).fit(data.X).components_["S1"]
+    >>> def student(theta, s):  # location of a t distribution with five degrees of freedom
+    ...     return -4.0 * np.log1p(np.sum((s - theta) ** 2, axis=1) / 5)
+    >>> fit = fit_likelihood(component, student)
+    >>> fit.converged, bool(np.abs(fit.theta).max() < 0.05), bool(fit.epsilon > 0)
+    (True, True, True)
     """
     theta = np.zeros(len(component.mean)) if start is None else np.array(start, dtype=np.float64)
     if theta.ndim != 1 or not np.isfinite(theta).all():
         raise ValueError(f"start must be a vector of finite numbers, got shape {theta.shape}")
+    check_degree(degree)
+    if approximation is not None:
+        check_method(approximation)
+    if gradient not in ("auto", "differences", "jax"):
+        raise ValueError(f"gradient must be 'auto', 'differences' or 'jax', got {gradient!r}")
+    mean: Mean
+    if gradient == "auto" and hasattr(likelihood, "ridges"):
+        model = cast(Likelihood, likelihood)
+        if check:
+            rng = np.random.default_rng(0)
+            spread = np.sqrt(np.maximum(np.diag(component.covariance), 1e-12))
+            points = component.mean + spread * rng.normal(size=(5, len(component.mean)))
+            check_gradient(model, theta + 0.1 * rng.normal(size=len(theta)), points)
+        mean = RidgeMean(_Scheme(component, approximation or "chebyshev", degree, interval), model)
+    else:
+        if not callable(likelihood):
+            raise TypeError(
+                "likelihood must be a function log_likelihood(theta, s), or an object that states ridges(theta), known(theta) "
+                f"and log_likelihood(theta, s), got {type(likelihood).__name__}"
+            )
+        function = Differentiated(likelihood, gradient == "jax")
+        reach = REACH if interval is None else _symmetric(interval)
+        mean = MomentMean(function, component, component, degree, approximation or "hermite", max_directions, reach)
+    return maximise(
+        mean,
+        theta,
+        step_size=step_size,
+        max_iter=max_iter,
+        tol=tol,
+        ridge=ridge,
+        lasso=lasso,
+        confine=confine,
+        solver=solver,
+        batch_size=batch_size,
+        n_steps=n_steps,
+        n_restarts=n_restarts,
+        restart_scale=restart_scale,
+        random_state=random_state,
+    )
+
+
+def _symmetric(interval: tuple[float, float]) -> float:
+    low, high = interval
+    if not (0 < high < np.inf and low == -high):
+        raise ValueError(f"the interval of a log-likelihood is (-r, r) in standard deviations, got {interval!r}")
+    return float(high)
+
+
+def maximise(
+    mean: Mean,
+    start: Array,
+    *,
+    step_size: float | None = None,
+    max_iter: int = 2000,
+    tol: float = 1e-6,
+    ridge: float | Array = 0.0,
+    lasso: float | Array = 0.0,
+    confine: Callable[[Array], Array] | None = None,
+    solver: str = "deterministic",
+    batch_size: int = 100,
+    n_steps: int = 1000,
+    n_restarts: int = 0,
+    restart_scale: float = 1.0,
+    random_state: int | np.random.Generator | None = 0,
+) -> LikelihoodFit:
+    """The best of several climbs of an expected log-likelihood; parameters as in :func:`fit_likelihood`."""
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}")
     if step_size is not None and not 0 < step_size < np.inf:
         raise ValueError(f"step_size must be a positive finite number, got {step_size!r}")
-    if not 0 <= ridge < np.inf:
-        raise ValueError(f"ridge must be a finite number >= 0, got {ridge!r}")
-    if check:
-        rng = np.random.default_rng(0)
-        spread = np.sqrt(np.maximum(np.diag(component.covariance), 1e-12))
-        points = component.mean + spread * rng.normal(size=(5, len(component.mean)))
-        check_gradient(likelihood, theta + 0.1 * rng.normal(size=len(theta)), points)
-    scheme = _Scheme(component, approximation, degree, interval)
+    for name, weights in (("ridge", ridge), ("lasso", lasso)):
+        if not np.all((np.asarray(weights) >= 0) & (np.asarray(weights) < np.inf)):
+            raise ValueError(f"{name} must be a finite number >= 0, or one per parameter, got {weights!r}")
+    if solver not in ("deterministic", "sgd"):
+        raise ValueError(f"solver must be 'deterministic' or 'sgd', got {solver!r}")
+    if n_restarts < 0:
+        raise ValueError(f"n_restarts must be at least 0, got {n_restarts}")
+    penalty = shrink(lasso, ridge)
 
-    def descent(at: Array) -> Array:
-        return ridge * at - _gradient(scheme, likelihood, at)
+    def proximal(theta: Array, step: float) -> Array:
+        moved = penalty(theta, step)
+        return moved if confine is None else confine(moved)
 
-    step = float(step_size) if step_size is not None else 1 / (2 * max(_curvature(descent, theta)[1], 1e-12))
-    first = step
-    g = descent(theta)
-    path, size = [theta], float(np.linalg.norm(g))
-    scale, converged = max(size, 1e-12), size == 0.0
-    for _ in range(max_iter):
-        if converged:
-            break
-        new = theta - step * g
-        new = new if confine is None else confine(new)
-        g_new = descent(new)
-        size_new = float(np.linalg.norm(g_new))
-        if not np.isfinite(size_new) or size_new > 1.5 * size:
-            step /= 2
-            if step < 1e-8 * first:
-                break
-            continue
-        moved = float(np.linalg.norm(new - theta)) / step
-        theta, g, size = new, g_new, size_new
-        path.append(theta)
-        converged = moved <= tol * scale
-    mu, largest = _curvature(descent, theta)
-    epsilon = _gradient_error(scheme, likelihood, theta)
+    def smooth(at: Array) -> Array:
+        return ridge * at - mean.gradient(at)
+
+    def objective(at: Array) -> float:
+        value = mean.value(at)
+        assert value is not None
+        return float(np.sum(lasso * np.abs(at) + ridge * at**2 / 2)) - value
+
+    valued = mean.value(start) is not None
+    if n_restarts and not valued:
+        raise ValueError(
+            "restarts are compared by the log-likelihood, and of ridge forms only its gradient is known: give "
+            "log_likelihood(theta, s) as a function"
+        )
+    rng = np.random.default_rng(random_state)
+    starts = [start, *(start + restart_scale * rng.normal(size=len(start)) for _ in range(n_restarts))]
+
+    def climb(begin: Array) -> tuple[Array, Array, bool, float]:
+        mu, largest = _curvature(smooth, begin)
+        step = float(step_size) if step_size is not None else 1 / (2 * max(abs(mu), largest, 1e-12))
+        if solver == "sgd":
+            excess = len(begin) / max(min(batch_size, mean.n_rows), 1)
+            sizes = step_size if step_size is not None else robbins_monro(mu, max(abs(mu), largest, 1e-12), excess)
+            found = sgd(
+                lambda theta, rows: -mean.on_rows(rows).gradient(theta),
+                begin,
+                mean.n_rows,
+                batch_size=batch_size,
+                n_steps=n_steps,
+                step_size=sizes,
+                proximal=proximal,
+                random_state=rng,
+            )
+            rest = proximal(found.theta + step * mean.gradient(found.theta), step) - found.theta
+            small = tol * max(float(np.linalg.norm(mean.gradient(begin))), 1e-12)
+            return found.theta, found.trajectory, bool(np.linalg.norm(rest) / step <= small), step
+        way = proximal_steps(
+            lambda at: -mean.gradient(at),
+            begin,
+            step,
+            proximal,
+            value=objective if valued else None,
+            constant=step_size is not None,
+            max_iter=max_iter,
+            tol=tol,
+        )
+        return way.theta, way.trajectory, way.converged, step
+
+    climbs = [climb(begin) for begin in starts]
+    reached = np.array([-objective(one[0]) for one in climbs]) if valued else None
+    best, path, converged, first = climbs[0 if reached is None else int(np.nanargmax(reached))]
+    mu, largest = _curvature(smooth, best)
+    epsilon = mean.error(best)
     bound = 8 * epsilon**2 / mu**2 if mu > 0 else np.inf
-    return LikelihoodFit(theta, np.stack(path), converged, mu, largest, epsilon, float(bound), first)
+    return LikelihoodFit(best, path, converged, mu, largest, epsilon, float(bound), first, mean.value(best), reached)
 
 
 def _curvature(descent: Callable[[Array], Array], theta: Array) -> tuple[float, float]:

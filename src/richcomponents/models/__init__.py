@@ -8,6 +8,7 @@ from richcomponents.models.general import RCA
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.models.latent import ComponentHMM, ComponentLDA
+from richcomponents.models.likelihood import ComponentLikelihood
 from richcomponents.models.logistic import ComponentLogisticRegression
 from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.models.pca import ComponentPCA, subspace_distance
@@ -21,6 +22,7 @@ __all__ = [
     "ComponentIsing",
     "ComponentLDA",
     "ComponentLearner",
+    "ComponentLikelihood",
     "ComponentLogisticRegression",
     "ComponentPCA",
     "ComponentRegression",

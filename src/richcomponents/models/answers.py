@@ -12,11 +12,12 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.contrastive.diagnostics import TestResult
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.notebook import Table
-from richcomponents.text import p_value
 
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
-_ALARMING, _MISFIT = 0.001, 0.01  # p values of the test of all controls from which on it is an alarm, and is spoken of
+MISFIT = 0.01
+"""p value of the test of all controls from which on they contradict each other, and a verdict is weak at best."""
+_AGREE = 0.05  # p value of the test of the others, from which on a control may be the one that the exposure changes
 _LITTLE = 0.05  # of the correction
 _NARROW = 0.5  # identified sets, in standard errors
 _DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
@@ -28,7 +29,7 @@ ADVICE = {
     "so do less noisy controls.",
     "not identified": "Give the identified set with each effect, not the estimate alone. More samples help where what is "
     "hidden is skewed or comes in groups, such as labs; better controls always help.",
-    "contradicted": "Look at the hidden controls with small p: leave out those that the exposure may change, and fit again.",
+    "contradicted": "Ask of each control whether the exposure could change it: leave out those that it may, and fit again.",
     "nothing to adjust": "Check that the controls were measured where the tests were: controls that nothing disturbs correct "
     "nothing.",
     "not separable": "Leave out controls that the exposure may change. If each lab (batch, clinic) saw one group only, no "
@@ -43,7 +44,7 @@ class ExposureAnswer:
     effects : on the columns of U; hidden : effects of controls that were hidden (zero in truth), or None; controls : one row
     each; outside : test of whether the controls go with the exposure as the shared part does. rank : hidden directions;
     shares : of the correction that cumulants tell, and of that by joint factors. ranks : {rank: effects (d_u,)}; path : effects
-    (k, d_u) by assumed noise (k,), and where the estimate lies.
+    (k, d_u) by assumed noise (k,), and where the estimate lies. steps : what would help, in numbers of samples and controls.
     """
 
     exposure: str
@@ -57,6 +58,7 @@ class ExposureAnswer:
     shares: tuple[float, float]
     ranks: dict[int, Array]
     path: tuple[Array, Array, float]
+    steps: tuple[str, ...] = ()
 
     def named(self, tests: Sequence[str], controls: Sequence[str]) -> Self:
         """The same with other names of the columns."""
@@ -75,6 +77,11 @@ class ExposureAnswer:
     def rho(self) -> float:
         """How far the estimate goes from the controls as covariates (0) to a full correction (1)."""
         return sum(self.shares)
+
+    @property
+    def _misfit(self) -> bool:
+        """Whether the controls contradict each other."""
+        return bool(self.rank) and self.outside.p_value < MISFIT
 
     @property
     def found(self) -> Array:
@@ -138,7 +145,7 @@ class ExposureAnswer:
 
     def reach(self) -> str:
         """Where the noise of the controls is in doubt: whether that matters, in a sentence; else empty."""
-        if self.verdict not in ("weak", "not identified") or self.effects.identified is None:
+        if self.verdict not in ("weak", "not identified") or self.effects.identified is None or self._misfit:
             return ""
         low, high = self.effects.identified
         width = float(np.nanmedian((high - low) / self.effects.standard_error))
@@ -152,7 +159,7 @@ class ExposureAnswer:
             return ""
         told = (
             f"{self.rank} hidden direction{'' if self.rank == 1 else 's'}; the estimate goes {self.rho:.0%} of the way from "
-            "the controls as covariates (adjusted) to the full correction"
+            "adjusting for the controls to the full correction"
         )
         by_factors = self.shares[1] / max(self.rho, 1e-300)
         if by_factors < _LITTLE:
@@ -187,9 +194,33 @@ class ExposureAnswer:
         rows = sorted(self.controls, key=lambda row: _p(row["p"]))
         return [str(row["control"]) for row in rows if _p(row["p"]) * len(rows) < _DOUBTFUL]
 
+    def suspects(self) -> list[str]:
+        """Where the controls contradict each other: those of which one may be changed by the exposure, since the others agree
+        without it, the likeliest first; a confidence set if it is one, and empty if no single control explains it."""
+        if not self._misfit:
+            return []
+        rows = [(float(row["p of the others"]), str(row["control"])) for row in self.controls]  # type: ignore[arg-type]
+        return [control for p, control in sorted(rows, reverse=True) if p >= _AGREE]
+
+    def _blame(self) -> str:
+        """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
+        suspects = self.suspects()
+        if not all(np.isfinite(row["p of the others"]) for row in self.controls):  # type: ignore[call-overload]
+            return ""
+        if not suspects:
+            return "No single control explains it: the others contradict each other whichever is left out."
+        if len(suspects) == 1:
+            return f"Without {suspects[0]} the others agree, and only without it: leave it out, and compare."
+        if len(suspects) == len(self.controls):
+            return "The others agree without any one of them: which one it is cannot be told from so few."
+        return f"It is one of {', '.join(suspects)}: without it the others agree. Leave each out in turn, and compare."
+
     def about_controls(self) -> str:
-        """How the controls fared, in a sentence or two."""
+        """How the controls fared, in a few sentences."""
         fit = self.outside.told
+        if self._misfit:
+            told = f"The controls go with the exposure in a way they do not share with the tests ({fit})."
+            return f"{told} {self._blame()}".rstrip()
         if self.hidden is None and not self.rank:
             return (
                 "No control was hidden to check the correction: given the exposure, tests and controls share nothing."
@@ -205,31 +236,24 @@ class ExposureAnswer:
             told = "none comes out with an effect it should not have."
         else:
             told = "too few are left for each to say how sure its effect is."
-        together = (
-            f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
-            if self.outside.p_value >= _MISFIT
-            else f"Together they go with the exposure in a way they do not share with the tests ({fit})."
-        )
+        together = f"Together they go with the exposure just as the part does that they share with the tests ({fit})."
         return f"Controls, each hidden in turn and treated as a test: {told} {together}"
 
     @property
     def alarm(self) -> str:
         """A sentence where the controls go with the exposure as they should not; else empty."""
-        if not self.rank or self.outside.p_value >= _ALARMING:
+        if not self._misfit:
             return ""
-        worst = min(self.controls, key=lambda row: _p(row["p"]), default=None)
-        named = f" {worst['control']} sits off most (hidden effect, {p_value(_p(worst['p']))})." if worst else ""
         directions = f"{self.rank} direction{'' if self.rank == 1 else 's'}"
         return (
             f"the controls go with {self.exposure} beyond what they share with the tests "
-            f"({self.outside.told}): the exposure seems to change some of them, or more is hidden than "
-            f"{directions}.{named} Leave doubtful controls out "
-            "and compare"
-        )
+            f"({self.outside.told}): the exposure seems to change some of them, or more is hidden than {directions}. "
+            f"{self._blame() or 'Leave doubtful controls out and compare.'}"
+        ).removesuffix(".")
 
     def advice(self) -> list[str]:
         """What to do next."""
-        return [ADVICE[self.verdict]]
+        return [ADVICE["contradicted" if self._misfit else self.verdict], *self.steps]
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
@@ -237,7 +261,6 @@ class ExposureAnswer:
             self.meaning,
             self.finding(),
             self.reach(),
-            as_sentence(self.alarm),
             self.about_controls(),
             *self.advice(),
         ]
@@ -252,7 +275,7 @@ def as_sentence(text: str) -> str:
 
 _SURE = {
     "strong": "Identification is strong.",
-    "weak": "Identification is weak: the results lean on those of adding the controls as covariates.",
+    "weak": "Identification is weak: the results lean on those of adjusting for the controls.",
     "known mixing": "The mixing matrix A was given.",
     "paper": "The paper's formulas were used, which do not say how sure they are.",
 }
@@ -265,13 +288,13 @@ def pair_answer(verdict: str, share: float, view: str) -> str:
     least = f"At least {share:.0%} of the variance of {view} is shared (average over its columns)."
     if verdict == "not identified":
         return (
-            f"{least} How much more cannot be told from these data: the results equal those of adding the controls as "
-            "covariates."
+            f"{least} How much more cannot be told from these data: the results equal those of adjusting for the "
+            "controls."
         )
     if verdict == "model fails":
         return (
-            f"{least} The model fails, and nothing was corrected: the results equal those of adding the controls as "
-            "covariates."
+            f"{least} The model fails, and nothing was corrected: the results equal those of adjusting for the "
+            "controls."
         )
     return f"The shared part explains {share:.0%} of {view} (average over its columns). {_SURE[verdict]}"
 

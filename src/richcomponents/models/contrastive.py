@@ -398,6 +398,10 @@ class ContrastiveRCA(ComponentAnalysis):
         share = float(np.mean(np.clip(shared, 0.0, 1.0)))
         return pair_answer(verdict or self.verdict_, share, self.views_.names[0])
 
+    def next_steps(self) -> list[str]:
+        """What would help, in numbers of samples and of controls."""
+        return self.diagnostics_.next_steps()
+
     def summary(self) -> Summary:
         """A page of text: what was found, how sure it is, what to do; in a notebook what is read first, the rest folded."""
         check_is_fitted(self)

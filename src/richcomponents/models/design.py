@@ -109,7 +109,7 @@ class Design:
             if outcome is not None:
                 numbers = np.append(numbers, _outcome_number(outcome, table.layout.n_columns, table.names))
             return table.select(numbers)
-        rows = table.including(self.groups)
+        rows = self._reaching(table)
         numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
             rows = one.to(rows, "the covariate" if one.levels else "column")
@@ -118,6 +118,16 @@ class Design:
             rows, last = with_outcome(rows, outcome)
             numbers = np.append(numbers, last)
         return rows.select(numbers)
+
+    def _reaching(self, table: Rows) -> Rows:
+        """The table with the groups of columns that were asked for, or hold what is needed, and with what is needed and only
+        describes its samples: the fit may have read the same columns from another kind of table."""
+        own = () if not self.named else tuple(self.views.feature_names[c] for c in self.used if c < self.width)
+        rows = table.including((*self.groups, *table.source.groups_of(own)))
+        for name in dict.fromkeys(own):
+            if name not in (rows.names or own) and rows.source.annotation(name) == name:
+                rows = Added(name).to(rows, "column")
+        return rows
 
     def _numbers(self, names: Sequence[str] | None, width: int, title: str) -> IntArray:
         """Where the used columns are in a table; those to be added count from the end, -1 the last."""
@@ -296,6 +306,11 @@ def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
         return rows.with_columns(values[:, None], [unused("y", rows.names or ())]), rows.width
     at = _outcome_number(y, rows.width, rows.names, optional=True)
     if at is not None:
+        if rows.held and rows.names is not None and rows.source.texts([rows.names[at]]):
+            raise DataError(
+                f"the outcome {rows.names[at]!r} holds text, and numbers are needed: encode it, or take it for classes "
+                "(ComponentLogisticRegression, ExposureEffects)"
+            )
         return rows, at
     name = rows.source.annotation(y)
     if name is None:

@@ -15,7 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.wide import Factored, search_space
-from richcomponents.contrastive.effects import GOES_WITH, HiddenControls, PairEffects, effects_of, outside_test
+from richcomponents.contrastive.effects import (
+    GOES_WITH,
+    HiddenControls,
+    PairEffects,
+    effects_of,
+    left_out_tests,
+    outside_test,
+)
 from richcomponents.contrastive.joint_factors import JointFactors
 from richcomponents.contrastive.slopes import Products
 from richcomponents.contrastive.solution import PairSolution, solve_pair
@@ -28,7 +35,7 @@ from richcomponents.errors import (
     constants_told_later,
     warn_user,
 )
-from richcomponents.models.answers import ExposureAnswer
+from richcomponents.models.answers import MISFIT, ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, including_views, lay_out
 from richcomponents.models.estimator import Estimator
@@ -60,13 +67,19 @@ VERDICTS = {
     "weak": "The data say little about how noisy the controls are: how far the correction goes is in part an assumption.",
     "not identified": "The data do not say how noisy the controls are: each effect may lie anywhere in its identified set.",
     "contradicted": "Controls that were hidden come out with effects when the correction is made: the estimates stay near "
-    "those with the controls as covariates.",
+    "those adjusted for the controls.",
     "nothing to adjust": "The controls share nothing with the tests and do not go with the exposure: the effects are the "
     "unadjusted ones.",
     "not separable": "The controls go with the exposure in a way they do not share with the tests: either the exposure changes "
     "the controls, or what is hidden goes with the exposure so closely that nothing is left to compare (each lab saw one "
     "group).",
 }
+
+DISAGREEING = (
+    "The controls contradict each other: the exposure seems to change some of them, or more is hidden than was found, and the "
+    "effects may be off by as much."
+)
+"""What "weak" means where the data say how noisy the controls are, but the test of the controls rejects."""
 
 
 @storable
@@ -131,7 +144,8 @@ class ExposureEffects(Estimator):
     control_effects_ : Estimate or dict
         What controls get when they are hidden and their effects estimated from the others: zero in truth. None if fewer than 4.
     controls_ : list of dict
-        Per control and exposure: hidden effect, its error and p value, and how far the effects on U move without it.
+        Per control and exposure: hidden effect, its error and p value; "p of the others", the test of `outside_` without it,
+        which is small unless this is the one that the exposure changes; how far the effects on U move without it.
     outside_ : dict of TestResult
         Per exposure: whether the controls go with it as the shared part does.
     rank_effects_ : {rank: array like coef_}
@@ -196,7 +210,7 @@ class ExposureEffects(Estimator):
             if table.rereadable:
                 used = np.concatenate([design.used, found.columns])
                 table, reading["groups"], _ = model.without_gaps(table, used, table.group_labels(groups))
-                groups = reading["groups"]
+                groups, reading["design"] = reading["groups"], found.among(design)
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
                 with constants_told_later():
@@ -295,6 +309,7 @@ class ExposureEffects(Estimator):
         self.shares_ = self._found.shares.T
         self.rho_ = self.shares_.sum(axis=1)
         self.outside_ = dict(zip(self.exposures_, outside_test(slopes, solution), strict=True))
+        self._without = [[test.p_value for test in tests] for tests in left_out_tests(slopes, solution)]
         others = {r: effects_of(slopes, fit, self._found) for r, fit in refit.other_ranks().items()}
         ranks = sorted({**others, solution.rank: self._found.value}.items())
         self.rank_effects_ = {r: self._shaped(effects.T) for r, effects in ranks}
@@ -387,7 +402,8 @@ class ExposureEffects(Estimator):
 
     @property
     def controls_(self) -> Table:
-        """Per control and exposure: hidden effect, error, p, and how far effects on U move without it."""
+        """Per control and exposure: hidden effect, error, p; p of the test that the controls go with the exposure as the shared
+        part does, without it; and how far effects on U move without it."""
         check_is_fitted(self, "rca_")
         if self._hidden is None:
             return Table()
@@ -404,6 +420,7 @@ class ExposureEffects(Estimator):
                         "hidden effect": float(seen.value[j]),
                         "standard error": float(seen.standard_error[j]),
                         "p": float(seen.p_value[j]),
+                        "p of the others": self._without[j][i] if self._without else float("nan"),
                         "effects move without it": float(moved[hidden.fold[j]]),
                     }
                 )
@@ -422,6 +439,8 @@ class ExposureEffects(Estimator):
                 return "contradicted"
             supported = asked and estimate > 0.5 * precision
         evidence = str(solution.posterior.verdict)
+        if (evidence == "strong" or supported) and test.p_value < MISFIT:
+            return "weak"
         if evidence == "strong":
             return "strong"
         if supported:
@@ -444,6 +463,13 @@ class ExposureEffects(Estimator):
             if answer.alarm:
                 warn_user(answer.alarm, SpecificationWarning)
 
+    def table_of(self, X: object, y: object = None) -> Any:
+        """Rows of X as the RCA inside was fitted to them: with the exposures, of y, behind."""
+        check_is_fitted(self, "rca_")
+        model = self._model()
+        opened = including_views(self._open(X, reset=False), model.views)
+        return self._two_views(read_exposures(opened, y, self.exposure, self.reference), model)[0]
+
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""
         whole: Any = self.__repr__
@@ -462,7 +488,7 @@ class ExposureEffects(Estimator):
         return ExposureAnswer(
             exposure=name,
             verdict=verdict,
-            meaning=VERDICTS[verdict],
+            meaning=DISAGREEING if verdict == "weak" and test.p_value < MISFIT else VERDICTS[verdict],
             effects=self._effects(i),
             hidden=None if self._hidden is None else self._control_effects(i),
             controls=Table(row for row in self.controls_ if row["exposure"] == name),
@@ -471,6 +497,7 @@ class ExposureEffects(Estimator):
             shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
             path=self._path(i),
+            steps=tuple(self.rca_.next_steps()) if verdict in ("weak", "not identified") else (),
         )
 
     def summary(self) -> Summary:

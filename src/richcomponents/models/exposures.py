@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import narwhals.stable.v1 as nw
@@ -15,7 +15,7 @@ from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.models.design import is_column, unused
+from richcomponents.models.design import Added, Design, is_column, unused
 from richcomponents.moments import Moments
 
 _FEWEST, _FEW = 5, 10  # rows of a class
@@ -23,21 +23,31 @@ _FEWEST, _FEW = 5, 10  # rows of a class
 
 @dataclass(frozen=True)
 class Exposures:
-    """The table with the exposures among its columns: their names and numbers, and what is to be said of them."""
+    """The table with the exposures among its columns: their names and numbers, and what is to be said of them; added : those
+    that were put behind the table's own columns and can be found in other tables."""
 
     table: Rows | Moments
     names: tuple[str, ...]
     columns: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    added: tuple[Added, ...] = ()
+
+    def among(self, design: Design) -> Design:
+        """The design of the table, with the exposures as the last of the covariates."""
+        width = design.width - sum(len(one.columns) for one in self.added)
+        known = np.concatenate([design.known, np.array(self.columns, dtype=np.int64)])
+        return replace(design, known=known, added=(*self.added, *design.added), width=width)
 
 
 @dataclass(frozen=True)
 class _Coded:
-    """Columns (n, k) for one exposure, their names, and notes."""
+    """Columns (n, k) for one exposure, `of` that name, their own names, and notes; levels : of texts."""
 
+    of: str
     values: Array
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    levels: Levels | None = None
 
 
 def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
@@ -77,9 +87,11 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
     rows = table
     if rows.width < 2:
         raise DataError(f"two views need at least two columns; X has n_features = {rows.width}")
-    coded, kept = _among(rows, wanted, reference)
+    coded, kept, added = _among(rows, wanted, reference)
     if y is not None:
-        coded += [_code(values, name, reference) for name, values in _columns_of(y)]
+        coded = [_code(values, name, reference) for name, values in _columns_of(y)]
+        named = rows.names is not None and column_names(y) is not None
+        added = [Added(one.of, one.levels) for one in coded] if named else []
     columns = [_place(column, rows.width, rows.names) for column in kept]
     names = [column if isinstance(column, str) else f"column {column}" for column in kept]
     if coded:
@@ -91,7 +103,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         rows = rows.with_columns(values, [unused(name, rows.names or ()) for name in new])
         names += new
     notes = tuple(note for one in coded for note in one.notes)
-    return Exposures(rows, tuple(names), tuple(columns), notes)
+    return Exposures(rows, tuple(names), tuple(columns), notes, tuple(added))
 
 
 def _place(column: object, width: int, names: Sequence[str] | None) -> int:
@@ -103,11 +115,11 @@ def _place(column: object, width: int, names: Sequence[str] | None) -> int:
     raise DataError(f"the exposure {column!r} is not a column of the table, of {width} columns: {hint}")
 
 
-def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Coded], list[Any]]:
-    """Named columns that are texts, or describe the samples, coded; and the others."""
+def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Coded], list[Any], list[Added]]:
+    """Named columns that are texts, or describe the samples, coded; the others; and how to code the former in other tables."""
     texts = [name for name in wanted if isinstance(name, str)]
     if not rows.rereadable or not texts:
-        return [], list(wanted)
+        return [], list(wanted), []
     own = {}
     for name in texts:
         further = name if name in (rows.names or ()) else rows.source.annotation(name)
@@ -116,15 +128,16 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Code
         own[name] = further
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
     held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values()))  # type: ignore[arg-type]
-    coded, kept = [], list(wanted)
+    coded, kept, added = [], list(wanted), []
     for name, further in own.items():
-        if further not in held:
+        if further is None or further not in held:
             continue
         one = _code(held[further], name, reference)
         if one.names != (name,) or further not in (rows.names or ()):
             coded.append(one)
+            added.append(Added(further, one.levels))
             kept.remove(name)
-    return coded, kept
+    return coded, kept, added
 
 
 def _columns_of(y: object) -> list[tuple[str, Any]]:
@@ -166,13 +179,13 @@ def _code(values: Any, name: str, reference: object) -> _Coded:
         levels, counts = np.unique(numbers, return_counts=True)
         if len(levels) == 2:
             _check_counts(name, {f"{level:g}": int(n) for level, n in zip(levels, counts, strict=True)})
-        return _Coded(numbers[:, None], (name,))
+        return _Coded(name, numbers[:, None], (name,))
     found = Levels.of(plain, name, "the exposure", reference)
     _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
     told = (
         f"{found}; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else str(found)
     )
-    return _Coded(found.coded(plain, "the exposure"), found.columns, (told,))
+    return _Coded(name, found.coded(plain, "the exposure"), found.columns, (told,), found)
 
 
 def _check_counts(name: str, counts: dict[str, int]) -> None:

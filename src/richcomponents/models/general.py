@@ -17,6 +17,7 @@ from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
 from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.intervals import Target
+from richcomponents.contrastive.next_steps import rounded
 from richcomponents.contrastive.solution import PairSolution, solve_pair
 from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
@@ -24,14 +25,22 @@ from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
 from richcomponents.general.evidence import leading, shared_directions
-from richcomponents.general.solution import SetSolution, by_subset, component_name, is_contrastive, settle
+from richcomponents.general.solution import (
+    SetSolution,
+    by_subset,
+    component_name,
+    is_contrastive,
+    named_transformations,
+    settle,
+)
 from richcomponents.models.answers import sets_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
-from richcomponents.plots import new_figure
+from richcomponents.plots import GREY, PALE, new_figure
 from richcomponents.text import in_line, page
 
+_HOPELESS = 100  # times as many samples
 _SHARED = 0.01  # level of the test of how many directions a view shares
 
 
@@ -90,9 +99,13 @@ class RCA(ComponentAnalysis):
     order : int
         Highest order of the cumulants that are used and kept: 3 to 6. Above 4 they are for the components, and for the joint
         refinement (and method="paper") where sets cannot be told apart without: all subsets of four views take order 5.
+        `discover` goes to the order that it takes.
     mean : {subset: array}, optional
         Known means of some components, in the columns of their gauge views. Only sums are identified: without, shared ones
         have mean zero and each view's own component takes the rest.
+    A : {(view, subset): array}, optional
+        Known transformations, such as ``{("b", ("a", "b")): array}``: how a component enters a view, one row per column of the
+        view and one column per column of the component's gauge view. They are taken as they are, and the rest is estimated.
     covariates : list of columns, optional
         Known covariates (age, sex, ...) among the columns of X, partialled out of all views and of y.
     n_blocks : int
@@ -150,6 +163,7 @@ class RCA(ComponentAnalysis):
         random_state: int | None = 0,
         missing: str = "error",
         mean: Mapping[Subset, object] | None = None,
+        A: Mapping[tuple[str, Subset], object] | None = None,
     ) -> None:
         self.views = views
         self.sets = sets
@@ -164,6 +178,7 @@ class RCA(ComponentAnalysis):
         self.random_state = random_state
         self.missing = missing
         self.mean = mean
+        self.A = A
 
     # ---- fitting
 
@@ -202,6 +217,7 @@ class RCA(ComponentAnalysis):
             alpha=self.alpha,
             random_state=self.random_state,
             independent=_independent_rows(space),
+            A=self.A,
         )
         if problem.verdicts is not None:
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
@@ -212,7 +228,15 @@ class RCA(ComponentAnalysis):
     def _solve_pair(self, data: Data, ranks: Mapping[Subset, int]) -> PairSolution:
         """Two views with all three subsets are contrastive RCA."""
         u, v = self.views_.names
-        options = PairOptions(ranks.get((u, v), "auto"), None, self.order, self.random_state)
+        A = None
+        for view, q, value in named_transformations(self.A, SetSystem.all((u, v))):
+            if (view, q) != (v, (u, v)):
+                raise DataError(
+                    f"the known transformation of {component_name(q)} in view {view!r} is the identity: the component is "
+                    f"written in the columns of this view. Leave it out, or give that of view {v!r}"
+                )
+            A = value
+        options = PairOptions(ranks.get((u, v), "auto"), A, self.order, self.random_state)
         return solve_pair(self._space(data, options.at_least), ((u,), (u, v), (v,)), options)
 
     def _adopt(self, solution: PairSolution | SetSolution) -> None:
@@ -337,13 +361,32 @@ class RCA(ComponentAnalysis):
         """What was found, in a sentence or two; verdict : of a model of one of the components, by default the own."""
         return sets_answer(verdict or self.verdict_, self.component_table(), self.views_.names)
 
+    def next_steps(self) -> list[str]:
+        """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
+        check_is_fitted(self)
+        if isinstance(self._solution, PairSolution):
+            return self._solution.diagnose().next_steps()
+        times, worst = self._solution.samples_for_strong()
+        if worst is None:
+            return []
+        if times > _HOPELESS:
+            return [
+                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=), or "
+                "let discover=True decide."
+            ]
+        n = rounded(self.n_samples_ * times)
+        return [
+            f"To tell every component, collect about n = {n} samples like these; {component_name(worst)} asks for most."
+        ]
+
     def summary(self) -> Summary:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so; in a
         notebook what is read first, the rest folded."""
         check_is_fitted(self)
         pair = self._solution if isinstance(self._solution, PairSolution) else None
         inner = None if pair is None else pair.diagnose().summary()
-        says = [self.headline(), *(() if inner is None else inner.says), *self.covariate_notes(), *self.gap_notes()]
+        steps = self.next_steps() if inner is None else inner.says
+        says = [self.headline(), *steps, *self.covariate_notes(), *self.gap_notes()]
         return Summary(_summary(self, inner), verdict=self.verdict_, says=says, tables=[self.component_table()])
 
     def plot(self, figure: Any = None) -> Any:
@@ -407,6 +450,13 @@ def _independent_rows(space: SearchSpace) -> float | None:
 
 # ---- what a fitted RCA tells a reader
 
+_OPEN: dict[str, Any] = {
+    "alpha": 0.45,
+    "hatch": "////",
+    "edgecolor": GREY,
+    "linewidth": 0,
+}  # how much there is, is not told
+_MEANINGS_OPEN = ("weak", "covariance not told", "not identified", "model fails")
 _BAR = 8  # characters of a bar of 100%
 
 
@@ -475,19 +525,19 @@ def _plot(model: RCA, figure: Any = None) -> Any:
         figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
     bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
     colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
-    at = np.arange(len(order))
+    at, told = np.arange(len(order)), [q for q in order if model.component_verdicts_[q] not in _MEANINGS_OPEN]
     for x, q in zip(at, order, strict=True):
         wide = 0.84 / len(views)  # one width for all bars: areas compare too
         for i, view in enumerate(q):
             height, middle = 100 * shares[view, q], x + (i - (len(q) - 1) / 2) * wide
-            bars.bar(middle, height, 0.9 * wide, color=colours[view])
-            bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8, color="0.3")
+            bars.bar(middle, height, 0.9 * wide, color=colours[view], **({} if q in told else _OPEN))
+            bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8)
         rows = [views.index(view) for view in q]
-        dots.plot([x, x], [min(rows), max(rows)], color="0.3", lw=2, zorder=2)
+        dots.plot([x, x], [min(rows), max(rows)], color=GREY, lw=2, zorder=2)
         for i, view in enumerate(views):
-            dots.scatter(x, i, s=90, color=colours[view] if view in q else "0.88", zorder=3)
+            dots.scatter(x, i, s=90, color=colours[view] if view in q else PALE, zorder=3)
     bars.set_ylabel("variance of the view (%)")
-    bars.set_title("What each hidden component carries in each view", fontsize=11)
+    bars.set_title("What each hidden component carries in each view", fontsize="medium", loc="left")
     bars.spines[["top", "right"]].set_visible(False)
     bars.tick_params(axis="x", length=0)
     dots.set_yticks(range(len(views)), [in_line(view) for view in views])

@@ -15,8 +15,9 @@ from richcomponents.learning.hmm import ChainMoments, fit_chain
 from richcomponents.learning.lda import fit_topics
 from richcomponents.learning.mixture import noise_scale
 from richcomponents.models.base import ComponentLearner
+from richcomponents.notebook import Summary
 from richcomponents.plots import heat_map
-from richcomponents.text import in_line, page
+from richcomponents.text import in_line
 
 _SHOWN = 12  # columns of a summary
 
@@ -81,7 +82,7 @@ class _LatentLearner(ComponentLearner):
         vectors, classes = self._vectors()
         return heat_map(vectors.T, self._columns(names), list(classes), title=self.title(), label="", ax=ax)
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """The classes, as text, and how sure the RCA was."""
         check_is_fitted(self)
         vectors, classes = self._vectors()
@@ -90,7 +91,7 @@ class _LatentLearner(ComponentLearner):
         for name, values in zip(classes, vectors, strict=True):
             order = np.argsort(-np.abs(values), kind="stable")[:_SHOWN]
             lines.append(f"{name}: " + ", ".join(f"{columns[i]} {values[i]:.3g}" for i in order))
-        return page(lines if self.rca_ is None else [*lines, "", self.rca_.summary()])
+        return self._summary(lines if self.rca_ is None else [*lines, "", self.rca_.summary()], self.by_column())
 
 
 class ComponentHMM(_LatentLearner):

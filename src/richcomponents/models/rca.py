@@ -34,7 +34,7 @@ from richcomponents.data.columns import Views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.kept import Kept
-from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.sources.memory import TablesSource, are_tables, is_annotated
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -184,24 +184,23 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         views: object = None,
         sample_weight: object = None,
         beside: Sequence[Any] = (),
+        design: Design | None = None,
         **reading: Any,
     ) -> Data:
         """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
         moments of maps of the columns of all views, covariates removed.
 
         views : instead of the parameter. beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
+        design : of rows that were laid out before, with columns added to a table: others are read as that one was.
         """
         self._check_parameters()
         views = self.views if views is None else views
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-            self._check_state_fit()
             state, design = lay_out(X, views, self.covariates, beside)
             return self._fit_state(self._laid_out(design, state))
         opened = self._open(X, reset=True, at_least=2)
-        if not opened.rereadable:
-            self._check_state_fit()
-        rows, design = lay_out(opened, views, self.covariates, beside)
+        rows, design = lay_out(opened, views, self.covariates, beside) if design is None else (opened, design)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
@@ -220,7 +219,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
         whole = table.kept(None) if self.missing == "drop" else table
         with constants_told_later():
-            state = Moments.of(whole, 4, n_blocks=self.n_blocks, **reading)
+            state = Moments.of(whole, self._state_order, n_blocks=self.n_blocks, **reading)
         if isinstance(whole.source, Kept):
             self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
@@ -228,7 +227,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
         """X, y and groups in one order, where they have labels, and without the rows that have no outcome, unless
         missing="error"."""
-        y, groups = in_order_of(X, y, "y"), in_order_of(X, groups, "groups")
+        X = Rows(TablesSource(X)) if are_tables(X) else X
+        y, groups = (_lined_up(X, values, what) for values, what in ((y, "y"), (groups, "groups")))
         if self.missing == "error" or isinstance(X, (Moments, Iterator)) or y is None:
             return X, y, groups
         rows = self._open(X, reset=not hasattr(self, "_design"))
@@ -324,7 +324,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _add_block(self, X: object, outcome: object = None) -> tuple[StateData, Outcome | None]:
         """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
         self._check_parameters()
-        self._check_state_fit()
         stream = getattr(self, "_stream", None)
         rows = self._open(X, reset=stream is None)
         beside = [outcome] if is_column(outcome) else []
@@ -344,7 +343,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             say_dropped(len(fine), len(values), _GAPS)
             values = values[fine]
         check_finite(values, design.side_by_side())
-        stream = Accumulator(4, n_blocks=self.n_blocks, names=table.names) if stream is None else stream.copy()
+        begun = Accumulator(self._state_order, n_blocks=self.n_blocks, names=table.names)
+        stream = begun if stream is None else stream.copy()
         stream.update(values)
         with constants_told_later():
             state = stream.moments()
@@ -384,7 +384,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         both, last = with_outcome(rows, y)
         columns = np.append(design.used, last)
         if not rows.rereadable:
-            self._check_state_fit()
             state = self._read_once(both.select(columns), groups=groups)
             data, outcome = self._fit_selected(state, design, True)
             assert outcome is not None
@@ -418,9 +417,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _fit_state(self, state: Moments) -> StateData:
         """state : of the columns of all views, then the covariates."""
-        if state.layout.order != 4:
+        if state.layout.order < self._state_order:
             raise DataError(
-                f"a state of order 4 is needed, this one has order {state.layout.order}: make it with Moments.of(X, order=4)"
+                f"a state of order {self._state_order} is needed, this one has order {state.layout.order}: make it with "
+                f"Moments.of(X, order={self._state_order})"
             )
         self._partial: Partial | None = None
         self._units: RowUnits | None = None
@@ -432,10 +432,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             state = self._partial.state(state, self._stretch(lost))
         return self._finish(StateData(state, lost))
 
-    def _check_state_fit(self) -> None:
-        """Refuses what cannot be fitted to a state."""
-        if self.order > 4:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
+    @property
+    def _state_order(self) -> int:
+        """Of a state that a fit can do with."""
+        return max(int(self.order), 4)
 
     def _stretch(self, lost: float) -> float:
         """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
@@ -534,7 +534,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if self._classes is not None:
             d_u = next(iter(self._places.values())).stop
             self._class_part = ClassPart.of(self._partial, d_u, len(self._classes), second)
-        lost = lost_rows(self._partial, table, groups)
+        with constants_told_later():
+            lost = lost_rows(self._partial, table, groups)
         kept = [self.views_.feature_names[c] for c in self._columns]
         return RowData(
             table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept), self.n_blocks, lost=lost, **reading
@@ -542,7 +543,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _fit_available(self, table: Rows, gaps: Gaps, groups: object) -> Available:
         """Fit to rows with gaps."""
-        data, known = available(table, gaps, self._design, self.n_blocks, groups), self._covariate_columns
+        known = self._covariate_columns
+        with constants_told_later():
+            data = available(table, gaps, self._design, self.n_blocks, groups)
         self._depends, self._weighted = groups is not None or table.weighted, table.weighted
         self._units, self._partial, self._gaps_told = None, None, gaps.note()
         self._class_note = "not looked for in rows with gaps (missing='available')"
@@ -984,7 +987,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         counted = table if units.weight is None else table.weighted_by(units.weight)
         parts = {**parts_of(self._design), "the outcome": np.array([table.width - 1])}
         gaps = Gaps.of(counted, parts)
-        data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
+        with constants_told_later():
+            data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
         return self._of_state(data.moments(2), log_odds, data)
 
     def _outcome_of_complete(
@@ -1249,6 +1253,16 @@ class _Beside:
 def check_level(level: float) -> None:
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+
+
+def _lined_up(X: Any, values: Any, what: str) -> Any:
+    """One value per row of a table, by label; or as the rows of the first of several tables, of which some are left out."""
+    source = X.source if isinstance(X, Rows) else None
+    labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
+    found = in_order_of(X, values, what, labels)
+    if not isinstance(source, TablesSource) or found is not values or len(getattr(values, "shape", ())) != 1:
+        return found
+    return values if len(values) == source.n_rows else source.table.lined_up(values, what)
 
 
 def _labels_in(rows: Rows, design: Design, groups: str) -> Any:

@@ -301,9 +301,9 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         elif self.residualised_ is not None and self.rca_ is not None:
             others = self.rca_.others(self.component)
             told = {
-                "residualised": f"residualised: with {others} as covariates",
+                "residualised": f"residualised: adjusted for {others}",
                 "instrumental": "instrumental: on what the component's other views predict of it"
-                + (f", with {others} as covariates" if others else ""),
+                + (f", adjusted for {others}" if others else ""),
             }
             lines.append(told[self.simple_])
         return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.estimate())

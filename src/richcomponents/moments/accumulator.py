@@ -34,12 +34,12 @@ from richcomponents.errors import (
 from richcomponents.moments.kernel import (
     EXECUTORS,
     MOST_ROWS,
+    N_BLOCKS,
     Layout,
     Workspace,
     block_numbers,
     column_range,
     column_sum,
-    default_blocks,
     default_executor,
     homogeneous_sums,
 )
@@ -180,7 +180,7 @@ class LeafSums:
         names: Sequence[str | int] | None = None,
         weighted: bool = False,
     ) -> None:
-        self._order, self._n_blocks = order, default_blocks(order) if n_blocks is None else n_blocks
+        self._order, self._n_blocks = order, N_BLOCKS if n_blocks is None else n_blocks
         self._memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
         self._threads = available_cores() if threads is None else max(1, int(threads))
         self._executor = default_executor() if executor is None else executor

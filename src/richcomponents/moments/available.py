@@ -359,13 +359,13 @@ class Available:
     def n_blocks(self) -> int:
         return self.whole.n_blocks
 
-    def moments(self, order: int, map: AffineMap | None = None) -> Moments:
+    def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
         if order > 4:
             raise DataError("cumulants of order five and six need rows without gaps: use order=4, or missing='drop'")
         key = (order, None if map is None else map.mark)
         if key not in self._known:
             self._known[key] = self._combined(order, map)
-        return self._known[key]
+        return self._known[key].pooled() if pooled else self._known[key]
 
     def _combined(self, order: int, map: AffineMap | None) -> Moments:
         whole = self.whole.moments(order, map)

@@ -55,7 +55,7 @@ from richcomponents.algebra.spectral import whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
-from richcomponents.moments.kernel import MAX_BLOCKED_ORDER, block_numbers
+from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.reduce import Statistic, column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.outputs import check_outputs
@@ -507,8 +507,9 @@ class Data(Protocol):
     @property
     def lost(self) -> float: ...
 
-    def moments(self, order: int, map: AffineMap | None = None) -> Moments:
-        """The state of the columns, or of a map of them about their mean; orders above four are not kept by block."""
+    def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
+        """The state of the columns, or of a map of them about their mean, by block; pooled : in one block, a fraction of the
+        memory."""
         ...
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
@@ -535,7 +536,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class StateData:
-    """A state of order four."""
+    """A state, of order four or higher."""
 
     state: Moments
     lost: float = 0.0
@@ -544,10 +545,15 @@ class StateData:
     def n_blocks(self) -> int:
         return self.state.layout.n_blocks
 
-    def moments(self, order: int, map: AffineMap | None = None) -> Moments:
+    def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
         if order > self.state.layout.order:
-            raise DataError("cumulants of order five and six need the rows again: use fit(X), or order=4")
-        return self.state if map is None else map.of_state(self.state)
+            raise DataError(
+                f"cumulants of order {order} are needed, and this state has orders up to {self.state.layout.order}: make it "
+                f"with Moments.of(X, order={order})"
+            )
+        state = self.state.up_to(max(order, 4))  # what is there to order four is never read again
+        state = state.pooled() if pooled else state
+        return state if map is None else map.of_state(state)
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         if not self.state.dependent:
@@ -586,10 +592,10 @@ class RowData:
         if self.checkpoint is not None:
             check_outputs([self.checkpoint], self.rows.files)  # before the first pass, not the last
 
-    def moments(self, order: int, map: AffineMap | None = None) -> Moments:
+    def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
         if map is not None:
-            label = "canonical coordinates" if order <= MAX_BLOCKED_ORDER else "high orders"
-            return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label)
+            label, high = ("canonical coordinates", "") if order <= 4 else ("high orders", ".high")
+            return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label, high, pooled)
         if order > 2:
             return self._pass(self.rows, order, column_means(self.rows), "fourth order")
         return self._second
@@ -639,13 +645,15 @@ class RowData:
         progress = "cross-cumulants" if self.progress else None
         return reduce_rows(self.rows.mapped(map), statistic(self.rows.weighted), groups=self.groups, progress=progress)
 
-    def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, suffix: str = "") -> Moments:
+    def _pass(
+        self, rows: Rows, order: int, shift: Array | None, label: str, suffix: str = "", pooled: bool = False
+    ) -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""
         options: dict[str, Any] = {"n_blocks": 1, "progress": label if self.progress else False}
-        if order <= MAX_BLOCKED_ORDER:
+        if not pooled:
             options |= {"n_blocks": self.n_blocks, "groups": self.groups}
-            if self.checkpoint is not None:
-                options["checkpoint"] = os.fspath(self.checkpoint) + suffix
+        if self.checkpoint is not None:
+            options["checkpoint"] = os.fspath(self.checkpoint) + suffix
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return Moments.of(rows, order, shift, **options)

@@ -41,14 +41,8 @@ from richcomponents.errors import CapacityError, DataError
 from richcomponents.storage import storable
 
 MAX_ORDER = 6
-MAX_BLOCKED_ORDER = 4  # orders five and six are kept in total only: their block errors are never used
 N_BLOCKS = 20
 MOST_ROWS = 2.0**53  # counts beyond are not exact
-
-
-def default_blocks(order: int) -> int:
-    """How many blocks a state has unless the user says otherwise."""
-    return N_BLOCKS if order <= MAX_BLOCKED_ORDER else 1
 
 
 def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> IntArray:
@@ -90,7 +84,7 @@ class Layout:
     order : int
         Joint moments of Z of every order up to this one (2..6).
     n_blocks : int
-        Row i belongs to block i mod n_blocks. Orders five and six are kept in one block: nothing reads their block errors.
+        Row i belongs to block i mod n_blocks.
     leaf : int
         Rows of one block that are summed in one go.
     """
@@ -114,10 +108,6 @@ class Layout:
                 bounds = f"between {low} and {high}" if high is not None else f"at least {low}"
                 raise ValueError(f"{name} must be {bounds}, got {value}")
             object.__setattr__(self, name, int(value))
-        if self.order > MAX_BLOCKED_ORDER and self.n_blocks > 1:
-            raise ValueError(
-                f"moments of order {self.order} are kept in one block, got n_blocks={self.n_blocks}: use n_blocks=1"
-            )
 
     @cached_property
     def orders(self) -> list[slice]:

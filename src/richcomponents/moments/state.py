@@ -26,7 +26,7 @@ from richcomponents.data.columns import chosen_columns
 from richcomponents.data.rows import open_source
 from richcomponents.errors import CapacityError, DataError, StateFileError
 from richcomponents.moments.accumulator import Forest, LeafSums, check_state
-from richcomponents.moments.kernel import Layout, default_blocks
+from richcomponents.moments.kernel import N_BLOCKS, Layout
 from richcomponents.moments.reduce import Checkpoint, column_means, reduce_rows
 from richcomponents.outputs import check_outputs
 from richcomponents.storage import Storable, storable, write
@@ -90,7 +90,7 @@ class Moments(Storable):
         names: Sequence[str] | None = None,
     ) -> Moments:
         """The neutral element of +; without a shift it takes that of whatever it is added to."""
-        layout = Layout(n_columns, order, default_blocks(order) if n_blocks is None else n_blocks)
+        layout = Layout(n_columns, order, N_BLOCKS if n_blocks is None else n_blocks)
         if shift is None:
             shift = np.full(n_columns, np.nan)
         return cls(layout, np.asarray(shift, dtype=np.float64), Forest(), names=None if names is None else tuple(names))
@@ -247,6 +247,19 @@ class Moments(Storable):
         names = None if self.names is None else tuple(self.names[c] for c in cols)
         return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums, self.dependent, names)
 
+    def up_to(self, order: int) -> Moments:
+        """The same state without the sums of higher orders."""
+        if order >= self.layout.order:
+            return self
+        layout = replace(self.layout, order=order)
+        sums = Forest((node, value[: layout.size]) for node, value in self.sums)
+        return Moments(layout, self.shift, sums, self.dependent, self.names)
+
+    def pooled(self) -> Moments:
+        """The same sums in one block."""
+        sums = Forest() if self.is_empty else Forest([((0, 0, 0), self.total)])
+        return Moments(replace(self.layout, n_blocks=1), self.shift, sums, self.dependent, self.names)
+
     def transformed(self, matrix: Array) -> Moments:
         """The state of the columns (z - mean) @ matrix, from this state alone; matrix is (n_columns, m).
 
@@ -328,7 +341,8 @@ class Moments(Storable):
             Sums of states agree in bits with one pass where pieces begin at multiples of
             ``n_blocks * 2048`` rows; an :class:`Accumulator` gives equal bits for any pieces.
         n_blocks : int, optional
-            Row i belongs to statistical block i mod n_blocks; 20 by default, and one above order four.
+            Row i belongs to statistical block i mod n_blocks; 20 by default. Where only totals are wanted, one takes the least
+            memory.
         groups : array-like of shape (n_rows,), or the name of a column, optional
             Rows of one group (one patient, one plate) stay in one block.
         sample_weight : array-like of shape (n_rows,), or the name of a column of a source, optional

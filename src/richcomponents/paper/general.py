@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, multilinear, symmetrise, unfold
+from richcomponents.algebra.spectral import whitening
 from richcomponents.components.component import Term, expand, less, require_order
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
@@ -25,15 +26,18 @@ Transforms = dict[tuple[str, Subset], Array]  # A(view, subset), shape (columns 
 Columns = Mapping[str, IntArray]
 Gauge = Mapping[Subset, str]
 
+_SIGNS, _LEVEL = 400, 0.95  # draws of noise, and their quantile that singular values have to exceed
 _ZERO = 1e-8  # standardised cumulants are of order one unless they vanish: far above round-off
 
 
 @dataclass(frozen=True)
 class Linear:
-    """What FindLinear returns: transforms, and the members found absent (every cumulant of order r vanishes)."""
+    """What FindLinear returns: transforms, the members found absent (every cumulant of order r vanishes), and, of samples,
+    those of which noise hides some directions: sigma_min(M) is too small to be inverted."""
 
     transforms: Transforms
     absent: tuple[Subset, ...]
+    blurred: tuple[Subset, ...] = ()
 
 
 def require_dimensions(system: SetSystem, columns: Columns, gauge: Gauge) -> None:
@@ -97,33 +101,86 @@ def evaluate(cumulants: Cumulants, terms: Sequence[Term], order: int) -> Array:
 
 
 def find_linear(
-    cumulants: Cumulants, columns: Columns, system: SetSystem, *, order: int, gauge: Gauge, zero: float = _ZERO
+    cumulants: Cumulants,
+    columns: Columns,
+    system: SetSystem,
+    *,
+    order: int,
+    gauge: Gauge,
+    zero: float = _ZERO,
+    without: Sequence[Cumulants] = (),
+    known: Mapping[tuple[str, Subset], Array] | None = None,
 ) -> Linear:
     """FindLinear (Algorithms 1 and 2): all A(i, Q) from cumulants of one order r >= L + 1.
 
     columns : {view: its columns}; gauge : {subset: the view in which its transformation is the identity};
     zero : standardised cumulants below this count as none, and the component as absent (an absolute scale: a relative one
     would pass on round-off).
+    without : the cumulants of a sample without each of its blocks, at least two of them. "M = 0 (or sigma_min(M) is too small)"
+    then means, for components of several views, no larger than noise makes the singular values of nothing: if all of them are,
+    S = 0; by the paper's assumption that M is zero or has full rank one that is larger tells that the component is there.
+    known : transformations that are taken as they are.
     """
     system.require_order(order)
     require_dimensions(system, columns, gauge)
-    transforms: Transforms = {}
-    present, absent = system, []
+    samples: list[tuple[Cumulants, Transforms]] = [(one, {}) for one in (cumulants, *without)]
+    present, absent, blurred = system, [], []
     for q in system.order:
         support = present.distinguishing(q)  # shorter, perhaps, since others were found absent
         first = support + (gauge[q],) * (order - 1 - len(support))
-        terms = cumulant_terms(present, transforms, gauge, columns)
-        above = {r: terms[r] for r in present.supersets(q)}
-        unfolded = {i: unfold(_remainder(cumulants, columns, transforms, above, (*first, i))) for i in q}
-        if _standardised(cumulants, columns, unfolded[gauge[q]], (*first, gauge[q])) < zero:
+        unfolded = [_unfolded(*sample, present, columns, gauge, q, first) for sample in samples]
+        own, slots = [M[gauge[q]] for M in unfolded], (*first, gauge[q])
+        directions = own[0].shape[1] if _standardised(cumulants, columns, own[0], slots) >= zero else 0
+        if directions and without and len(q) > 1:  # a view's own component is always there
+            directions = _beyond_noise(cumulants, columns, own, slots)
+            blurred += [q] if 0 < directions < own[0].shape[1] else []
+        if not directions:
             absent.append(q)
             present = present.without(q)
             continue
-        inverse = truncated_pinv(unfolded[gauge[q]])
-        for view in q:
-            transforms[view, q] = (inverse @ unfolded[view]).T
-        transforms[gauge[q], q] = np.eye(len(columns[gauge[q]]))
-    return Linear(transforms, tuple(absent))
+        for (_, transforms), M in zip(samples, unfolded, strict=True):
+            inverse = truncated_pinv(M[gauge[q]])
+            for view in q:
+                transforms[view, q] = (known or {}).get((view, q), (inverse @ M[view]).T)
+            transforms[gauge[q], q] = np.eye(len(columns[gauge[q]]))
+    return Linear(samples[0][1], tuple(absent), tuple(blurred))
+
+
+def _unfolded(
+    cumulants: Cumulants,
+    transforms: Transforms,
+    present: SetSystem,
+    columns: Columns,
+    gauge: Gauge,
+    q: Subset,
+    first: Subset,
+) -> dict[str, Array]:
+    """{i: M_i}: the unfolded k(U_first, U_i) of one sample, supersets of Q subtracted."""
+    terms = cumulant_terms(present, transforms, gauge, columns)
+    above = {r: terms[r] for r in present.supersets(q)}
+    return {i: unfold(_remainder(cumulants, columns, transforms, above, (*first, i))) for i in q}
+
+
+def _beyond_noise(cumulants: Cumulants, columns: Columns, unfolded: Sequence[Array], slots: Subset) -> int:
+    """How many singular values of M can be told from zero.
+
+    unfolded : M of all blocks, then without each. The jackknife's deviations of B of them, with random signs, are as large as
+    the error E of M, and a singular value that is zero comes out at most |E| (Weyl). In white columns of the views, where E is
+    alike in all directions.
+    """
+    M, *left_out = (_white(cumulants, columns, one, slots) for one in unfolded)
+    deviations = np.stack(left_out) - np.mean(left_out, axis=0)
+    B = len(left_out)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_SIGNS, B)) * np.sqrt((B - 1) / B)
+    noise = np.linalg.norm(np.tensordot(signs, deviations, 1), ord=2, axis=(1, 2))
+    return int(np.sum(np.linalg.svd(M, compute_uv=False) > np.quantile(noise, _LEVEL)))
+
+
+def _white(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subset) -> Array:
+    """An unfolded cross-cumulant of the views in these slots, in white columns of each."""
+    maps = {view: whitening(cumulants.tensor(columns[view], columns[view]))[0].T for view in set(slots)}
+    tensor = unfolded.reshape([len(columns[view]) for view in slots])
+    return unfold(multilinear(tensor, *(maps[view] for view in slots)))
 
 
 def _standardised(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subset) -> float:

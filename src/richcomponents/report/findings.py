@@ -21,10 +21,12 @@ from richcomponents.data.classes import Contrast
 from richcomponents.models.answers import ExposureAnswer, as_sentence, counted, listed
 from richcomponents.models.estimator import Estimator, as_fitted
 from richcomponents.notebook import Table
+from richcomponents.report.samples import Samples, look_at
 
 SUSPICIOUS = 0.01
 """p value below which a test is spoken of."""
 _MOST_ENTRIES = 10_000_000  # of a matrix in a report
+_MOST_LIMITS = 2500  # entries of A whose limits are asked for
 _OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
 
 
@@ -100,13 +102,15 @@ class Learned:
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a component enters a view: the matrix (rows, columns), None where nobody could read it."""
+    """How a component enters a view: the matrix (rows, columns), None where nobody could read it; known : where the sign of an
+    entry is told (None: that was not asked)."""
 
     component: str
     view: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     matrix: Array | None
+    known: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,12 @@ class Sets:
     """Components of any number of views.
 
     rows : per component, the share of each view's variance that it carries, the largest relative error of its
-    transformations, and what discovery said. explanation : what tells the components apart. draw : on a
-    figure.
+    transformations, and what discovery said. columns : per column, what each carries of it. explanation : what
+    tells the components apart. draw : on a figure.
     """
 
     rows: Table
+    columns: Table
     explanation: str
     draw: Callable[[Any], Any]
 
@@ -130,7 +135,7 @@ class Findings:
     views : {name: column names}. diagnostics, variance : of two views, U first; sets : of any number of views. outcome : None
     without a target. learned : None without another learner. effects : of exposures, one each. notes : warnings raised
     on the way, as sentences. summary : the model's own page of text; verdict : its own word for how well the parts are told
-    apart; answer : its own headline.
+    apart; answer : its own headline; steps : what would help, in numbers. samples : the rows behind it, where they were given.
     """
 
     n: int
@@ -148,6 +153,8 @@ class Findings:
     effects: tuple[ExposureAnswer, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
+    samples: Samples | None = None
+    steps: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -181,7 +188,7 @@ class Findings:
         own = (*own, *rca.views_.feature_names[len(own) :])  # levels of covariates that are texts stand behind
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
         if hasattr(model, "answers"):
-            return cls._of_effects(model, rca, own, views, truth, notes, provenance)
+            return cls._of_effects(model, rca, own, views, truth, notes, provenance, X, y)
         if y is not None and not getattr(model, "takes_outcome", False):
             name = type(rca).__name__
             raise ValueError(
@@ -196,6 +203,8 @@ class Findings:
             summary=str(rca.summary()),
             verdict=verdict,
             answer=rca.headline(verdict),
+            steps=tuple(rca.next_steps()),
+            samples=look_at(model, rca, X, y, tuple(own[i] for i in getattr(rca, "covariates_", ())), outcome),
             notes=tuple(notes),
             provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
             **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
@@ -224,6 +233,8 @@ class Findings:
         truth: Array | None,
         notes: Sequence[str],
         made: Provenance | None,
+        X: object = None,
+        y: object = None,
     ) -> Findings:
         answers = tuple(answer.named(*views.values()) for answer in model.answers())
         if truth is not None:
@@ -239,6 +250,8 @@ class Findings:
             diagnostics=rca.diagnostics_,
             effects=answers,
             notes=(*notes, *model.notes_),
+            samples=look_at(model, rca, X, y, (*(own[i] for i in known), *model.exposures_), ""),
+            steps=tuple(dict.fromkeys(step for answer in answers for step in answer.steps)),
             provenance=Provenance(model.recipe(), seed=rca.random_state) if made is None else made,
         )
 
@@ -318,12 +331,16 @@ class Findings:
         """Sentences for the reader, notes included, each once."""
         return list(dict.fromkeys([*self._told(), *self.notes]))
 
+    def next_steps(self) -> list[str]:
+        """What would help, in numbers of samples and controls."""
+        return list(self.steps)
+
     def _told(self) -> list[str]:
         if self.effects:
             several = len(self.effects) > 1
             controls = [f"{a.exposure}: {a.about_controls()}" if several else a.about_controls() for a in self.effects]
             return list(dict.fromkeys([*controls, *(one for answer in self.effects for one in answer.advice())]))
-        return [] if self.diagnostics is None else self.diagnostics.advice()
+        return [*([] if self.diagnostics is None else self.diagnostics.advice()), *self.steps]
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
@@ -334,6 +351,7 @@ class Findings:
             "verdict": self.verdict,
             "alarms": self.alarms(),
             "advice": self._told(),
+            "next_steps": self.next_steps(),
             "notes": list(self.notes),
             "n": self.n,
             "views": self.views,
@@ -407,8 +425,16 @@ def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[s
     return {
         "diagnostics": rca.diagnostics_,
         "variance": replace(rca.variance_table(progress=progress), names=names_u),
-        "mixing": (Mixing("S2", v, names_v, names_u, A),),
+        "mixing": (Mixing("S2", v, names_v, names_u, A, _told(rca, A)),),
     }
+
+
+def _told(rca: Any, A: Array | None) -> Array | None:
+    """Entries of A whose limits leave zero out; None where limits would take refits."""
+    if A is None or A.size > _MOST_LIMITS or rca.verdict_ in ("known mixing", "paper", "nothing shared"):
+        return None
+    limits = rca.confidence_interval("A")
+    return np.asarray((limits.low > 0) | (limits.high < 0))
 
 
 def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -418,11 +444,19 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     for (view, q), matrix in rca.transforms_.items():
         columns = tuple(at[name] for name in rca.components_[q].feature_names)
         if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
-            mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix))
+            known = np.full(matrix.shape, rca.component_verdicts_[q] not in ("weak", "not identified"))
+            mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix, known))
     return {
-        "sets": Sets(rca.component_table(), rca.system_.explain(), lambda figure: rca.plot(figure)),
+        "sets": Sets(
+            rca.component_table(), _set_variances(rca, views), rca.system_.explain(), lambda figure: rca.plot(figure)
+        ),
         "mixing": tuple(mixing),
     }
+
+
+def _set_variances(rca: Any, views: dict[str, tuple[str, ...]]) -> Table:
+    rows: Table = replace(rca.variance_table(), names=views).rows()
+    return rows
 
 
 def _own_names(rca: Any, view: str) -> tuple[str, ...]:

@@ -94,18 +94,27 @@ def test_two_views_that_share_something_become_contrastive():
     assert set(rc.RCA(views=alone.views, discover=True).fit(alone.X).components_) == {("a",), ("b",)}
 
 
-def test_a_component_that_cannot_be_subtracted_is_announced():
-    data = make_views(20_000, 4, 1, sets=[tuple("abcd"), *"abcd"], kinds="exponential")
-    with pytest.raises(rc.DataError, match=r"show a component of .* takes cumulants of order 5"):
-        rc.RCA(views=data.views, discover=True).fit(data.X)
-    fewer = [tuple("abcd"), *[(x, y) for x in "abcd" for y in "abcd" if x < y], *"abcd"]
-    model = rc.RCA(views=data.views, sets=fewer, discover=True).fit(data.X)
-    assert set(model.components_) == {tuple("abcd"), ("a",), ("b",), ("c",), ("d",)}
+def test_what_all_four_views_share_is_subtracted_at_order_five():
+    """From all 15 subsets and the default order; a state answers alike, and says which order it lacks."""
+    sets = [tuple("abcd"), ("a", "b"), *"abcd"]
+    data = make_views(20_000, 4, 1, sets=sets, kinds="exponential")
+    model = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(model.components_) == set(SetSystem.of(sets, "abcd"))
+    assert max(model.evidence_["a", "b"].by_order) == 5
+    state = rc.RCA(views=data.views, discover=True).fit_moments(Moments.of(data.X, order=5))
+    assert {q: str(test) for q, test in state.evidence_.items()} == {
+        q: str(test) for q, test in model.evidence_.items()
+    }
+    with pytest.raises(rc.DataError, match=r"order 5 are needed, .* make it with Moments.of\(X, order=5\)"):
+        rc.RCA(views=data.views, discover=True).fit_moments(Moments.of(data.X))
 
 
-def test_too_many_views_to_start_from_all_subsets():
+def test_as_many_views_as_there_are_orders():
     data = make_views(500, 5, 1, sets=[(v,) for v in "abcde"])
-    with pytest.raises(rc.DataError, match="order 5"):
+    model = rc.RCA(views=data.views, discover=True).fit(data.X)
+    assert set(model.components_) == {(v,) for v in "abcde"}
+    data = make_views(500, 7, 1, sets=[(v,) for v in "abcdefg"])
+    with pytest.raises(rc.DataError, match="order 7, and tests use orders up to 6"):
         rc.RCA(views=data.views, discover=True).fit(data.X)
 
 

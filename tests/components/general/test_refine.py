@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,9 @@ from richcomponents.general.model import (
     Parameters,
     inverse_root,
     levenberg_marquardt,
+    relative_errors,
     solve_tensors,
+    ties_of,
     white_data,
     white_model,
 )
@@ -62,13 +66,16 @@ def test_the_model_is_exact_for_exact_cumulants():
     assert relative(value, data) < 1e-10
 
 
-@pytest.mark.parametrize("free_second", [False, True])
-def test_derivatives_are_finite_differences(evidence, free_second):
-    plain = white_model(evidence, SYSTEM, RANKS)
-    model = JointModel(
-        SYSTEM, plain.columns, RANKS, plain.orders, plain.white, plain.entries, plain.scale, free_second=free_second
-    )
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize(("free_second", "tied"), [(False, False), (True, False), (False, True)])
+def test_derivatives_are_finite_differences(evidence, free_second, tied):
+    rng, common = np.random.default_rng(0), ("a", "b", "c")
+    known = {("c", common): rng.normal(size=(2, 2)), ("b", ("a", "b")): rng.normal(size=(2, 2))} if tied else {}
+    ties = ties_of(evidence.columns, GAUGE, known)
+    model = replace(white_model(evidence, SYSTEM, RANKS, ties), free_second=free_second)
+    if tied:  # C_c = A C_a, whatever the parameters
+        C = model.split(rng.normal(size=model.size)).loadings[common]
+        np.testing.assert_allclose(C[4:], known["c", common] @ C[:2], atol=1e-12)
+        np.testing.assert_allclose(model.tied(common, model.free(common, C)), C, atol=1e-12)
     x, step = rng.normal(size=model.size), 1e-5 * rng.normal(size=model.size)
     _, slope = model.linearise(x)
     ahead, behind = (model.predict(x + sign * step) for sign in (1, -1))
@@ -98,9 +105,11 @@ def test_both_solvers_see_the_same_function(evidence):
     assert objective(quick)[0] < value + 1.0
 
 
-def test_both_solvers_find_the_same_minimum(evidence):
-    system = SYSTEM.without(("a", "b"))
-    model = white_model(evidence, system, RANKS)
+@pytest.mark.parametrize("tied", [False, True])
+def test_both_solvers_find_the_same_minimum(evidence, tied):
+    system, key = SYSTEM.without(("a", "b")), ("c", ("a", "b", "c"))
+    known = {key: sequential(evidence, system, GAUGE, RANKS)[key]} if tied else {}
+    model = white_model(evidence, system, RANKS, ties_of(evidence.columns, GAUGE, known))
     data = white_data(evidence, model)
     start = assemble(model, sequential(evidence, system, GAUGE, RANKS))
     sure = levenberg_marquardt(model, solve_tensors(model, model.join(start), data), data, iterations=200)
@@ -148,3 +157,16 @@ def test_the_sequential_start_is_exact_for_exact_cumulants():
     found = sequential(SetEvidence(population.columns, copies), SYSTEM, GAUGE, RANKS)
     for key, A in population.A.items():
         assert relative(found[key], A) < 1e-6
+
+
+def test_errors_at_the_edge_of_what_a_covariance_can_be(evidence):
+    """Second moments are linear in covariances: what is known of one does not depend on how large it is."""
+    model = white_model(evidence, SYSTEM, RANKS)
+    at, alone = model.split(0.5 * np.random.default_rng(1).normal(size=model.size)), ("c",)
+    errors = []
+    for least in (0.7, 0.1, 1e-4):  # the last is the edge
+        C = np.diag([0.7, least])
+        tensors = at.tensors | {(alone, t): 0 * at.tensors[alone, t] for t in (3, 4)}
+        x = model.join(Parameters({**at.loadings, alone: C}, tensors))
+        errors.append(relative_errors(model, x, GAUGE)[1][alone] * np.linalg.norm(C @ C.T))
+    np.testing.assert_allclose(errors, errors[0], rtol=1e-3)

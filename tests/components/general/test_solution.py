@@ -58,7 +58,7 @@ def test_a_state_differs_by_the_weights_only(views, solution):
     for key, A in solution.transforms().items():
         assert relative(state.transforms()[key], A) < 0.1
     assert state.n == solution.n == 6000
-    with pytest.raises(rc.DataError, match="need the rows"):
+    with pytest.raises(rc.DataError, match="order 5 are needed, and this state has orders up to 4"):
         solve(StateData(Moments.of(views.X)), views.views, sets=SETS, order=5)
 
 
@@ -145,5 +145,4 @@ def test_the_paper_s_method_works_on_the_columns_themselves(views, solution, cen
     assert paper.relative_errors is None
     np.testing.assert_allclose(paper.white.into, np.eye(6))
     assert solution.score(centred, BLOCKS) > paper.score(centred, BLOCKS) - 0.1
-    with pytest.raises(rc.DataError, match="not kept by block"):
-        paper.without(0)
+    assert relative(paper.without(0).transform("b", COMMON), paper.transform("b", COMMON)) < 0.3

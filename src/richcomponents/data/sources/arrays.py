@@ -12,7 +12,7 @@ import os
 import zipfile
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -21,12 +21,23 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from richcomponents.algebra import IntArray
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.columns import Column, frame_columns
-from richcomponents.data.sources.base import ColumnSource, FileSource, Source, block_rows, file_mark, missing_extra
-from richcomponents.data.table import check_sparse
+from richcomponents.data.sources.base import (
+    ColumnSource,
+    FileSource,
+    Source,
+    aligned,
+    annotations_beside,
+    block_rows,
+    file_mark,
+    missing_extra,
+    named_beside,
+    numbered,
+)
+from richcomponents.data.table import as_matrix, check_sparse
 from richcomponents.errors import CapacityError, DataError
 
 
@@ -88,7 +99,7 @@ class NpzSource(ColumnSource):
                 raise DataError(
                     f"array {name!r} of {path.name} has {array.ndim} dimensions: matrices and vectors are read"
                 )
-            own = (name,) if array.ndim == 1 else tuple(f"{name}_{i}" for i in range(array.shape[1]))
+            own = (name,) if array.ndim == 1 else numbered(name, array.shape[1])
             clash = next((column for column in own if column in columns), None)
             if clash is not None:
                 raise DataError(
@@ -193,15 +204,17 @@ class _Stored(FileSource):
             self.names = _labels(var, self.width, f"var of {self.title}")
         if obs is not None:
             self.samples = _labels(obs, self.n_rows or 0, f"obs of {self.title}")
-            self.annotations = tuple(name for name in _described(obs) if name not in (self.names or ()))
+            self._said = annotations_beside(_described(obs), set(self.names or ()))
+            self.annotations = tuple(self._said)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
-        said = [name for name in names if name in self.annotations]
+        said = {name: self._said[name] for name in names if name in self.annotations}
         columns = super().read([name for name in names if name not in said], written)
         if said:
             with _reading(self.path), self._opened("obs") as obs:
-                columns |= frame_columns(_frame(obs, self.path)[said], written)
+                frame = _frame(obs, self.path)[list(said.values())].set_axis(list(said), axis=1)
+            columns |= frame_columns(frame, written)
         return {name: columns[name] for name in names}
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
@@ -288,7 +301,10 @@ class ZarrSource(_Stored):
 
 
 class H5adSource(_Stored):
-    """X of an h5ad file, or one of its layers; columns are named by var. part : a group of the file (`mod/rna` of an h5mu)."""
+    """X of an h5ad file, or one of its layers; columns are named by var. part : a group of the file (`mod/rna` of an h5mu).
+
+    Its groups are those of an AnnData in memory: "X", "layer:name", "obsm:name".
+    """
 
     def __init__(self, path: Path, layer: str | None = None, part: str = "") -> None:
         label = "X" if layer is None else f"layers/{layer}"
@@ -300,11 +316,145 @@ class H5adSource(_Stored):
                 raise DataError(f"{path.name} has no {label!r}; its layers are: {layers or 'none'}")
             super().__init__(path, _member(group, label, path), label)
             self._describe(*(_member(group, one, path) if one in group else None for one in ("var", "obs")))
+            self.groups = self._groups(group)
+
+    def _groups(self, file: Any) -> dict[str, tuple[str, ...]]:
+        """Names of the columns of all matrices of the samples, under those of the matrices."""
+        own = self.names or ()
+        groups = {_group_name(self._label): own}
+        if "X" in file:
+            groups.setdefault("X", tuple(f"X:{name}" for name in own))
+        for name, _ in _entries(file, "layers", self.path):
+            groups.setdefault(f"layer:{name}", tuple(f"{name}:{variable}" for variable in own))
+        for name, held in _entries(file, "obsm", self.path):
+            groups[f"obsm:{name}"] = _obsm_names(name, held, own)
+        return groups
+
+    def including(self, groups: Sequence[str]) -> Source:
+        new = [name for name in dict.fromkeys(groups) if name in self.groups and name != _group_name(self._label)]
+        if not new:
+            return self
+        return _H5adParts(self, [_H5adMatrix(self.path, name, self.groups[name], self._part) for name in new])
 
     @contextmanager
     def _opened(self, what: str = "") -> Iterator[Any]:
         with _hdf5(self.path) as file:
             yield _member(file, f"{self._part}{what or self._label}", self.path)
+
+
+class _H5adMatrix(_Stored):
+    """A further matrix of an h5ad file, by the name of its group; a data frame in obsm is held in memory."""
+
+    def __init__(self, path: Path, group: str, names: tuple[str, ...], part: str) -> None:
+        kind, _, name = group.partition(":")
+        label = part + {"X": "X", "layer": "layers/", "obsm": "obsm/"}[kind] + name
+        self._values: Array | None = None
+        with _reading(path), _hdf5(path) as file:
+            held = _member(file, label, path)
+            if _is_frame(held):
+                FileSource.__init__(self, path)
+                self._label, self._values = label, as_matrix(_frame(held, path))
+                self.n_rows, self.width = self._values.shape
+            else:
+                super().__init__(path, held, label)
+        self.names = names
+
+    @contextmanager
+    def _opened(self, what: str = "") -> Iterator[Any]:
+        with _hdf5(self.path) as file:
+            yield _member(file, self._label, self.path)
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        if self._values is None:
+            yield from super().blocks(columns)
+        else:
+            yield self._values if columns is None else self._values[:, columns]
+
+
+class _H5adParts(FileSource):
+    """Several matrices of an h5ad file side by side, read in step; the first one describes the samples."""
+
+    def __init__(self, first: H5adSource, others: Sequence[_H5adMatrix]) -> None:
+        super().__init__(first.path)
+        self._parts: list[_Stored] = [first, *others]
+        self.names = tuple(name for part in self._parts for name in part.names or ())
+        self.width, self.n_rows = len(self.names), first.n_rows
+        self.samples, self.annotations, self.groups, self.key = (
+            first.samples,
+            first.annotations,
+            first.groups,
+            first.key,
+        )
+        for part in others:
+            if part.n_rows != self.n_rows:
+                raise DataError(f"{self.title} is damaged: a matrix has {part.n_rows} rows, the first {self.n_rows}")
+
+    def including(self, groups: Sequence[str]) -> Source:
+        return self._parts[0].including(groups)
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        self.check_names()
+        said = [name for name in names if name in self.annotations]
+        columns = super().read([name for name in names if name not in said], written)
+        columns |= self._parts[0].read(said, written)
+        return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return self._parts[0].texts(names)
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        wanted = np.arange(self.width) if columns is None else columns
+        ends = np.cumsum([0, *(part.width for part in self._parts)])
+        owner = np.searchsorted(ends, wanted, side="right") - 1
+        places = [np.flatnonzero(owner == i) for i in range(len(self._parts))]
+        size = block_rows(len(wanted))
+        reading = [
+            aligned(map(as_matrix, part.blocks(wanted[mine] - ends[i])), size)
+            for i, (part, mine) in enumerate(zip(self._parts, places, strict=True))
+            if len(mine)
+        ]
+        used = [mine for mine in places if len(mine)]
+        for pieces in zip(*reading, strict=True):
+            out = np.empty((len(pieces[0]), len(wanted)))
+            for piece, mine in zip(pieces, used, strict=True):
+                out[:, mine] = piece
+            yield out
+
+    def mark(self) -> str:
+        return " | ".join(part.mark() for part in self._parts)
+
+
+def _group_name(label: str) -> str:
+    """What a matrix of an h5ad file is called in views=: layers/log is layer:log."""
+    return label.replace("layers/", "layer:", 1)
+
+
+def _is_frame(held: Any) -> bool:
+    return not hasattr(held, "dtype") and held.attrs.get("encoding-type") == "dataframe"
+
+
+def _entries(file: Any, name: str, path: Path) -> Iterator[tuple[str, Any]]:
+    """The matrices and frames in a folder of an h5ad file; what is of another kind, or leads out of the file, is left out."""
+    folder: Any = ()
+    with suppress(DataError):
+        folder = _own(file, name, path)
+    for key in () if hasattr(folder, "dtype") else folder:
+        with suppress(DataError):
+            held = _member(folder, key, path)
+            if _is_frame(held) or len(_shape(held)) == 2:
+                yield key, held
+
+
+def _shape(held: Any) -> tuple[int, ...]:
+    """Of an array, or of a sparse matrix, which has it in its attributes."""
+    return tuple(map(int, held.shape if hasattr(held, "dtype") else held.attrs.get("shape", ())))
+
+
+def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
+    """Of the columns of an entry of obsm."""
+    if _is_frame(held):
+        return named_beside(key, _described(held), set(variables))
+    return numbered(key, _shape(held)[1])
 
 
 class SampleSource(FileSource):

@@ -201,6 +201,11 @@ class Source(ABC):
         """The same source, with the columns of these groups behind its own."""
         return self
 
+    def groups_of(self, names: Collection[str]) -> tuple[str, ...]:
+        """The groups that hold columns of these names, which are not among its own."""
+        missing = {*names} - {*(self.names or ())}
+        return tuple(group for group, columns in self.groups.items() if not missing.isdisjoint(columns))
+
     def annotation(self, name: object) -> str | None:
         """The annotation of that name, also as obs:name."""
         plain = str(name).removeprefix("obs:")
@@ -210,6 +215,21 @@ class Source(ABC):
         """Of these columns, as they were first read."""
         kept: dict[object, Fingerprint] = self.__dict__.setdefault("_fingerprints", {})
         return kept.setdefault(None if columns is None else tuple(columns.tolist()), Fingerprint())
+
+
+def numbered(name: str, width: int) -> tuple[str, ...]:
+    """What the columns of an array are called."""
+    return tuple(f"{name}_{i}" for i in range(width))
+
+
+def named_beside(key: str, columns: Iterable[object], variables: Collection[str]) -> tuple[str, ...]:
+    """What the columns of a data frame in obsm are called: as they are, behind its key where a variable has that name."""
+    return tuple(f"{key}:{name}" if str(name) in variables else str(name) for name in columns)
+
+
+def annotations_beside(columns: Iterable[object], variables: Collection[str]) -> dict[str, Any]:
+    """Columns of obs under what they are called: as they are, obs:name where a variable has that name."""
+    return {f"obs:{name}" if str(name) in variables else str(name): name for name in columns}
 
 
 class FileSource(Source):

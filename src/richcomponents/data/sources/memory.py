@@ -16,7 +16,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.columns import Column, frame_columns
-from richcomponents.data.sources.base import ArraySource, Source, block_rows
+from richcomponents.data.sources.base import ArraySource, Source, annotations_beside, block_rows, named_beside, numbered
 from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, join_views, sample_index
 from richcomponents.errors import DataError
 
@@ -64,7 +64,7 @@ class Annotated(Source):
 
     def describe(self, obs: Any) -> None:
         """obs : of pandas, one row per sample."""
-        self._obs = {str(name) if str(name) not in (self.names or ()) else f"obs:{name}": name for name in obs.columns}
+        self._obs = annotations_beside(obs.columns, set(self.names or ()))
         self._described, self.annotations = obs, tuple(self._obs)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
@@ -130,10 +130,7 @@ class AnnDataSource(Annotated):
 
 def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
     """A data frame names its columns itself, an array as archives of arrays do: key_0, key_1, ..."""
-    if hasattr(held, "columns"):
-        taken = set(variables)
-        return tuple(f"{key}:{name}" if str(name) in taken else str(name) for name in held.columns)
-    return tuple(f"{key}_{i}" for i in range(held.shape[1]))
+    return named_beside(key, held.columns, set(variables)) if hasattr(held, "columns") else numbered(key, held.shape[1])
 
 
 class TablesSource(Annotated, ArraySource):

@@ -1,21 +1,33 @@
 // A table with a search box shows the first rows that match; all of them after a click on "show all".
+// Rows that only wait for that click are printed, as far as paper lasts. Words are looked for in all texts of a row.
+const everywhere = document.getElementById("everywhere"), PRINTED = 1000;
+const wanted = (box) =>
+  [everywhere, box.querySelector("input")].flatMap((input) => (input ? input.value.toLowerCase().split(/\s+/) : [])).filter(Boolean);
 const refresh = (box) => {
-  const words = box.querySelector("input").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const most = "all" in box.dataset ? Infinity : Number(box.dataset.shown), rows = [...box.querySelector("tbody").rows];
+  const words = wanted(box), rows = [...box.querySelector("tbody").rows];
+  const most = "all" in box.dataset ? Infinity : Number(box.dataset.shown);
   let found = 0;
   for (const row of rows) {
-    const name = row.cells[0].textContent.toLowerCase();
-    const fits = words.every((word) => name.includes(word));
-    row.hidden = !fits || found >= most;
+    const names = [...row.querySelectorAll("td:first-child, td.text")].map((cell) => cell.textContent).join(" ").toLowerCase();
+    const fits = words.every((word) => names.includes(word));
+    row.hidden = !fits;
+    row.classList.toggle("cut", fits && found >= most);
+    row.classList.toggle("never", fits && found >= PRINTED);
     if (fits) found += 1;
   }
   const seen = Math.min(found, most);
   box.querySelector("[aria-live]").textContent =
-    seen < found ? `the first ${seen} of ${found} rows` : `${found} of ${rows.length} rows`;
+    seen < found ? `the first ${seen} of ${found} rows` : found < rows.length ? `${found} of ${rows.length} rows` : `${found} rows`;
+  return found;
 };
 
 // A click on a column's title sorts its table: numbers by value, missing ones last, names by letter.
-for (const title of document.querySelectorAll("table.sortable th button")) {
+for (const title of document.querySelectorAll("table.sortable .sort")) {
+  title.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    title.click();
+  });
   title.addEventListener("click", () => {
     const head = title.closest("th"), body = title.closest("table").tBodies[0];
     const down = head.getAttribute("aria-sort") === "ascending";
@@ -47,7 +59,7 @@ const csv = (table) => {
   return [head, ...rows].map((row) => row.map(quoted).join(",") + "\r\n").join("");
 };
 for (const box of document.querySelectorAll(".searched")) {
-  box.querySelector("input").addEventListener("input", () => refresh(box));
+  box.querySelector("input")?.addEventListener("input", () => refresh(box));
   box.querySelector(".all")?.addEventListener("click", (event) => {
     box.dataset.all = "";
     event.target.remove();
@@ -63,4 +75,30 @@ for (const box of document.querySelectorAll(".searched")) {
   box.querySelector(".tools").hidden = false;
   refresh(box);
 }
-document.documentElement.dataset.ready = "true";
+
+// One search for all tables, and a page in the colours that the reader wants.
+everywhere.addEventListener("input", () => {
+  const found = [...document.querySelectorAll(".searched")].map(refresh);
+  document.getElementById("matches").textContent = everywhere.value
+    ? `${found.reduce((sum, count) => sum + count, 0)} rows in ${found.filter(Boolean).length} tables`
+    : "";
+});
+const root = document.documentElement, theme = document.getElementById("theme");
+const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+theme.textContent = dark() ? "light" : "dark";
+theme.addEventListener("click", () => {
+  root.dataset.theme = dark() ? "light" : "dark";
+  theme.textContent = dark() ? "light" : "dark";
+});
+theme.closest(".tools").hidden = false;
+
+// On paper nothing is folded.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  for (const one of opened) one.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const one of opened) one.open = false;
+});
+root.dataset.ready = "true";

@@ -1,0 +1,330 @@
+"""E[log L(theta; s)] and its gradient for any differentiable log-likelihood, from moments of s alone (paper, Section 4.2).
+
+The gradient G(s) = d/dtheta log L(theta; s) bends in a few directions only, and is linear in s across them: with z the
+standardised projections of s on these and r what is uncorrelated with them,
+
+    G(s) = a(z) + B(z) r.
+
+a is replaced by a polynomial of total degree k + 1 and B by one of degree k, so that moments of order k + 1 suffice. Both are
+linear in values of G at nodes z_i (:mod:`.polynomials`), and so is the mean,
+
+    E[G] ~ sum_i m_i G(x_i) + sum_i (c_i / 2h) (G(x_i + h e_i) - G(x_i - h e_i)),
+
+x_i the points of the nodes, m_i and c_i e_i their moments: a rule of points with weights of both signs, and the gradient
+is that of
+theta -> sum w_j log L(theta; x_j) with the points held. What the user gives is one function of (theta, s); its derivative
+by theta
+is taken by differences or by jax.
+
+Under the Gaussian with the mean and covariance of s, the approximation "hermite" is the projection on polynomials of degree
+k + 1, whatever the directions: then E[log L] itself is replaced by a function of theta whose gradient this is (E of log L
+under a
+Gram-Charlier series of s), and it is bounded where the likelihood is.
+
+The directions are found from d/ds d/du log L at a few directions u of theta: each spans the bends and a few directions
+more, which
+differ from u to u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.spectral import whitening
+from richcomponents.components import Component, RowSource
+from richcomponents.learning.polynomials import (
+    REACH,
+    gaussian_points,
+    moments_along,
+    monomials,
+    most_variables,
+    stencil,
+    unit,
+)
+
+LogLikelihood = Callable[[Array, Array], Any]
+"""theta (p,), samples (m, d) -> (m,)."""
+
+_STEP = 1e-5  # of differences by theta, relative to a parameter above one
+_MIXED = 1e-3  # of differences by theta and s
+_SEEN = 1e-4  # of the largest singular value, below which a direction is rounding
+_SHARED = 0.99  # eigenvalue of the mean projector from which a direction is in all spans
+_ACROSS = 0.5  # standard deviations of a step across the directions
+_POINTS, _LINES = 24, 3  # where directions are looked for: samples, directions of theta
+_TEST_RESTS = 4  # across the directions, where the error is looked at
+
+
+class Mean(Protocol):
+    """What is climbed: an expected log-likelihood, known by some means."""
+
+    def value(self, theta: Array) -> float | None:
+        """E[log L], None where only its gradient is known."""
+
+    def gradient(self, theta: Array) -> Array:
+        """(p,)."""
+
+    def error(self, theta: Array) -> float:
+        """Of the gradient, by approximation; sampling error excluded."""
+
+    def on_rows(self, rows: IntArray) -> Mean:
+        """The same measured on some of the rows."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are to choose from."""
+
+
+def component_on(component: Component, rows: IntArray, order: int) -> Component:
+    """A component that reads rows, on some of them: a mini-batch."""
+    if not isinstance(component.source, RowSource):
+        raise TypeError(
+            "mini-batches need a component that reads rows: component_on_rows(X) of the fitted RCA, or "
+            "ComponentLikelihood(solver='sgd')"
+        )
+    return component.measured_on(component.source.take(rows), order)
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A log-likelihood with its derivative by theta: by differences, or by jax (the function must be written for it)."""
+
+    function: LogLikelihood
+    by_jax: bool = False
+
+    def values(self, theta: Array, x: Array) -> Array:
+        """(m,), checked."""
+        with self._precision():
+            found = np.asarray(self.function(theta, x), dtype=np.float64)
+        if found.shape != (len(x),):
+            raise ValueError(
+                f"log_likelihood must give one number per sample: {len(x)} samples gave an array of shape {found.shape}"
+            )
+        return found
+
+    def gradient(self, theta: Array, x: Array, weights: Array) -> Array:
+        """d/dtheta sum_i weights_i log L(theta; x_i), (p,)."""
+        if self.by_jax:
+            with self._precision():
+                jax = _jax()
+                found = jax.grad(lambda at: weights @ self.function(at, x))(jax.numpy.asarray(theta))
+            return np.asarray(found, dtype=np.float64)
+        return weights @ self.by_sample(theta, x)
+
+    def by_sample(self, theta: Array, x: Array) -> Array:
+        """d/dtheta log L(theta; x_i), (m, p), by differences."""
+        out = np.empty((len(x), len(theta)))
+        for j in range(len(theta)):
+            step = np.zeros(len(theta))
+            step[j] = _STEP * max(1.0, abs(float(theta[j])))
+            out[:, j] = (self.values(theta + step, x) - self.values(theta - step, x)) / (2 * step[j])
+        return out
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return _jax().enable_x64(True) if self.by_jax else nullcontext()
+
+
+def _jax() -> Any:
+    try:
+        return import_module("jax")
+    except ImportError as problem:
+        raise ImportError(
+            "gradient='jax' needs the package jax, which is not installed: use 'differences'"
+        ) from problem
+
+
+@dataclass(frozen=True)
+class SampleMean:
+    """The mean over samples (n, d) that are there: what moments are compared with."""
+
+    log_likelihood: Differentiated
+    samples: Array
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.samples)
+
+    def value(self, theta: Array) -> float:
+        return float(np.mean(self.log_likelihood.values(theta, self.samples)))
+
+    def gradient(self, theta: Array) -> Array:
+        return self.log_likelihood.gradient(theta, self.samples, np.full(self.n_rows, 1 / self.n_rows))
+
+    def error(self, theta: Array) -> float:
+        return 0.0
+
+    def on_rows(self, rows: IntArray) -> SampleMean:
+        return replace(self, samples=self.samples[rows])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """E[f(s)] ~ weights @ f(points), f = log L at theta; E[grad] ~ by_theta @ grad f(around): (m,), (m, d), and (l,), (l,
+    d)."""
+
+    points: Array
+    weights: Array
+    around: Array
+    by_theta: Array
+    directions: int
+
+
+@dataclass(frozen=True)
+class MomentMean:
+    """The mean over a component, by its moments.
+
+    law : the component whose mean and covariance say where the polynomials are to be good; component : the one whose moments
+    are used, the same or that of a mini-batch. degree : of B; most : directions at most;
+    reach : standard deviations to each side of the interval of Chebyshev series.
+    """
+
+    log_likelihood: Differentiated
+    law: Component
+    component: Component
+    degree: int = 3
+    method: str = "hermite"
+    most: int | None = None
+    reach: float = REACH
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    # ---- what is asked
+
+    @property
+    def n_rows(self) -> int:
+        return int(component_source(self.component).n)
+
+    def value(self, theta: Array) -> float:
+        rule = self.rule(theta)
+        return float(rule.weights @ self._finite(theta, rule.points))
+
+    def gradient(self, theta: Array) -> Array:
+        rule = self.rule(theta)
+        self._finite(theta, rule.around)
+        return self.log_likelihood.gradient(theta, rule.around, rule.by_theta)
+
+    def on_rows(self, rows: IntArray) -> MomentMean:
+        return replace(self, component=component_on(self.law, rows, self.degree + 1), _kept={})
+
+    def error(self, theta: Array) -> float:
+        """Root mean square of what the polynomials miss of the gradient if s were Gaussian, over all parameters, but for
+        what is
+        odd in r: its mean is zero."""
+        Q, t = self.directions(theta), self._stencil(theta)
+        z, weights = gaussian_points(Q.shape[1])
+        from_nodes = monomials(z / self._unit, t.powers) @ t.coefficients(self.degree + 1)
+        fitted = from_nodes @ self.log_likelihood.by_sample(theta, self._at(t.nodes * self._unit @ Q.T))
+        rests = np.random.default_rng(1).normal(size=(_TEST_RESTS if Q.shape[1] < len(Q) else 1, len(Q)))
+        missed = 0.0
+        for r in rests - rests @ Q @ Q.T:
+            both = [self.log_likelihood.by_sample(theta, self._at(z @ Q.T + side * r)) for side in (-1, 1)]
+            missed += float(np.sum(weights @ ((both[0] + both[1]) / 2 - fitted) ** 2)) / len(rests)
+        return float(np.sqrt(missed))
+
+    # ---- how
+
+    @cached_property
+    def _white(self) -> tuple[Array, Array]:
+        """s - mean -> standardised coordinates (k, d), and back (d, k)."""
+        return whitening(self.law.covariance)
+
+    @property
+    def _unit(self) -> float:
+        return unit(self.method, self.reach)
+
+    def _at(self, white: Array) -> Array:
+        """Samples (m, d) at standardised coordinates (m, k)."""
+        return np.asarray(self.law.mean + white @ self._white[1].T)
+
+    def _finite(self, theta: Array, x: Array) -> Array:
+        values = self.log_likelihood.values(theta, x)
+        if not np.isfinite(values).all():
+            at = ", ".join(f"{number:.3g}" for number in x[int(np.argmin(np.isfinite(values)))])
+            raise FloatingPointError(
+                f"log_likelihood is not finite at s = ({at}), which lies where the component does or near it, at theta = "
+                f"{np.array2string(theta, precision=3, threshold=8)}: write it for all real s (and y), keep theta in its "
+                "domain by confine= or another parametrisation (logarithms), and leave out terms without theta"
+            )
+        return values
+
+    def _limit(self) -> int:
+        """How many directions there may be."""
+        most = most_variables(self.degree + 1, self.method)
+        return most if self.most is None else min(most, self.most)
+
+    def directions(self, theta: Array) -> Array:
+        """(k, q), orthonormal in standardised coordinates: those in which the gradient is not linear."""
+        key = theta.tobytes()
+        if self._kept.get("directions", (None,))[0] != key:
+            self._kept["directions"] = key, self._found_directions(theta)
+        return np.asarray(self._kept["directions"][1])
+
+    def _found_directions(self, theta: Array) -> Array:
+        k = len(self._white[0])
+        rng = np.random.default_rng(0)
+        w = rng.normal(size=(_POINTS, k))
+        shifts = np.vstack([np.eye(k), -np.eye(k)]) * _MIXED
+        x = self._at((w[:, None, :] + shifts[None]).reshape(-1, k))
+        projector, energy = np.zeros((k, k)), np.zeros((k, k))
+        lines = rng.normal(size=(_LINES, len(theta)))
+        for u in lines / np.linalg.norm(lines, axis=1, keepdims=True):
+            step = _MIXED * max(1.0, float(np.abs(theta).max(initial=0.0))) * u
+            change = self._finite(theta + step, x) - self._finite(theta - step, x)
+            change = change.reshape(_POINTS, 2, k)
+            slopes = (change[:, 0] - change[:, 1]) / (4 * _MIXED * np.linalg.norm(step))  # d/dw d/du log L, (points, k)
+            _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
+            seen = rows[sizes > _SEEN * max(float(sizes[0]), 1e-12)]
+            projector += seen.T @ seen / _LINES
+            energy += slopes.T @ slopes
+        values, vectors = np.linalg.eigh(projector)
+        found = vectors[:, values > _SHARED]
+        limit = self._limit()
+        if found.shape[1] == 0:
+            return np.eye(k)[:, :1]
+        if found.shape[1] > limit:  # those that matter most; the others count as if the gradient were linear in them
+            found = found @ np.linalg.eigh(found.T @ energy @ found)[1][:, ::-1][:, :limit]
+        if found.shape[1] == k:
+            return np.eye(k)
+        # which basis of the span does not matter to Hermite series; to the others it must not jump with theta
+        left, _, right = np.linalg.svd(found.T @ rng.normal(size=found.shape))
+        return np.asarray(found @ left @ right)
+
+    def _stencil(self, theta: Array) -> Any:
+        return stencil(self.directions(theta).shape[1], self.degree + 1, self.method)
+
+    def rule(self, theta: Array) -> Rule:
+        """At theta; kept while the directions stay."""
+        Q = self.directions(theta)
+        key = Q.tobytes()
+        if self._kept.get("rule", (None,))[0] != key:
+            self._kept["rule"] = key, self._made_rule(Q, self._stencil(theta))
+        found: Rule = self._kept["rule"][1]
+        return found
+
+    def _made_rule(self, Q: Array, nodes: Any) -> Rule:
+        white, _ = self._white
+        scalars, vectors = moments_along(self.component, white.T @ Q / self._unit, self.degree)
+        level = nodes.coefficients(self.degree + 1).T @ scalars
+        across = nodes.coefficients(self.degree).T @ vectors @ white.T  # (m, k): E[w t^alpha] at the nodes
+        across -= across @ Q @ Q.T
+        size = np.linalg.norm(across, axis=1)
+        at = nodes.nodes * self._unit @ Q.T
+        kept = np.flatnonzero(size > 1e-14)
+        step = _ACROSS * across[kept] / size[kept, None]
+        points = self._at(at)
+        around = np.vstack([points, self._at(at[kept] + step), self._at(at[kept] - step)])
+        slope = size[kept] / (2 * _ACROSS)
+        return Rule(points, level, around, np.concatenate([level, slope, -slope]), Q.shape[1])
+
+
+def component_source(component: Component) -> Any:
+    """Where a component's cumulants come from."""
+    if component.source is None:
+        raise TypeError(f"{component.name} has no rows behind it")
+    return component.source

@@ -1,0 +1,281 @@
+"""Any differentiable likelihood of a component, or of an outcome on a component: the paper's meta-algorithm as an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from richcomponents.algebra import Array
+from richcomponents.components import Component
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.table import as_matrix
+from richcomponents.errors import DataError
+from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
+from richcomponents.learning.likelihood import LikelihoodFit, maximise
+from richcomponents.learning.polynomials import check_degree, check_method
+from richcomponents.models.base import OutcomeLearner
+from richcomponents.models.design import is_column
+from richcomponents.notebook import Summary
+
+
+class ComponentLikelihood(OutcomeLearner):
+    """Maximum likelihood of any model of S1, or of y given S1, from samples of (U, V) or (U, V, y).
+
+    You write the log-likelihood of one sample; its expectation over the hidden S1 and the gradient of that come from the
+    moments of S1 (Ge and Zou's meta-algorithm), those with y, such as E[S1 y], from the table. y may depend on S1 only.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        log_likelihood(theta (p,), s (m, d)) -> (m,), or log_likelihood(theta, s, y (m,)) for fit(X, y). Differentiable, defined
+        for all real s and y (it is approximated by a polynomial in both: counts and classes are not treated as such, but a
+        y of two values is never asked for others); terms without theta may be left out.
+    start : array (p,)
+        Where to begin, which also says how many parameters there are.
+    rca : ContrastiveRCA or RCA, optional
+        Cloned and fitted on X.
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
+    degree : int
+        Of the polynomials that multiply s in the gradient; needs cumulants of order degree + 1 (at most six). Higher
+        degrees have
+        less bias (`fit_.epsilon`) and more noise.
+    approximation : {"hermite", "chebyshev", "taylor"}
+    gradient : {"differences", "jax"}
+        How log_likelihood is differentiated by theta; "jax" for functions written with jax.numpy.
+    ridge, lasso : float or array (p,)
+        Penalties ridge |theta|^2 / 2 + lasso |theta|_1.
+    confine : callable, optional
+        theta -> theta, back into its domain, after every step.
+    max_directions : int, optional
+        See :func:`richcomponents.fit_likelihood`.
+    solver : {"deterministic", "sgd"}, batch_size, n_steps : int
+        "sgd": steps over mini-batches of rows.
+    n_restarts : int, restart_scale : float
+        For several maxima: further starts, `start` plus Gaussians of this standard deviation.
+    random_state : int or None
+    names : sequence of str, optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    theta_ : array (p,)
+    fit_ : LikelihoodFit
+        theta with its trajectory, curvatures, the error of the polynomials and the bound on theta that follows from it.
+    residualised_ : array (p,) or None
+        The same likelihood maximised on the residual of U as if that were S1: the simple method, and where the
+        climb begins. None without rows.
+    rca_, component_
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_contrastive
+    >>> data = make_contrastive(3000, d=5, S2="skewed", A="good", random_state=0)
+    >>> y = data.S1 @ data.beta + np.random.default_rng(0).standard_t(3, size=3000)
+    >>> def robust(theta, s, y):  # a regression with errors of three degrees of freedom
+    ...     return -2 * np.log1p((y - s @ theta) ** 2 / 3)
+    >>> model = ComponentLikelihood(robust, start=np.zeros(5), rca=ContrastiveRCA(views=5)).fit(data.X, y)
+    >>> error = lambda beta: float(np.sum((beta - data.beta) ** 2))
+    >>> error(model.theta_) < error(model.residualised_)
+    True
+    """
+
+    def __init__(
+        self,
+        log_likelihood: Callable[..., Any] | None = None,
+        start: Any = None,
+        rca: Any = None,
+        component: str = "S1",
+        degree: int = 3,
+        approximation: str = "hermite",
+        gradient: str = "differences",
+        ridge: Any = 0.0,
+        lasso: Any = 0.0,
+        confine: Callable[[Array], Array] | None = None,
+        max_directions: int | None = None,
+        solver: str = "deterministic",
+        batch_size: int = 100,
+        n_steps: int = 1000,
+        n_restarts: int = 0,
+        restart_scale: float = 1.0,
+        random_state: int | None = 0,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.log_likelihood = log_likelihood
+        self.start = start
+        self.rca = rca
+        self.component = component
+        self.degree = degree
+        self.approximation = approximation
+        self.gradient = gradient
+        self.ridge = ridge
+        self.lasso = lasso
+        self.confine = confine
+        self.max_directions = max_directions
+        self.solver = solver
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.n_restarts = n_restarts
+        self.restart_scale = restart_scale
+        self.random_state = random_state
+        self.names = names
+
+    # ---- doors
+
+    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+        """Fit the RCA to X, then theta on its component.
+
+        X : a table, or files, whose rows are read into memory. y : (n,) numbers, or the name of a column of X; None for a
+        model of
+        the component alone. groups : (n,) labels; rows of a group stay in one block.
+        """
+        start = self._start()
+        model = self.unfitted_rca()
+        order = int(self.degree) + 1
+        if y is None:
+            model.fit_data(X, groups=groups)
+            self._keep_rca(model)
+            part, simple = model.component_on_rows(X, self.component, groups), model.residual(X, self.component)
+            samples = simple + self.component_.mean
+            self.on_v_ = None
+        else:
+            column = y if is_column(y) else None
+            X, y, groups = model.present(X, y, groups)
+            _, outcome = model.fit_outcome(X, y if column is not None else _numbers(y), groups, every_row=True)
+            self._keep_rca(model)
+            outcome, _ = model.beside(outcome, self.component)
+            outcome = self._named(outcome, y if column is None else column)
+            self.on_v_ = outcome.on_v
+            self._warn_of_others(outcome)
+            part, simple = model.component_on_rows(outcome, self.component), model.residual(outcome, self.component)
+            part = part.with_outcome(simple, outcome.y, outcome.mean, order=order)
+            samples = np.column_stack([simple + self.component_.mean, outcome.y + outcome.mean])
+        self.simple_ = "residualised"
+        function = self._function(None if y is None else samples[:, -1])
+        self.residualised_ = self._climb(SampleMean(function, samples), start, plainly=True).theta
+        part = part if self.solver == "sgd" else part.condensed(order)
+        self._set(self._climb(self._mean(function, part), self.residualised_))
+        return self
+
+    def fit_component(self, component: Component) -> Self:
+        """Fit a model without outcome to an extracted component."""
+        start = self._start()
+        self._take_component(component)
+        self.residualised_, self.on_v_ = None, None
+        self._set(self._climb(self._mean(self._function(None), component), start))
+        return self
+
+    def fit_clean(self, S: object, y: object = None) -> Self:
+        """Plain maximum likelihood on samples S (n, d) of the component itself, with the same penalties."""
+        start, samples = self._start(), as_matrix(S)
+        self._take_component(Component.of_samples(S, order=2))
+        outcome = None if y is None else _numbers(y)
+        if outcome is not None:
+            check_consistent_length(samples, outcome)
+            samples = np.column_stack([samples, outcome])
+        self.on_v_ = None
+        self._set(self._climb(SampleMean(self._function(outcome), samples), start))
+        self.residualised_ = self.theta_
+        return self
+
+    # ---- fitting
+
+    def _start(self) -> Array:
+        """Where to begin; all parameters are looked at here."""
+        if not callable(self.log_likelihood):
+            raise ValueError(
+                "log_likelihood must be a function (theta, s) -> one number per sample, or (theta, s, y) for fit(X, y)"
+            )
+        if self.start is None:
+            raise ValueError("start= says where to begin and how many parameters there are: give an array (p,)")
+        start = np.array(self.start, dtype=np.float64)
+        if start.ndim != 1 or not np.isfinite(start).all():
+            raise ValueError(f"start must be a vector of finite numbers, got shape {start.shape}")
+        if self.gradient not in ("differences", "jax"):
+            raise ValueError(f"gradient must be 'differences' or 'jax', got {self.gradient!r}")
+        if self.names is not None and len(self.names) != len(start):
+            raise ValueError(f"names= has {len(self.names)} names for {len(start)} parameters")
+        check_method(self.approximation)
+        check_degree(self.degree)
+        return start
+
+    def _function(self, y: Array | None) -> Differentiated:
+        """Of (theta, s), or of (theta, (s, y)); linear in a y (n,) of two values between these."""
+        given: Callable[..., Any] = self.log_likelihood  # type: ignore[assignment]
+        if y is None:
+            return Differentiated(given, self.gradient == "jax")
+        levels = np.unique(y)
+        if len(levels) != 2:
+            return Differentiated(lambda theta, x: given(theta, x[:, :-1], x[:, -1]), self.gradient == "jax")
+        low, high = levels
+
+        def between(theta: Array, x: Array) -> Any:
+            s, share = x[:, :-1], (x[:, -1] - low) / (high - low)
+            ends = [given(theta, s, np.full(len(x), level)) for level in (low, high)]
+            return (1 - share) * ends[0] + share * ends[1]
+
+        return Differentiated(between, self.gradient == "jax")
+
+    def _mean(self, function: Differentiated, part: Component) -> MomentMean:
+        return MomentMean(function, part, part, int(self.degree), self.approximation, self.max_directions)
+
+    def _climb(self, mean: MomentMean | SampleMean, start: Array, *, plainly: bool = False) -> LikelihoodFit:
+        """plainly : without mini-batches."""
+        return maximise(
+            mean,
+            start,
+            ridge=self.ridge,
+            lasso=self.lasso,
+            confine=self.confine,
+            solver="deterministic" if plainly else self.solver,
+            batch_size=self.batch_size,
+            n_steps=self.n_steps,
+            n_restarts=self.n_restarts,
+            restart_scale=self.restart_scale,
+            random_state=self.random_state,
+        )
+
+    def _set(self, found: LikelihoodFit) -> None:
+        self.fit_, self.theta_, self.coefficients_ = found, found.theta, None
+        self.coef_ = self.theta_  # by the name that all outcome learners share
+
+    # ---- words
+
+    def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        if self.names is not None:
+            return tuple(map(str, self.names))
+        return tuple(f"theta[{j}]" for j in range(len(self.theta_)))
+
+    def unit(self, outcome: str = "y") -> str:
+        """What a number is."""
+        return "parameter"
+
+    def title(self) -> str:
+        """What was learned, in a line."""
+        name = getattr(self.log_likelihood, "__name__", type(self.log_likelihood).__name__)
+        return (
+            f"Maximum likelihood of {name} on {self.component_.name} ({self.approximation}, degree {self.degree}; "
+            f"{'converged' if self.fit_.converged else 'not converged'}; error of the gradient by the polynomials "
+            f"{self.fit_.epsilon:.2g})"
+        )
+
+    def summary(self) -> Summary:
+        """The parameters, the error of the polynomials, and how sure the RCA was."""
+        check_is_fitted(self)
+        estimate: Estimate = self.estimate()
+        lines = [self.title(), *self.notes(), str(estimate)]
+        if self.rca_ is not None:
+            lines.append(self.rca_.summary())
+        return self._summary(lines, estimate)
+
+
+def _numbers(y: object) -> Array:
+    """(n,), finite."""
+    try:
+        return np.asarray(column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")))
+    except (TypeError, ValueError) as problem:
+        raise DataError(f"y must hold one finite number per row: {problem}") from problem
