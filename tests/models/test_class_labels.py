@@ -203,7 +203,7 @@ def test_the_report_names_the_class_on_headings_and_axes(data, ill, fitted):
     naive = baselines.naive(logistic(), data.X, ill.astype(int)).coef_[0]
     np.testing.assert_allclose(found.outcome.estimate.others["naive"], naive, rtol=1e-8)
     page = render(found, "t")
-    assert "<h2>What goes with disease = case</h2>" in page
+    assert ">What goes with disease = case</h2>" in page
     assert ">change of the log-odds of disease = case per unit</text>" in page
     assert f"case ({ill.sum()} rows) against control ({(~ill).sum()} rows)" in page
     assert "odds ratio" in page

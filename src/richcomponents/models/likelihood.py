@@ -19,7 +19,7 @@ from richcomponents.learning.likelihood import LikelihoodFit, maximise
 from richcomponents.learning.polynomials import check_degree, check_method
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
-from richcomponents.text import page
+from richcomponents.notebook import Summary
 
 
 class ComponentLikelihood(OutcomeLearner):
@@ -263,14 +263,14 @@ class ComponentLikelihood(OutcomeLearner):
             f"{self.fit_.epsilon:.2g})"
         )
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """The parameters, the error of the polynomials, and how sure the RCA was."""
         check_is_fitted(self)
         estimate: Estimate = self.estimate()
         lines = [self.title(), *self.notes(), str(estimate)]
         if self.rca_ is not None:
             lines.append(self.rca_.summary())
-        return page(lines)
+        return self._summary(lines, estimate)
 
 
 def _numbers(y: object) -> Array:
