@@ -417,14 +417,14 @@ def outside_test(slopes: Slopes, solution: PairSolution) -> list[TestResult]:
 
 
 def left_out_tests(slopes: Slopes, solution: PairSolution) -> list[list[TestResult]]:
-    """The same without each control in turn, (d_v, q); none where V was reduced, or holds very many.
+    """The same without each control in turn, (d_v, q); none where V was reduced, or holds one control or very many.
 
     If the exposure changes one control only, the test of the others has its size without that one, and power without any
     other: the controls without which it does not reject are a confidence set for the one that is changed. With d_v = r + 1
     controls nothing is left to test, and any of them may be it.
     """
     found, every = solution.canonical, np.arange(len(slopes.v))
-    if len(every) > MOST_LEFT_OUT or found.rank_v < len(whitening(slopes.cov_v)[0]):
+    if not 1 < len(every) <= MOST_LEFT_OUT or found.rank_v < len(whitening(slopes.cov_v)[0]):
         return []
     shared = len(found.correlations)
     with_x = (found.v_from_y[:, :shared] * found.correlations).T  # Cov(x, v), of the coordinates that have a partner
