@@ -307,13 +307,15 @@ def relative(estimate: np.ndarray, truth: np.ndarray) -> float:
 
 
 def errors(model: rc.RCA, data: MultiView) -> dict[str, float]:
-    """Medians over transformations and components of one draw, by the number of views."""
+    """Medians over transformations and components of one draw, by the number of views; of what was left out as absent the error
+    is one."""
     parts = defaultdict(list)
     for (view, q), A in data.transforms.items():
         if view != q[0]:
-            parts[f"A {len(q)}"].append(relative(model.transforms_[view, q], A))
+            parts[f"A {len(q)}"].append(relative(model.transforms_[view, q], A) if q in model.components_ else 1.0)
     for q, C in data.covariances.items():
-        parts[f"Cov {len(q)}"].append(relative(model.components_[q].covariance, C))
+        found = relative(model.components_[q].covariance, C) if q in model.components_ else 1.0
+        parts[f"Cov {len(q)}"].append(found)
         parts["Cov"].append(parts[f"Cov {len(q)}"][-1])
     return {key: float(np.median(values)) for key, values in parts.items()}
 
