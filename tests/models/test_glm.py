@@ -10,6 +10,9 @@ from scipy.special import ndtr
 import richcomponents as rc
 from richcomponents import baselines
 from richcomponents.datasets import make_contrastive
+from richcomponents.learning.families import Poisson
+from richcomponents.learning.glm import ridge_glm
+from richcomponents.models.glm import toward_simple
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 FAMILIES = ("poisson", "negative binomial", "logistic", "probit", "multinomial")
@@ -174,3 +177,21 @@ def test_what_is_refused(data, rca):
         rc.ComponentGLM("poisson", rca=rca).fit(rc.Moments.of(data.X, 4), 0)
     with pytest.raises(ValueError, match="alpha"):
         glm("poisson", y, alpha=-1)
+
+
+def test_correction_stops_where_shrinking_ends():
+    """Between the simple and the corrected coefficients, nearest to the shrunken ones; never outside."""
+    simple, corrected = np.array([0.6, 0.0]), np.array([1.0, 0.0])
+    assert [toward_simple(simple, corrected, shrunk) for shrunk in (0.0, 0.6, 0.8, 1.0)] == pytest.approx(
+        [0, 0, 0.5, 1]
+    )
+    assert toward_simple(simple, simple, 0.5) == 1.0
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 4))
+    fits = [
+        ridge_glm([x[:n]], rng.poisson(np.exp(0.5 * x[:n, 0])).astype(float), Poisson(), 1e-6)
+        for n in (30, 300, 20_000)
+    ]
+    shares = [fit.shrinkage(x[:n]) for fit, n in zip(fits, (30, 300, 20_000), strict=True)]
+    assert 0 <= shares[0] < shares[1] < shares[2] < 1
+    assert shares[2] > 0.99

@@ -57,6 +57,7 @@ OVERLOOKED = 0.1
 _STEPS = 15  # at most, of Gauss and Newton towards the T at which errors are tested
 _CLOSE = 1e-6  # changes of T that end them
 _EDGE = 0.01  # eigenvalues of that T are as far from 0 and 1
+_INDEPENDENT = 1e-6  # diagonal of a QR decomposition, as a share of its largest, from which rows are surely independent
 _FLOOR = 1e-10  # eigenvalues of the noise that count as zero, as a share of the largest
 
 
@@ -353,8 +354,34 @@ def against_noise(left: Array, own: Array, most: int) -> tuple[float, tuple[floa
 def span(design: Array) -> Array:
     """Orthonormal rows that span those of design (m, k)."""
     turn, small = np.linalg.qr(design.T)  # singular values and vectors of m numbers, not of k
+    if _full(small):
+        return np.asarray(turn.T)
     _, sizes, rows = np.linalg.svd(small.T, full_matrices=False)
     return np.asarray(rows[sizes > 1e-9 * max(sizes.max(initial=0.0), 1e-300)] @ turn.T)
+
+
+def _full(triangle: Array) -> bool:
+    """Whether the triangle of a QR decomposition is far from singular."""
+    sizes = np.abs(np.diag(triangle))
+    return len(sizes) > 0 and bool(sizes.min() > _INDEPENDENT * sizes.max())
+
+
+def _spans_all(design: Array) -> bool:
+    """Whether the rows of design (m, k) surely span all k columns."""
+    return design.shape[0] >= design.shape[1] and _full(np.linalg.qr(design.T, mode="r"))
+
+
+def _times(rows: Array, root: Array) -> Array:
+    """rows (m, k) @ root (k, k), of which nothing is below the diagonal unless the noise had no inverse."""
+    if np.tril(root, -1).any():
+        return np.asarray(rows @ root)
+    return np.asarray(linalg.blas.dtrmm(1.0, root, rows.T, trans_a=1).T)
+
+
+def _square(rows: Array) -> Array:
+    """rows' rows (k, k)."""
+    half = linalg.blas.dsyrk(1.0, rows.T)  # its upper triangle
+    return np.asarray(half + np.triu(half, 1).T)
 
 
 def _without(rows: Array, basis: Array) -> Array:
@@ -366,14 +393,14 @@ class _Weighed:
     """Some equations in units of their Gaussian noise (n = 1), and what is left of them beside the unknowns.
 
     root (k, k); g (k,), own (B, k) : contributions of the blocks to their noise; reach (., k) : directions that S can explain;
-    free (., k) : changes that it could make if it were another one in each view; spare : equations more than unknowns.
+    designs (m, k_u), (m, k_v) : what it changes in each view, in their own units; spare : equations more than unknowns.
     """
 
     root: Array
     g: Array
     own: Array
     reach: Array
-    free: Array
+    designs: tuple[Array, Array]
     spare: int
 
     def fits(self) -> tuple[float, tuple[float, float], float]:
@@ -381,20 +408,22 @@ class _Weighed:
         return against_noise(_without(self.g, self.reach), _without(self.own, self.reach), self.spare)
 
     def agrees(self) -> float:
-        """p-value of whether it is the same S in both views; nan where any two are."""
-        free = span(self.free)
-        more = len(free) - len(self.reach)
-        if more <= 0:
-            return float("nan")
-        left, own = (_without(rows, self.reach) @ free.T for rows in (self.g, self.own))
-        return against_noise(left, own, more)[2]
+        """p-value of whether it is the same S in both views, against another one in each; nan where any two are."""
+        left, own = (_without(rows, self.reach) for rows in (self.g, self.own))
+        if self.spare + len(self.reach) == len(self.root) and all(map(_spans_all, self.designs)):
+            more = self.spare  # two would explain everything
+        else:
+            free = span(_times(linalg.block_diag(*self.designs), self.root))
+            more = len(free) - len(self.reach)
+            left, own = left @ free.T, own @ free.T
+        return against_noise(left, own, more)[2] if more > 0 else float("nan")
 
     def precision(self) -> Array:
         """(k, k), of the log-likelihood -g' precision g / 2."""
         within = _precision(self.own @ self.reach.T, len(self.reach))
         beyond = _precision(_without(self.own, self.reach), self.spare)
         inside = self.reach @ self.root.T
-        return np.asarray(beyond * self.root @ self.root.T + (within - beyond) * inside.T @ inside)
+        return np.asarray(beyond * _square(self.root.T) + (within - beyond) * _square(inside))
 
     def flattening(self) -> float:
         """The largest misfit per equation, in units of its noise, that the test cannot exclude: at least one."""
@@ -443,21 +472,24 @@ class _Study:
         (root, equations), each = self.root(t, views), self.each.at(t)
         own = -(len(each) - 1) / len(each) * (each - each.mean(axis=0))
         designs = self.here.designs(t)
-        tied, free = np.hstack(designs) @ root, linalg.block_diag(*designs) @ root
-        reach = span(tied)
-        return _Weighed(root, self.here.at(t) @ root, own @ root, reach, free, equations - len(reach))
+        reach = span(_times(np.hstack(designs), root))
+        return _Weighed(root, self.here.at(t) @ root, own @ root, reach, designs, equations - len(reach))
 
     def best(self, views: str) -> Array:
         """T at which the equations of these views hold best, under a loose prior: steps of Gauss and Newton."""
         rows, cols = np.tril_indices(self.rank)
-        t, prior = self.start, _prior_precision(self.rank)
+        t, prior, k = self.start, _prior_precision(self.rank), self.k_u
         for step in range(_STEPS):
+            of_u, of_v = self.here.designs(t)
             if step in (0, _STEPS // 3):
                 precision = self.weighed(t, views).precision()
-            design = np.hstack(self.here.designs(t))
-            weighted = design @ precision
-            slope = weighted @ self.here.at(t) - prior * (t - self.start)[rows, cols]
-            move = np.asarray(np.linalg.solve(weighted @ design.T + np.diag(prior), slope), dtype=np.float64)
+                across = precision[k:, :k] @ of_u.T  # what S explains of U is linear in it: of_u does not change
+                fixed = of_u @ precision[:k, :k] @ of_u.T + np.diag(prior)
+            turned = of_v @ across
+            curvature = fixed + turned + turned.T + (of_v @ precision[k:, k:]) @ of_v.T
+            weighted = precision @ self.here.at(t)
+            slope = of_u @ weighted[:k] + of_v @ weighted[k:] - prior * (t - self.start)[rows, cols]
+            move = np.asarray(linalg.solve(curvature, slope, assume_a="pos"), dtype=np.float64)
             values, vectors = np.linalg.eigh(t + symmetric_matrices(move))
             before, t = t, (vectors * np.clip(values, _EDGE, 1 - _EDGE)) @ vectors.T
             if step > _STEPS // 3 and np.max(np.abs(t - before)) < _CLOSE:

@@ -80,6 +80,7 @@ class BlockCovariances:
     @classmethod
     def of(cls, state: Moments) -> BlockCovariances:
         """From the state of z; empty blocks are left out."""
+        state = state.up_to(2)  # higher orders, by block, are many
         used = np.flatnonzero(state.block_sizes)
         blocks = state.central_blocks()[used]
         count = state.block_sizes[used].astype(np.float64)

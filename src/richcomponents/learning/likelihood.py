@@ -84,7 +84,8 @@ class LikelihoodFit:
     theta : (p,); trajectory : (iterations + 1, p); converged : a step moves theta by less than the tolerance (seldom so of
     stochastic steps).
     mu, H : smallest and largest curvature of the (approximate) objective at theta.
-    epsilon : estimated error of the gradient due to the polynomials, for a Gaussian component (sampling error excluded).
+    epsilon : estimated error of the gradient due to the polynomials, for a Gaussian component (sampling error excluded); with
+    heavy tails the true error can be larger, and grow with the degree.
     error_bound : 8 epsilon^2 / mu^2, on |theta - theta*|^2 (paper, lemma on approximate gradients); inf if mu <= 0.
     step_size : 1 / (2 H) at the start, unless given; halved where the gradient grew.
     value : E[log-likelihood] at theta, penalties not subtracted; None of ridge forms, whose gradient alone is known.

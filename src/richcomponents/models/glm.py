@@ -173,7 +173,7 @@ class ComponentGLM(OutcomeLearner):
             for j, outcome in enumerate(outcomes)
         ]
         self.simple_, told = found[0].simple, self._warn_of_size(found[0], target)
-        theta, intercepts = self._calibrate(found, plain, columns, target, nuisance, low)
+        theta, intercepts, held_back = self._calibrate(found, plain, columns, target, nuisance, low)
         theta, intercepts = self._instead(model, outcomes[0], plain[0], target, theta, intercepts)
         self._set(theta, intercepts)
         keep = first.kept
@@ -186,7 +186,7 @@ class ComponentGLM(OutcomeLearner):
                 refit = self._refitting(one, j, target, nuisance)
                 options = {"grouped": grouped, "replicates": left_out, "refit": refit}
                 estimates.append(model.estimate_of(one, outcome, self.component, **options))
-            self.coefficients_ = self._together(estimates, theta)
+            self.coefficients_ = self._together(estimates, theta, held_back)
         return self
 
     def _refitting(self, found: Calibrated, j: int, target: Array, nuisance: Array | None) -> Refit:
@@ -210,8 +210,8 @@ class ComponentGLM(OutcomeLearner):
         """Coefficients (m, d) and intercepts (m,) that another method puts in the place of the calibrated ones."""
         return theta, intercepts
 
-    def _together(self, estimates: Sequence[Estimate], theta: Array) -> Estimate:
-        """Of all predictors, one after the other."""
+    def _together(self, estimates: Sequence[Estimate], theta: Array, held_back: Array) -> Estimate:
+        """Of all predictors, one after the other; held_back (m, d) : what they were shortened by, which errors include."""
 
         def pairs(what: str) -> Any:
             ends = [getattr(one, what) for one in estimates]
@@ -220,7 +220,7 @@ class ComponentGLM(OutcomeLearner):
         return replace(
             estimates[0],
             value=theta.ravel(),
-            standard_error=np.concatenate([one.standard_error for one in estimates]),
+            standard_error=np.hypot(np.concatenate([one.standard_error for one in estimates]), held_back.ravel()),
             names=self._names(None),
             positive=self._positive(),
             identified=pairs("identified"),
@@ -380,14 +380,16 @@ class ComponentGLM(OutcomeLearner):
         y: Array,
         nuisance: Array | None,
         low: GLMFit,
-    ) -> tuple[Array, Array]:
-        """theta (m, d) and the intercepts (m,) at the mean of S1, from the correction of the fit on R.
+    ) -> tuple[Array, Array, Array]:
+        """theta (m, d) and the intercepts (m,) at the mean of S1, from the correction of the fit on R, and what theta was
+        shortened by (m, d).
 
         Predictors without a correction, and those beside variates of V, are as they were corrected; the others are fitted again
-        on what their correction predicts of S1, all together.
+        on what their correction predicts of S1, all together. With few rows coefficients come out too large, by noise and by
+        the bias of maximum likelihood, which the correction would multiply: each goes from the simple ones towards the
+        corrected ones only as far as these are not longer than what shrinking would leave of them.
         """
-        trusts = np.array([one.trust for one in found])
-        self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
+        trusts = np.array([one.trust for one in found], dtype=np.float64)
         d = plain[0].shape[1]
         asis = [one.trust == 0 or len(coef) > d for one, coef in zip(found, low.coefs, strict=True)]
         again = low
@@ -406,7 +408,14 @@ class ComponentGLM(OutcomeLearner):
         self._keep_family(again.family, unsaid(found[0], theta[0]))
         if not asis[0]:
             theta[0], intercepts[0] = self._refined(found[0], plain[0], y, again, theta[0], float(intercepts[0]))
-        return theta, intercepts
+        corrected = theta.copy()
+        for j, simple in enumerate(low.coefs):
+            share = toward_simple(simple[:d], theta[j], low.shrinkage(columns[j], j))
+            theta[j] = simple[:d] + share * (theta[j] - simple[:d])
+            intercepts[j] = low.intercepts[j] + share * (intercepts[j] - low.intercepts[j])
+            trusts[j] *= share
+        self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
+        return theta, intercepts, corrected - theta
 
     def _keep_family(self, family: Family, remainder: float) -> None:
         """The family as fitted; remainder : the variance of eta that the columns did not tell, which made counts vary by
@@ -582,6 +591,13 @@ class ComponentGLM(OutcomeLearner):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
             tags.target_tags.positive_only = True
         return tags
+
+
+def toward_simple(simple: Array, corrected: Array, shrinkage: float) -> float:
+    """The share w in [0, 1] at which simple + w (corrected - simple) is nearest to shrinkage * corrected."""
+    change = corrected - simple
+    size = float(change @ change)
+    return float(np.clip((shrinkage * corrected - simple) @ change / size, 0.0, 1.0)) if size > 0 else 1.0
 
 
 def unsaid(found: Calibrated, coef: Array, features: Array | None = None) -> float:

@@ -223,7 +223,7 @@ class Moments(Storable):
         Averaged over blocks with their sizes as weights they give the (plain) covariance exactly.
         """
         sizes = np.maximum(self.block_sizes, 1)
-        return np.stack([self._second(b) / n for b, n in zip(self.central_blocks(), sizes, strict=True)])
+        return np.stack([self._second(b) / n for b, n in zip(self.up_to(2).central_blocks(), sizes, strict=True)])
 
     def _second(self, vector: Array) -> Array:
         """The second-order sums in a vector, as a matrix."""
