@@ -474,7 +474,8 @@ class Diagnostics:
         )
         needed = samples_for_strong(n, self.strength, self.gain)
         if self.verdict == "weak" and np.isfinite(needed) and needed > n:
-            return [f"To be sure, collect about n = {rounded(needed)} samples like these, or {controls}."]
+            even = f"For an even chance of a strong verdict collect n = {rounded(needed)} samples like these"
+            return [f"{even}, or {controls}."]
         fewest = rounded(fewest_for_strong(n, self.strength))
         return [
             f"If the shared part is skewed or comes in groups (labs, batches), at least n = {fewest} samples are needed to "
