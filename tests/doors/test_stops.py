@@ -123,3 +123,12 @@ def test_a_text_is_no_outcome_of_a_regression(frame):
         rc.DataError, match="the outcome 'disease' holds text, and numbers are needed: encode it, or take it"
     ):
         rc.ComponentRegression(rca=rca()).fit(frame, "disease")
+
+
+def test_classes_that_are_all_that_is_shared_are_said_to_be():
+    data = rc.datasets.make_contrastive(400, d=4, S2="labs(3)", random_state=5)
+    model = rc.ContrastiveRCA(views=4).fit(data.X)
+    assert model.verdict_ == "strong"
+    assert model.diagnostics_.rank == 0
+    assert "Beside the hidden classes, which are removed, the views share nothing that can be seen." in model.summary()
+    assert "A and Cov(S1) are estimated" not in model.summary()

@@ -340,6 +340,7 @@ DOUBTFUL = 0.01
 
 ADVICE = {
     "strong": "The shared part is well identified; A and Cov(S1) are estimated from the data.",
+    "classes only": "Beside the hidden classes, which are removed, the views share nothing that can be seen.",
     "weak": "The higher orders say little about A: the estimate is shrunk towards residualising (adjusting for V).",
     "not identified": (
         "The higher orders say nothing reliable about A (a Gaussian shared part looks like this): coefficients equal "
@@ -473,7 +474,8 @@ class Diagnostics:
         )
         needed = samples_for_strong(n, self.strength, self.gain)
         if self.verdict == "weak" and np.isfinite(needed) and needed > n:
-            return [f"To be sure, collect about n = {rounded(needed)} samples like these, or {controls}."]
+            even = f"For an even chance of a strong verdict collect n = {rounded(needed)} samples like these"
+            return [f"{even}, or {controls}."]
         fewest = rounded(fewest_for_strong(n, self.strength))
         return [
             f"If the shared part is skewed or comes in groups (labs, batches), at least n = {fewest} samples are needed to "
@@ -483,7 +485,8 @@ class Diagnostics:
 
     def advice(self) -> list[str]:
         """Sentences for the user."""
-        out = [ADVICE[self.verdict]] if self.verdict in ADVICE and not self._contradicted else []
+        verdict = "classes only" if self.verdict == "strong" and not self.rank else self.verdict
+        out = [ADVICE[verdict]] if verdict in ADVICE and not self._contradicted else []
         if self.largest_rank > self.rank:
             out.append(
                 f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}: intervals "

@@ -266,6 +266,6 @@ class OutcomeLearner(ComponentLearner):
             warn_user(
                 f"y is correlated with {others} (F-test, {test.told}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that {others} holds controls only, or choose another component",
+                f"that only controls are in {others}, or choose another component",
                 SpecificationWarning,
             )
