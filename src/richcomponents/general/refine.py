@@ -261,6 +261,10 @@ class DenseObjective:
         self.model, self.data, self.weights = model, data, weights
         self.subsets = model.system.order
         self.norms = {t: float(np.sum(tensor**2)) for t, tensor in data.items()}
+        first, second = np.triu_indices(model.p)
+        self.pairs = np.zeros((model.p, model.p), dtype=np.int64)
+        self.pairs[first, second] = self.pairs[second, first] = np.arange(len(first))
+        self.halves = {t: tensor[first, second] for t, tensor in data.items() if t > 2}
 
     @cached_property
     def slices(self) -> dict[tuple[Subset, int], slice]:
@@ -289,18 +293,23 @@ class DenseObjective:
         return loadings, tensors
 
     def seen(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
-        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product."""
+        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product, of half of the data:
+        the first two slots may be exchanged."""
         stacked = np.hstack([B[q] for q in self.subsets])
         p = len(stacked)
-        once = (self.data[t].reshape(-1, p) @ stacked).reshape((p,) * (t - 1) + (-1,))
+        if t == 2:
+            return {q: self.data[2] @ B[q] for q in self.subsets}
+        half = self.halves[t]
+        once = (half.reshape(-1, p) @ stacked).reshape((len(half),) + (p,) * (t - 3) + (-1,))
         out, start = {}, 0
         for q in self.subsets:
             r = B[q].shape[1]
             part = once[..., start : start + r]
             start += r
-            for slot in range(t - 2, 0, -1):
+            for slot in range(t - 3, 0, -1):
                 part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
-            out[q] = part.reshape(p, -1)
+            both = part.reshape(len(half), -1)[self.pairs]  # (p, p, r^(t-2)): a symmetric tensor, slots in any order
+            out[q] = np.tensordot(both, B[q], axes=(1, 0)).reshape(p, -1)
         return out
 
     def explained(self, B: Mapping[Subset, Array], tensors: Mapping[Subset, Array], q: Subset, t: int) -> Array:
