@@ -368,7 +368,7 @@ def _full(triangle: Array) -> bool:
 
 def _spans_all(design: Array) -> bool:
     """Whether the rows of design (m, k) surely span all k columns."""
-    return design.shape[0] >= design.shape[1] and _full(np.linalg.qr(design.T, mode="r"))
+    return design.shape[0] >= design.shape[1] and _full(np.asarray(np.linalg.qr(design.T, mode="r")))
 
 
 def _times(rows: Array, root: Array) -> Array:

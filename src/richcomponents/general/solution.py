@@ -449,8 +449,8 @@ def _by_loadings(
     Cov(S) = C_g C_g'.
 
     A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', so that the parts of a view add up to it; but
-    at least half of C_g C_g' in any direction. C_g C_g' is no better where the model fits, and too small where more is shared than the ranks say: with 569
-    samples of three times ten columns the parts added up to 60% of a view.
+    at least half of C_g C_g' in any direction. C_g C_g' is no better where the model fits, and too small where more is shared
+    than the ranks say: with 569 samples of three times ten columns the parts added up to 60% of a view.
     """
     transforms: Transforms = {}
     covariances = {}
