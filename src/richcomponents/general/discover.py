@@ -150,6 +150,19 @@ def choose_ranks(
     return search.ranks
 
 
+def ranks_without_tests(
+    system: SetSystem, pairs: Mapping[frozenset[str], float], given: Mapping[Subset, int], widths: Mapping[str, int]
+) -> dict[Subset, int] | None:
+    """What :func:`choose_ranks` says where covariances leave no rank in doubt, which takes no cumulants; None elsewhere."""
+    ranks: dict[Subset, int] = {}
+    for q in [q for q in system.order if len(q) > 1]:
+        most = most_directions(system, q, widths, ranks, pairs)
+        if q not in given and most < most_directions(system, q, widths):
+            return None
+        ranks[q] = given.get(q, most)
+    return ranks
+
+
 def most_directions(
     system: SetSystem,
     q: Subset,

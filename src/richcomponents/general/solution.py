@@ -45,7 +45,13 @@ from richcomponents.components.wide import (
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.general.discover import SetTest, choose_ranks, discover_sets, most_directions
+from richcomponents.general.discover import (
+    SetTest,
+    choose_ranks,
+    discover_sets,
+    most_directions,
+    ranks_without_tests,
+)
 from richcomponents.general.evidence import (
     SetEvidence,
     WhiteViews,
@@ -173,12 +179,17 @@ def settle(
             def shared(highest: int) -> SetEvidence:
                 return _shared_evidence(data, map, white, correlation, worth, level, highest)
 
-            usual = shared(min(order, _USUAL))
-            if discover:
+            usual = shared(min(order, _USUAL)) if discover else None
+            if usual is not None:
                 system, verdicts = discover_sets(usual, sets, alpha, random_state, given, pairs, shared)
                 order = min(max(order, system.L + 1), MAX_ORDER)
             system.require_order(order)
-            chosen = choose_ranks(usual, system, pairs, given, widths, random_state, shared)
+            undoubted = ranks_without_tests(system, pairs, given, widths)
+            if undoubted is None:
+                usual = shared(min(order, _USUAL)) if usual is None else usual
+                chosen = choose_ranks(usual, system, pairs, given, widths, random_state, shared)
+            else:
+                chosen = undoubted
         if verdicts is not None:
             verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
