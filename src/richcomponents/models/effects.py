@@ -37,7 +37,7 @@ from richcomponents.errors import (
 )
 from richcomponents.models.answers import MISFIT, ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import Design, including_views, lay_out
+from richcomponents.models.design import Design, UsedColumns, including_views, lay_out
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.models.general import RCA
@@ -463,12 +463,17 @@ class ExposureEffects(Estimator):
             if answer.alarm:
                 warn_user(answer.alarm, SpecificationWarning)
 
-    def table_of(self, X: object, y: object = None) -> Any:
-        """Rows of X as the RCA inside was fitted to them: with the exposures, of y, behind."""
+    def first_rows(self, X: object, y: object, most: int) -> Rows | None:
+        """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
+        None where they can be read once only."""
         check_is_fitted(self, "rca_")
         model = self._model()
         opened = including_views(self._open(X, reset=False), model.views)
-        return self._two_views(read_exposures(opened, y, self.exposure, self.reference), model)[0]
+        found = read_exposures(opened, y, self.exposure, self.reference)
+        table, design = self._two_views(found, model)
+        if not isinstance(table, Rows) or not table.rereadable:
+            return None
+        return Rows(UsedColumns(table.select(np.concatenate([design.used, found.columns])).head(most)))
 
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""

@@ -109,9 +109,10 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
     """The first rows behind a fit; None where they cannot be read (again). covariates : their names, exposures included."""
     if X is None:
         return None
-    exposed = hasattr(model, "table_of")
+    exposed = hasattr(model, "first_rows")
     most = min(MOST_ROWS, max(_MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
-    found = first_rows(rca, model.table_of(X, y) if exposed else X, most)
+    rows = model.first_rows(X, y, most) if exposed else X
+    found = None if rows is None else first_rows(rca, rows, most)
     if found is None:
         return None
     views, known, own = found
