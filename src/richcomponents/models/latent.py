@@ -138,8 +138,8 @@ class ComponentHMM(_LatentLearner):
     >>> means = np.array([[2.0, 0.0], [-1.0, 1.0]])
     >>> x = np.hstack([means[h] + rng.normal(size=(20_000, 2)) for h in states])
     >>> model = ComponentHMM(2).fit_component(Component.of_samples(x))
-    >>> model.means_.round(1).tolist(), model.transition_.round(1).tolist()
-    ([[2.0, 0.0], [-1.0, 1.0]], [[0.8, 0.2], [0.3, 0.7]])
+    >>> bool(np.abs(model.means_ - means).max() < 0.1), model.transition_.round(1).tolist()
+    (True, [[0.8, 0.2], [0.3, 0.7]])
     """
 
     def __init__(
