@@ -155,3 +155,13 @@ def test_refusals(data):
         rc.ComponentLikelihood(robust, start=np.zeros(D + 1), rca=rca()).fit(data.X, ["a"] * N)
     with pytest.raises(ValueError, match="names="):
         rc.ComponentLikelihood(student, start=np.zeros(D), names=["a"], rca=rca()).fit(data.X)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log")
+def test_a_likelihood_that_is_not_finite_is_named(data):
+    def narrow(theta, s):
+        return np.log(theta[0] - 10 - np.sum(s**2, axis=1))
+
+    model = rc.ComponentLikelihood(narrow, start=[0.0], rca=rc.ContrastiveRCA(views=data.S1.shape[1]))
+    with pytest.raises(ValueError, match=r"not finite at start=\[0.0\]"):
+        model.fit(data.X)

@@ -394,7 +394,13 @@ def maximise(
         assert value is not None
         return float(np.sum(lasso * np.abs(at) + ridge * at**2 / 2)) - value
 
-    valued = mean.value(start) is not None
+    first_value = mean.value(start)
+    valued = first_value is not None
+    if not np.isfinite(mean.gradient(start)).all() or (first_value is not None and not np.isfinite(first_value)):
+        raise ValueError(
+            f"the log-likelihood, or its gradient, is not finite at start={np.asarray(start).tolist()}: it must be defined for "
+            "all real s, not only for those of the samples. Begin elsewhere (start=), or write it so that it is"
+        )
     if n_restarts and not valued:
         raise ValueError(
             "restarts are compared by the log-likelihood, and of ridge forms only its gradient is known: give "
