@@ -87,7 +87,8 @@ class ComponentGLM(OutcomeLearner):
     residualised_ : array like coef_ (d,) or (k - 1, d), or None
         The same model on the residual of U, for comparison; None without rows.
     trust_ : float, or array (k - 1,)
-        How much of the correction was believed: 0 (residualising) to 1.
+        How much of the correction was believed: 0 (residualising) to 1. With few rows coefficients are shortened besides, which
+        their errors include.
     coefficients_ : Estimate or None
         Standard errors by leaving out blocks, z, p and intervals, what was not trusted of the correction included; of several
         classes one class after the other. Where a fit is "not identified": the identified set, its intervals and p values.
@@ -413,7 +414,6 @@ class ComponentGLM(OutcomeLearner):
             share = toward_simple(simple[:d], theta[j], low.shrinkage(columns[j], j))
             theta[j] = simple[:d] + share * (theta[j] - simple[:d])
             intercepts[j] = low.intercepts[j] + share * (intercepts[j] - low.intercepts[j])
-            trusts[j] *= share
         self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
         return theta, intercepts, corrected - theta
 
