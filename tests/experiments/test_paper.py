@@ -5,17 +5,14 @@ from __future__ import annotations
 import gzip
 import re
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-import richcomponents as rc
 from richcomponents.cli import main
 from richcomponents.errors import DataError
-from richcomponents.experiments import simulations
 from richcomponents.experiments.biomarkers import read_markers, shared_beyond_labs
 from richcomponents.experiments.paper import measure_panels, run_paper
 from richcomponents.experiments.rows import load_settings, read_rows, settings_of
@@ -220,13 +217,3 @@ def test_packaged_settings_name_all_panels_and_enough_repeats():
     assert tomllib.loads(settings.text)["seed"] == settings.seed
     seeds = [job["seed"] for job in settings.jobs(["a", "k"], "full")]
     assert len(set(seeds)) == len(seeds)
-
-
-def test_a_known_a_that_explains_nothing_of_what_chance_shares_is_left_out():
-    """A refused draw ended the whole run."""
-    design = {"d": 3, "S1": "regression", "S2": "uniform", "A": "good"}
-    problem = simulations.draw(design, 400, seed=1, strength=1.0)
-    turned = replace(problem, A=-problem.A)  # with the wrong sign it explains nothing
-    with pytest.raises(DataError, match="contradicts the data"):
-        rc.ContrastiveRCA(views=3, A=turned.A).fit(turned.X)
-    assert simulations.error_of("known", turned) == simulations.error_of("rca", turned)

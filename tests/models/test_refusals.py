@@ -33,6 +33,15 @@ def test_an_a_that_explains_nothing_is_refused(method, S2):
             known(data, wrong, **options)
 
 
+@pytest.mark.parametrize("seed", [15236, 15319, 15375])
+def test_the_true_a_is_kept_where_chance_decides_what_is_shared(seed):
+    """S2 is a tenth of S1, and the one direction that seems shared is chance: it says nothing against A."""
+    data = make_contrastive(1000, 10, S2="paper", A="good", scale_S2=0.1, random_state=seed)
+    model = known(data, data.A)
+    assert model.rank_ == 1
+    assert model.diagnostics_.known_mixing.p_value > 0.01
+
+
 @pytest.mark.parametrize("S2", ["skewed", "labs(2)"])
 def test_an_a_that_is_partly_wrong_is_said(S2):
     data = make_contrastive(1000, 5, S2=S2, A="good", random_state=1)

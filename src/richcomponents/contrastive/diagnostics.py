@@ -272,14 +272,15 @@ def mixing_test(canonical: Canonical, rank: int, mixing: Array, cross: Array, co
     design = np.vstack([image(basis), of_outside])
     start = D.copy()
     start[:r] -= low[:, None] * inner[:r]
-    lower = np.zeros((p - r, p - r))
-    for _ in range(2):  # S22 is of second order: once S12 is known
+    lower, found = np.zeros((p - r, p - r)), []
+    for _ in range(2):  # S22 is of second order: once S12 is known, and where it helps (it is not, of a few chance directions)
         start[r:] = D[r:] - lower @ inner[r:]
         target = weigh(start[None]).ravel()
         t, beyond = _best_admissible(design, target, basis)
+        found.append((target - np.concatenate([np.tensordot(basis, t, 2), beyond]) @ design, t))
         S12 = beyond.reshape(r, p - r)
         lower = S12.T @ np.linalg.solve(np.diag(low) + h[:, None] * t * h, S12)
-    left = target - np.concatenate([np.tensordot(basis, t, 2), beyond]) @ design
+    left, t = min(found, key=lambda one: float(one[0] @ one[0]))
     values, vectors = np.linalg.eigh(t)
     at = np.where(values < EDGE, 0, np.where(values > 1 - EDGE, 1, 2))
     free = image((vectors @ basis @ vectors.T)[(at[rows] != at[cols]) | (at[rows] == 2)])

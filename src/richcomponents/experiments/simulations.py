@@ -16,7 +16,6 @@ import numpy as np
 from richcomponents import baselines
 from richcomponents.algebra import Array
 from richcomponents.datasets import make_contrastive
-from richcomponents.errors import DataError
 from richcomponents.experiments.rows import Job, Row, Settings, settings_of
 from richcomponents.learning.mixture import match_centres
 from richcomponents.learning.solvers import SGDResult
@@ -110,12 +109,7 @@ def fit(method: str, problem: Problem) -> Any:
         case "true":
             return baselines.true(learner, problem.S1, *y)
         case "known":
-            try:
-                return problem.task.learner(rca=ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
-            except (
-                DataError
-            ):  # hardly anything is shared, and A explains nothing of what chance shares: the error's advice
-                return learner.fit(problem.X, *y)
+            return problem.task.learner(rca=ContrastiveRCA(views=d, A=problem.A)).fit(problem.X, *y)
         case "rca":
             return learner.fit(problem.X, *y)
         case "covariates":
