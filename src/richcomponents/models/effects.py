@@ -463,7 +463,7 @@ class ExposureEffects(Estimator):
             if answer.alarm:
                 warn_user(answer.alarm, SpecificationWarning)
 
-    def first_rows(self, X: object, y: object, most: int) -> Rows | None:
+    def rows_of_rca(self, X: object, y: object, most: int) -> Rows | None:
         """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
         None where they can be read once only."""
         check_is_fitted(self, "rca_")

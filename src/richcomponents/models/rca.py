@@ -716,6 +716,24 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The labels of the samples of a table (a pandas index, obs_names of AnnData, the column `id=` of a file), if any."""
         return self._open(X, reset=False).samples
 
+    def first_rows(self, X: object, most: int) -> tuple[dict[str, Array], Array, Array] | None:
+        """The first rows of X, at most so many, in the columns that the fit used: those of each view (n, d) with nan where a
+        value is missing, covariates (n, q), and the prediction of the default component (n, d), about its mean, nan where there
+        is none. None for rows that are read once only."""
+        rows = self._table(X)
+        if not rows.rereadable:
+            return None
+        values = np.array(rows.head(most), dtype=np.float64)
+        values[~np.isfinite(values)] = np.nan
+        filled = values if self.missing == "error" else self.filled(values)
+        known, mean = np.isfinite(filled).all(axis=1), self.components_[self._key(None)].mean
+        own = np.full((len(values), len(mean)), np.nan)
+        if known.any():
+            own[known] = self._predicted(Rows(UsedColumns(filled[known])), None, False)
+        width = max(place.stop for place in self._places.values())
+        views = {view: values[:, place] for view, place in self._places.items()}
+        return views, values[:, width:], own - mean
+
     def _predicted(self, table: Rows, component: object, return_std: bool) -> Any:
         """table : of the columns used."""
         key = self._key(component)

@@ -115,26 +115,6 @@ def lazily(model: Any, X: Any, component: object = None) -> Any:
     return needed.map_partitions(answer, meta=pandas.DataFrame(columns=names, dtype=np.float64))
 
 
-def first_rows(model: Any, X: object, most: int) -> tuple[dict[str, Array], Array, Array] | None:
-    """The first rows, at most so many, of the columns that the fit used: those of each view (n, d) with nan where a value is
-    missing, covariates (n, q), and the prediction of the first view's own component (n, d), about its mean, nan where there is
-    none. None for rows that are read once only."""
-    rows = model._table(X)
-    if not rows.rereadable:
-        return None
-    values = np.array(rows.head(most), dtype=np.float64)
-    values[~np.isfinite(values)] = np.nan
-    filled = values if model.missing == "error" else model.filled(values)
-    known = np.isfinite(filled).all(axis=1)
-    own = np.full((len(values), len(model.components_[model._key(None)].mean)), np.nan)
-    if known.any():
-        own[known] = model.predict_component(Rows(UsedColumns(filled[known])), None)
-    places = model._places
-    width = max(place.stop for place in places.values())
-    views = {view: values[:, place] for view, place in places.items()}
-    return views, values[:, width:], own - model.components_[model._key(None)].mean
-
-
 # ---- AnnData and MuData
 
 

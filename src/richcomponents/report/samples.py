@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.models.results import first_rows
 from richcomponents.notebook import Table
 
 MOST_ROWS = 5000
@@ -109,10 +108,10 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
     """The first rows behind a fit; None where they cannot be read (again). covariates : their names, exposures included."""
     if X is None:
         return None
-    exposed = hasattr(model, "first_rows")
+    exposed = hasattr(model, "rows_of_rca")
     most = min(MOST_ROWS, max(_MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
-    rows = model.first_rows(X, y, most) if exposed else X
-    found = None if rows is None else first_rows(rca, rows, most)
+    rows = model.rows_of_rca(X, y, most) if exposed else X
+    found = None if rows is None else rca.first_rows(rows, most)
     if found is None:
         return None
     views, known, own = found
