@@ -230,6 +230,8 @@ def test_missing_values(capsys, folder, table):
 
 def test_version(capsys):
     assert run(capsys, "--version")[1].strip() == rc.__version__
+    module = subprocess.run([sys.executable, "-m", "richcomponents", "--version"], capture_output=True, text=True)
+    assert module.stdout.strip() == rc.__version__
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")

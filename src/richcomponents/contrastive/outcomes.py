@@ -137,7 +137,8 @@ class OutcomeOnV:
     def remedy(self) -> str:
         """What is done, and what to do, where the model fails."""
         v = self.letters[1]
-        return f"Coefficients are those adjusted for {v}, not corrected. Check that {v} holds controls only"
+        verb = "hold" if " and " in v else "holds"
+        return f"Coefficients are those adjusted for {v}, not corrected. Check that {v} {verb} controls only"
 
     def contradicts_stated(self) -> str:
         """What speaks against the user's word that y goes with V through the shared part only; nothing where nothing does."""
