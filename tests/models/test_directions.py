@@ -132,3 +132,13 @@ def test_with_nothing_shared_there_is_one_candidate():
     assert model.rca_.rank_ == 0
     assert model.shares_["residualised"] == 1
     np.testing.assert_allclose(model.components_, baselines.naive(learner, X).components_, atol=1e-10)
+
+
+def test_a_direction_is_not_taken_for_uncorrelated_columns():
+    """A Gaussian shared part of all directions, few rows: a test of uncorrelated own parts does not see the direction of S1."""
+    data = make_contrastive(300, 10, S1="pca", S2="gaussian", A="good", random_state=np.random.default_rng(913000))
+    model = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=10)).fit(data.X)
+    assert model.rca_.get_params()["errors"] == "free"
+    assert subspace_distance(model.components_, data.direction[None]) ** 2 < 0.03
+    given = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=10, errors="independent")).fit(data.X)
+    assert given.rca_.get_params()["errors"] == "independent"

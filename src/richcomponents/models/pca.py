@@ -47,7 +47,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
     n_components : int or None
         How many directions; None for all.
     rca : ContrastiveRCA or RCA, optional
-        Cloned and fitted on X.
+        Cloned and fitted on X; its errors="auto" is taken as "free".
     component : "S1", "S2" or "S3", or a subset of views of an RCA
 
     Attributes
@@ -90,6 +90,15 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         """Add a block of rows to those seen so far, and refit from their moments. y is ignored."""
         self._add_block(X)
         return self._learn(self.component_)
+
+    def unfitted_rca(self) -> Any:
+        """A clone of the RCA that was given; with errors="auto" it does not look for columns whose own parts are uncorrelated.
+
+        If they were, principal directions would be the columns themselves. Where a test of it fails to see the one strong
+        direction that somebody asks for (2 of 1 200 draws), that direction is given to the shared part.
+        """
+        model = super().unfitted_rca()
+        return model.set_params(errors="free") if getattr(model, "errors", None) == "auto" else model
 
     def fit_component(self, component: Component) -> Self:
         """Fit to an extracted component, whose covariance is taken as it is."""
