@@ -322,9 +322,13 @@ def test_what_is_not_told_has_an_identified_set_that_holds_the_truth(untold):
         assert np.all((found.low <= data.covariances[q]) & (data.covariances[q] <= found.high)), q
         assert np.all(np.diag(found.identified[0]) >= -1e-9)  # no variance is negative
         y = data.components[q] @ np.ones(D) + noise(len(data.X))
-        coefficients = rc.ComponentRegression(rca=rc.RCA(views=data.views), component=q).fit(data.X, y).coefficients_
+        outcome = model.outcome(data.X, y)
+        coefficients = model.estimate_of(model.calibrate(outcome, component=q), outcome, q)
+        low, high = coefficients.interval(0.95)
         assert coefficients.identified is not None
-        assert np.all((coefficients.low <= 1) & (coefficients.high >= 1)), q
+        assert np.all((low <= 1) & (high >= 1)), q
+    learned = rc.ComponentRegression(rca=rc.RCA(views=data.views), component=q).fit(data.X, y).coefficients_
+    np.testing.assert_allclose(learned.low, low)
 
 
 def test_ends_of_the_set_are_reached():
