@@ -9,11 +9,11 @@ The noise comes from the blocks. Block b's value of the tested entries is its ow
 fit's error to first order (`_Search._unexplained`): independent over blocks and, if r directions are all there is, of mean
 zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the
 observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
-only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets. What is significant must also be worth its
-parameters: the fit gains at least half of what BIC asks for, in units of the noise it leaves, and two and a half times as much as
-BIC where components of larger sets are subtracted. (With few rows their transformations are ill-determined, what they leave
-behind is not of first order only, and tests are too bold: of 540 fits 18 kept a set too many, 12 of 180 at N = 500, when half of
-BIC was asked for throughout.)
+only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets.
+
+Beside larger sets that is not enough. With few rows their transformations are ill-determined, what they leave behind is not of
+first order only, and tests are bold: of 540 fits 18 kept a set too many, 13 of them at N = 500. There a set must also be worth
+its parameters: the fit gains two and a half times what BIC asks for, in units of the noise it leaves.
 
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
 one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
@@ -50,7 +50,10 @@ _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _FURTHER = (
     0.05  # level of the tests for more directions of a component that is there, and for one that may have been missed
 )
-_ALONE, _BESIDE = 0.5, 2.5  # what a set must gain, of BIC's penalty: first of its views, and beside larger sets
+_MORE, _BESIDE = (
+    0.5,
+    2.5,
+)  # of BIC's penalty, what must be gained: by further directions of a set, and beside larger sets
 _RIDGE = 1e-12  # of the curvature, where entries do not tell a parameter
 _NONE = np.zeros(0, dtype=np.int64)
 _LARGEST = 3e7  # entries times parameters of the fit of supersets
@@ -65,7 +68,8 @@ class SetTest:
     orders, not for the number of sets (NaN for single views, which are always kept); by_order : {order: its own p value};
     level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it
     has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for
-    (half of BIC's penalty, two and a half of it beside larger sets; below one it is dropped, whatever the p value).
+    beside larger sets (two and a half of BIC's penalty; below one it is dropped then, whatever the p value), else over half of
+    that penalty.
     """
 
     kept: bool
@@ -266,7 +270,7 @@ class _Search:
             self.current, q, self.width
         )  # second moments say that there are fewer than columns
         beside = any(set(q) < set(s) for s in self.ranks)
-        asked = self._penalty * (_BESIDE if beside else _ALONE)
+        asked = self._penalty * (_BESIDE if beside else _MORE)
         r, by_rank, gains = least, {}, {}
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
@@ -275,7 +279,8 @@ class _Search:
             by_rank[r] = min(1.0, len(p_values) * min(p_values.values())) if p_values else 1.0
             gains[r] = (here.value - more.value) / (self._noise(more) * asked * (more.free - here.free))
             by_order = by_order or p_values
-            if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or gains[r] < 1:
+            worth = gains[r] >= 1 or not (r or beside)
+            if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or not worth:
                 break
             r, here = r + 1, more
             if given is not None or not told:
@@ -390,7 +395,7 @@ class _Search:
         sets that a test at a lower level keeps; larger ones of them may take the place of one set inside."""
         for larger in [q for q in self.tested if len(q) > 2 and q in likely and q not in self.ranks]:
             most = most_directions(self._with(larger), larger, self.width, {}, self.pairs)
-            inside = [q for q in self.ranks if set(q) < set(larger)]
+            inside = [q for sets in self._inside(larger)[:1] for q in sets]
             self._taken(larger, [{q: r for q, r in self.ranks.items() if q != out} | {larger: most} for out in inside])
         for larger in [q for q in self.tested if len(q) > 2]:
             while self._moved(larger, self._inside(larger)):
@@ -456,8 +461,8 @@ class _Search:
         return True
 
     def _criterion(self, fit: _Fit, noise: float) -> float:
-        """What a fit leaves, in units of noise, and what its parameters must gain: BIC."""
-        return fit.value / noise + self._penalty * fit.free
+        """What a fit leaves, in units of noise, and what its parameters must gain beside larger sets."""
+        return fit.value / noise + _BESIDE * self._penalty * fit.free
 
     def _reach(self, q: Subset) -> None:
         """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""
