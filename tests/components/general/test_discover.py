@@ -209,7 +209,7 @@ def test_a_missed_direction_of_three_views_is_not_three_pairs():
     search = _Search.of(white_evidence(data), SetSystem.all("abc"), 0.01, 0, {})
     search.current = search.current.without(tuple("abc"))
     search.ranks = {("a", "b"): 1, ("a", "c"): 1, ("b", "c"): 1}
-    search.reconsider()
+    search.reconsider(set())
     assert search.ranks == {tuple("abc"): 1}
 
 
@@ -230,7 +230,7 @@ def test_a_missed_pair_is_not_two_others():
     search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
     search.current = search.current.without(("a", "b"))
     search.ranks = {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
-    search.reconsider()
+    search.reconsider(set())
     assert search.ranks == {("a", "b", "c"): 3, ("a", "b"): 3}
 
 
@@ -241,3 +241,15 @@ def test_two_pairs_are_no_direction_of_three_views():
     assert search._inside(tuple("abc")) == []
     search.ranks["a", "c"] = 1
     assert len(search._inside(tuple("abc"))) == 4
+
+
+MIXED = [("a", "b", "c"), ("a", "c"), ("b", "c"), ("a",), ("b",), ("c",)]
+
+
+def test_a_set_that_was_just_missed_takes_the_place_of_one_inside_it():
+    evidence = white_evidence(make_views(3000, 3, 3, sets=MIXED, random_state=4))
+    search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
+    search.current = search.current.without(tuple("abc"))
+    search.ranks = {("a", "b"): 3, ("a", "c"): 3, ("b", "c"): 3}
+    search.reconsider({tuple("abc")})
+    assert search.ranks == {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
