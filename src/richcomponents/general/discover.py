@@ -427,20 +427,26 @@ class _Search:
         return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
 
     def _exchanged(self, missed: Subset) -> bool:
-        """Whether a set is there now, with all its directions, instead of two others that are no larger or smaller: larger ones
-        mimic smaller ones."""
+        """Whether a set is there now, with all its directions, instead of one or two others that are no larger or smaller: larger
+        ones mimic smaller ones."""
         beside = [q for q in self.ranks if len(q) == len(missed) and set(q) & set(missed)]
         most = most_directions(self._with(missed), missed, self.width, self.ranks, self.pairs)
         return self._taken(
             missed,
-            [{q: r for q, r in self.ranks.items() if q not in out} | {missed: most} for out in combinations(beside, 2)],
+            [
+                {q: r for q, r in self.ranks.items() if q not in out} | {missed: most}
+                for number in (1, 2)
+                for out in combinations(beside, number)
+            ],
+            asked=1.0,
         )
 
     def _with(self, q: Subset) -> SetSystem:
         return self.current if q in self.current else SetSystem(self.current.views, (*self.current.members, q))
 
-    def _taken(self, to: Subset, choices: list[dict[Subset, int]]) -> bool:
-        """Whether one of the choices of ranks, with the set `to` or more of it, is better than what there is: it is taken."""
+    def _taken(self, to: Subset, choices: list[dict[Subset, int]], asked: float = _BESIDE) -> bool:
+        """Whether one of the choices of ranks, with the set `to` or more of it, is better than what there is: it is taken.
+        asked : of a parameter, in units of BIC's penalty."""
         system = self._with(to)
         if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
@@ -449,9 +455,9 @@ class _Search:
         )
         now = self._fit(entries, self.ranks)
         noise = self._noise(now)
-        before, kept = self._criterion(now, noise), self.current
+        before, kept = self._criterion(now, noise, asked), self.current
         self.current = system
-        values = [self._criterion(self._fit(entries, ranks), noise) for ranks in choices]
+        values = [self._criterion(self._fit(entries, ranks), noise, asked) for ranks in choices]
         if min(values) >= before:
             self.current = kept
             return False
@@ -460,9 +466,9 @@ class _Search:
             self._settle(q, ranks.get(q, 0))
         return True
 
-    def _criterion(self, fit: _Fit, noise: float) -> float:
-        """What a fit leaves, in units of noise, and what its parameters must gain beside larger sets."""
-        return fit.value / noise + _BESIDE * self._penalty * fit.free
+    def _criterion(self, fit: _Fit, noise: float, asked: float) -> float:
+        """What a fit leaves, in units of noise, and what its parameters must gain."""
+        return fit.value / noise + asked * self._penalty * fit.free
 
     def _reach(self, q: Subset) -> None:
         """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""
