@@ -366,3 +366,12 @@ def test_known_means_and_variances_by_column(many):
     np.testing.assert_allclose([row["variance"] for row in rows], X.var(axis=0), rtol=0.1)
     shares = [[value for key, value in row.items() if key.startswith("S{")] for row in rows]
     np.testing.assert_allclose(np.nansum(shares, axis=1), 1)
+
+
+def test_errors_are_known_where_the_gauge_view_hardly_has_a_direction():
+    """Loadings of such a direction are huge, and every error seemed to be nothing beside their curvature."""
+    sets = [tuple(word) for word in "abc ab ac bc a b c".split()]
+    data = rc.datasets.make_views(5000, 3, 2, sets=sets, random_state=9730010)
+    model = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
+    assert "strong" not in model.component_verdicts_.values()
+    assert min(model.relative_errors_.values()) > 0.03

@@ -321,12 +321,14 @@ def relative_errors(
     The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
     where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
     seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
-    and the error large.
+    and the error large. What is flat is judged with every parameter in units of its own curvature: loadings of a direction that
+    the gauge view hardly has are huge, and beside theirs every other curvature would be nothing.
     """
     model, at = _with_free_second(model, model.split(x), gauge)
     _, slope = model.linearise(model.join(at))
-    values, vectors = np.linalg.eigh(slope.T @ slope)
-    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))  # covariance = spread spread'
+    unit = np.maximum(np.linalg.norm(slope, axis=0), 1e-300)
+    values, vectors = np.linalg.eigh((slope / unit).T @ (slope / unit))
+    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])) / unit[:, None]  # covariance = spread spread'
     out, covariances = {}, {}
     for q in model.system.order:
         C = by_view(at.loadings[q], q, model.columns)
