@@ -370,7 +370,7 @@ def test_known_means_and_variances_by_column(many):
 
 def test_errors_are_known_where_the_gauge_view_hardly_has_a_direction():
     """Loadings of such a direction are huge, and every error seemed to be nothing beside their curvature."""
-    sets = [tuple(word) for word in "abc ab ac bc a b c".split()]
+    sets = [tuple(word) for word in ("abc", "ab", "ac", "bc", "a", "b", "c")]
     data = rc.datasets.make_views(5000, 3, 2, sets=sets, random_state=9730010)
     model = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
     assert "strong" not in model.component_verdicts_.values()

@@ -273,7 +273,7 @@ def mixing_test(canonical: Canonical, rank: int, mixing: Array, cross: Array, co
     start = D.copy()
     start[:r] -= low[:, None] * inner[:r]
     lower, found = np.zeros((p - r, p - r)), []
-    for _ in range(2):  # S22 is of second order: once S12 is known, and where it helps (it is not, of a few chance directions)
+    for _ in range(2):  # S22 is of second order: once S12 is known, and where it helps (chance directions make it huge)
         start[r:] = D[r:] - lower @ inner[r:]
         target = weigh(start[None]).ravel()
         t, beyond = _best_admissible(design, target, basis)

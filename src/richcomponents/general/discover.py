@@ -427,8 +427,8 @@ class _Search:
         return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
 
     def _exchanged(self, missed: Subset) -> bool:
-        """Whether a set is there now, with all its directions, instead of one or two others that are no larger or smaller: larger
-        ones mimic smaller ones."""
+        """Whether a set is there now, with all its directions, instead of one or two others that are no larger or smaller:
+        larger ones mimic smaller ones."""
         beside = [q for q in self.ranks if len(q) == len(missed) and set(q) & set(missed)]
         most = most_directions(self._with(missed), missed, self.width, self.ranks, self.pairs)
         return self._taken(
