@@ -421,3 +421,22 @@ def test_controls_without_a_coordinate_beyond_the_rank_leave_numbers():
     assert model.rca_.rank_ == 6
     assert np.isfinite(model.coef_).all()
     assert np.isfinite(model.effects_.standard_error).all()
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.ConstantColumnWarning")
+@pytest.mark.parametrize("S2", ["labs", "gaussian"])
+def test_a_constant_test_has_no_effect_and_no_p_value(data, S2):
+    """It came first among calibrated q values, with z of minus infinity."""
+    X = data.X.copy()
+    X[:, 1] = 2.0
+    if S2 == "gaussian":  # not identified: p values of sets
+        X[:, :12] += np.random.default_rng(0).normal(size=(len(X), 1)) * np.linspace(1, 2, 12) * (np.arange(12) != 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = rc.ExposureEffects(rca=rca()).fit(X, data.y)
+        table = model.effects_.to_frame().set_index(model.effects_.to_frame().columns[0])
+        assert model.controls_
+    row = table.iloc[1]
+    assert row["estimate"] == 0
+    assert row[["standard error", "p", "q", "calibrated p", "calibrated q"]].isna().all()
+    assert table["calibrated q"].drop(table.index[1]).notna().all()

@@ -124,12 +124,14 @@ class Estimate(Tabular):
         return np.asarray(2 * stats.t.sf(np.abs(self.z), self.degrees))
 
     def _p_of_set(self, lower: Array, upper: Array, lower_error: Array, upper_error: Array) -> Array:
-        """1 - level for the level at which the limits (Imbens and Manski) reach zero; 1 for a set that holds it."""
+        """1 - level for the level at which the limits (Imbens and Manski) reach zero; 1 for a set that holds it, nan for one whose
+        ends have no errors."""
         width = (upper - lower) / np.maximum(np.maximum(lower_error, upper_error), 1e-300)
         with np.errstate(divide="ignore", invalid="ignore"):
             outside = np.maximum(np.where(lower > 0, lower / lower_error, -upper / upper_error), 0.0)
         p = stats.t.sf(outside, self.degrees) + stats.t.sf(outside + width, self.degrees)
-        return np.asarray(np.where((lower > 0) | (upper < 0), p, 1.0))
+        told = np.where((lower > 0) | (upper < 0), p, 1.0)
+        return np.asarray(np.where(np.isnan(lower_error) | np.isnan(upper_error), np.nan, told))
 
     @property
     def q_value(self) -> Array:

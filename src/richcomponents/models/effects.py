@@ -355,14 +355,19 @@ class ExposureEffects(Estimator):
     def _effects(self, i: int) -> Effects:
         found = self._found
         unidentified = self.verdicts_[self.exposures_[i]] == "not identified"
+        varies = found.error[:, i] > 0  # a constant test has no effect, and none that could be tested
+
+        def where(part: Array, otherwise: float = 0.0) -> Array:
+            return np.where(varies, part[:, i], otherwise)
+
         return Effects(
-            found.value[:, i],
-            found.error[:, i],
+            where(found.value),
+            where(found.error, np.nan),
             found.degrees,
             names=self.rca_.components_["S1"].feature_names,
-            others={"naive": found.naive[:, i], "adjusted": found.adjusted[:, i]},
-            identified=(found.ends[0][:, i], found.ends[1][:, i]),
-            identified_error=(found.ends_error[0][:, i], found.ends_error[1][:, i]),
+            others={"naive": where(found.naive), "adjusted": where(found.adjusted)},
+            identified=(where(found.ends[0]), where(found.ends[1])),
+            identified_error=(where(found.ends_error[0], np.nan), where(found.ends_error[1], np.nan)),
             set_limits=unidentified,
             systematic=self._systematic(i) * found.scale,
         )
@@ -411,7 +416,9 @@ class ExposureEffects(Estimator):
         for i, exposure in enumerate(self.exposures_):
             seen = self._control_effects(i)
             without = hidden.effects_without(found.shares)[:, :, i]
-            moved = np.sqrt(np.mean(((without - found.value[:, i]) / found.error[:, i]) ** 2, axis=1))
+            varies = found.error[:, i] > 0
+            moved = (without - found.value[:, i])[:, varies] / found.error[varies, i]
+            moved = np.sqrt(np.mean(moved**2, axis=1)) if varies.any() else np.zeros(len(without))
             for j, name in enumerate(seen.names):
                 rows.append(
                     {
