@@ -124,7 +124,7 @@ class Estimate(Tabular):
         return np.asarray(2 * stats.t.sf(np.abs(self.z), self.degrees))
 
     def _p_of_set(self, lower: Array, upper: Array, lower_error: Array, upper_error: Array) -> Array:
-        """1 - level for the level at which the limits (Imbens and Manski) reach zero; 1 for a set that holds it, nan for one whose
+        """1 - level for the level at which the limits (Imbens and Manski) reach zero; 1 for a set that holds it, nan where its
         ends have no errors."""
         width = (upper - lower) / np.maximum(np.maximum(lower_error, upper_error), 1e-300)
         with np.errstate(divide="ignore", invalid="ignore"):
