@@ -460,6 +460,47 @@ def test_the_parts_of_a_view_of_many_columns_add_up_to_it():
     np.testing.assert_allclose(table["variance"], X.var(axis=0), rtol=1e-8)
 
 
+# ---- covariances between views say whether the model holds
+
+
+FULL = [("a", "b", "c"), ("a",), ("b",), ("c",)]
+
+
+@pytest.mark.parametrize("what", ["a set is missing", "a rank is too small", "A has another sign"])
+def test_a_model_that_covariances_contradict_is_said_to_fail(what):
+    """The user's own words about sets, ranks and transformations are tested: all this was "strong"."""
+    missing = what == "a set is missing"
+    data = make_views(3000, 3, 2, sets=[("a", "b"), *FULL] if missing else FULL, random_state=4)
+    options = {
+        "a rank is too small": {"rank": {FULL[0]: 1}},
+        "A has another sign": {"A": {("b", FULL[0]): -data.transforms["b", FULL[0]]}},
+    }
+    with pytest.warns(rc.SpecificationWarning, match="the model fails: covariances of view"):
+        model = rc.RCA(views=data.views, sets=FULL, **options.get(what, {})).fit(data.X)
+    assert model.verdict_ == "model fails"
+    assert set(model.component_verdicts_.values()) == {"model fails"}
+    assert "the model fails" in model.summary()
+    assert model.confidence_interval("covariance", ("a",)).identified is not None
+
+
+@pytest.mark.filterwarnings("error::richcomponents.errors.SpecificationWarning")
+@pytest.mark.parametrize("seed", [9900100, 9900101])
+def test_noise_of_high_orders_does_not_outweigh_covariances(seed):
+    """Of several minima the lowest explained chance of order four, and left Cov(U_a, U_b) unexplained (p = 1e-9)."""
+    ranks = {("a", "b", "c"): 1, ("a", "b"): 1}
+    data = make_views(
+        500,
+        3,
+        4,
+        sets=[*ranks, ("a",), ("b",), ("c",)],
+        kinds=("exponential", "uniform", "discrete", "exponential", "uniform"),
+        ranks=ranks,
+        random_state=seed,
+    )
+    model = rc.RCA(views=data.views, sets=data.sets).fit(data.X)
+    assert model.verdict_ != "model fails"
+
+
 # ---- known transformations
 
 

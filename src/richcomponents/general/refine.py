@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from math import factorial
 
 import numpy as np
@@ -47,6 +48,8 @@ from richcomponents.algebra import (
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.contrastive.diagnostics import SUSPICIOUS
+from richcomponents.contrastive.own_errors import against_noise
 from richcomponents.errors import CapacityError
 from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.general.model import (
@@ -447,6 +450,39 @@ _MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
 _SHRINK = 0.2  # of that covariance, towards its diagonal
 
 
+def implied_covariance(evidence: SetEvidence, system: SetSystem, loadings: Mapping[Subset, Array]) -> Array:
+    """Cov(z) = sum over Q of C C', (p, p)."""
+    total = np.zeros((evidence.p, evidence.p))
+    for q in system:
+        columns = home(evidence.columns, q)
+        total[np.ix_(columns, columns)] += loadings[q] @ loadings[q].T
+    return total
+
+
+def covariances_misfit(
+    evidence: SetEvidence, system: SetSystem, loadings: Mapping[Subset, Array]
+) -> dict[tuple[str, str], float]:
+    """{(view i, view j): p value of Cov(U_i, U_j) = sum over Q with i and j of C_i C_j'}.
+
+    What a fit leaves of it is compared with the noise of all its entries, which the blocks tell. The fit has taken up a part of
+    that noise, so that the test rejects a true model less often than its level says, however few rows, and sees what is far
+    above noise: a set that is missing, a rank that is too small, a transformation that was given and is wrong, a poor minimum.
+    """
+    left = evidence.correlation - implied_covariance(evidence, system, loadings)
+    own = evidence.share[:, None] * (evidence.blocks[2] - evidence.share @ evidence.blocks[2])
+    out = {}
+    for i, j in combinations(system.views, 2):
+        entries = left[np.ix_(evidence.columns[i], evidence.columns[j])].ravel()
+        out[i, j] = against_noise(entries, own[:, evidence.position((i, j)).ravel()], len(entries))[2]
+    return out
+
+
+def contradicted(misfit: Mapping[tuple[str, str], float]) -> tuple[str, str] | None:
+    """Views whose covariances contradict a fit, those that do so most; None where none do."""
+    worst = min(misfit, key=misfit.__getitem__, default=None)
+    return worst if worst is not None and len(misfit) * misfit[worst] < SUSPICIOUS else None
+
+
 @dataclass(frozen=True)
 class JointFit:
     """parameters, and approximate relative standard errors {(view, Q): of A}, {Q: of Cov(S_Q)}; none for large problems."""
@@ -482,14 +518,16 @@ def fit_joint(
         start = _with_known(sequential(evidence, system, gauge, ranks), gauge, known)
         return JointFit(fit_large(evidence, model, assemble(model, start).loadings), {}, {})
     data = white_data(evidence, model)
-    fits: list[Minimum] = []
+    fits: list[tuple[bool, float, Minimum]] = []
     for start in _starts(evidence, system, gauge, ranks, random_state):
         x = solve_tensors(model, model.join(assemble(model, _with_known(start, gauge, known))), data)
-        fits.append(levenberg_marquardt(model, x, data, iterations=30, tol=0.1))
-        lowest = sorted(fit.value for fit in fits)[:2]
-        if len(lowest) == 2 and lowest[1] - lowest[0] < _SAME:
+        found = levenberg_marquardt(model, x, data, iterations=30, tol=0.1)
+        # noise of order four can outweigh covariances that are far above theirs: a minimum that leaves those is no candidate
+        fails = contradicted(covariances_misfit(evidence, system, model.split(found.x).loadings)) is not None
+        fits = sorted([*fits, (fails, found.value, found)], key=lambda one: one[:2])
+        if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < _SAME:
             break
-    lowest_fit = min(fits, key=lambda fit: fit.value)
+    lowest_fit = fits[0][2]
     if evidence.order > _INFLUENCE:
         lowest_fit = _lower_minimum(model, lowest_fit, data, random_state)
     best = levenberg_marquardt(model, lowest_fit.x, data, iterations=200)

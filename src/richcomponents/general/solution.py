@@ -44,7 +44,7 @@ from richcomponents.components.wide import (
 )
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
-from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
+from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.general.discover import (
     SetTest,
     choose_ranks,
@@ -61,7 +61,16 @@ from richcomponents.general.evidence import (
     shared_directions,
 )
 from richcomponents.general.model import Known, Parameters, by_view, pattern_terms, ties_of
-from richcomponents.general.refine import covariances_identified, fit_joint, least_squares_covariances, refit
+from richcomponents.general.refine import (
+    JointFit,
+    contradicted,
+    covariances_identified,
+    covariances_misfit,
+    fit_joint,
+    implied_covariance,
+    least_squares_covariances,
+    refit,
+)
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
 from richcomponents.moments import Moments
@@ -78,6 +87,7 @@ from richcomponents.paper.general import (
     require_dimensions,
 )
 from richcomponents.storage import storable
+from richcomponents.text import p_value
 
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
 _USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
@@ -196,8 +206,9 @@ def settle(
     full = {q: len(white.columns[homes[q]]) for q in system}
     ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system}
     known = {key: value for key, value in known.items() if key[1] in system}
+    spare = {q: full[q] - ranks[q] for q in system if q in chosen and q not in given}
     return SetProblem(
-        space, place, map, white, system, homes, ranks, method, order, verdicts, random_state, worth, known
+        space, place, map, white, system, homes, ranks, method, order, verdicts, random_state, worth, known, spare
     )
 
 
@@ -306,6 +317,7 @@ class SetProblem:
     random_state: int | None
     independent: float
     known: Known
+    spare: Mapping[Subset, int]  # directions that components could have beyond those that tests found
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components; warns where the data say little about them."""
@@ -315,6 +327,7 @@ class SetProblem:
         evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
         high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
         parameters, errors, of_covariances = None, None, None
+        ranks, misfit = self.ranks, dict[tuple[str, str], float]()
         if self.method == "paper":
             require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state
@@ -324,25 +337,17 @@ class SetProblem:
             self._warn_of_noise(linear)
             _warn_of_negative(parts[1])
         else:
-            with one_blas_thread():  # many small products: threads cost more than they give
-                fit = fit_joint(
-                    evidence,
-                    system,
-                    self.ranks,
-                    self.gauge,
-                    sample=self._sample,
-                    random_state=self.random_state,
-                    known=self.known,
-                )
+            fit, ranks, misfit = self._fit(evidence)
             parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
             _warn_of_weak(errors)
+            _warn_of_misfit(misfit)
             parts = _by_loadings(evidence, system, self.gauge, parameters, self.known)
         self._warn_of_covariances(system, parts[0])
         white, beyond = self._in_users_columns()
         return SetSolution(
             system,
             self.gauge,
-            self.ranks,
+            ranks,
             self.order,
             white,
             CumulantSource(evidence.state, high=high),
@@ -357,7 +362,30 @@ class SetProblem:
             grouped=self.space.grouped,
             covariance_errors=of_covariances,
             known=self.known,
+            misfit=misfit,
         )
+
+    def _fit(self, evidence: SetEvidence) -> tuple[JointFit, Mapping[Subset, int], dict[tuple[str, str], float]]:
+        """The joint fit, ranks and what covariances between views say against it: where they contradict it, and a component of
+        both views has a rank that tests found, it gets a direction more, smaller sets first."""
+        ranks, spare = dict(self.ranks), dict(self.spare)
+        while True:
+            with one_blas_thread():  # many small products: threads cost more than they give
+                fit = fit_joint(
+                    evidence,
+                    self.system,
+                    ranks,
+                    self.gauge,
+                    sample=self._sample,
+                    random_state=self.random_state,
+                    known=self.known,
+                )
+            misfit = covariances_misfit(evidence, self.system, fit.parameters.loadings)
+            views = contradicted(misfit)
+            more = [q for q in sorted(spare, key=len) if views is not None and set(views) <= set(q) and spare[q] > 0]
+            if not more:
+                return fit, ranks, misfit
+            ranks[more[0]], spare[more[0]] = ranks[more[0]] + 1, spare[more[0]] - 1
 
     def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
         """White coordinates from the user's columns, and what wide views have outside of those that were looked at."""
@@ -404,6 +432,17 @@ class SetProblem:
                 "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
                 WeakIdentificationWarning,
             )
+
+
+def _warn_of_misfit(misfit: Mapping[tuple[str, str], float]) -> None:
+    views = contradicted(misfit)
+    if views is not None:
+        warn_user(
+            f"the model fails: covariances of view {views[0]!r} with view {views[1]!r} are not those of these sets and ranks "
+            f"({p_value(misfit[views])}). A set is missing (discover=True looks for it), a rank is too small, a transformation "
+            "that was given is wrong, or components are not independent",
+            SpecificationWarning,
+        )
 
 
 def _warn_of_negative(covariances: Mapping[Subset, Array]) -> None:
@@ -465,7 +504,6 @@ def _by_loadings(
     """
     transforms: Transforms = {}
     covariances = {}
-    total = np.zeros((evidence.p, evidence.p))
     for q in system.order:
         C = parameters.loadings[q]
         parts = by_view(C, q, evidence.columns)
@@ -476,8 +514,7 @@ def _by_loadings(
         covariances[q] = own @ own.T
         if C.shape[1] == len(own):
             transforms[gauge[q], q] = np.eye(C.shape[1])
-        columns = home(evidence.columns, q)
-        total[np.ix_(columns, columns)] += C @ C.T
+    total = implied_covariance(evidence, system, parameters.loadings)
     for q in system.order:
         if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
             inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
@@ -536,7 +573,8 @@ class SetSolution:
     problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of discovery, None
     without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at, its
     own}, of wide views; independent : how many independent rows the samples are worth; units : different rows, where they are
-    few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were given.
+    few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were given; misfit :
+    {(view, view): p value of their covariances under the model}, see :func:`covariances_misfit`.
     """
 
     system: SetSystem
@@ -558,6 +596,7 @@ class SetSolution:
     grouped: bool
     covariance_errors: Mapping[Subset, float] | None = None
     known: Known = field(default_factory=dict)
+    misfit: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -777,9 +816,11 @@ class SetSolution:
 
     @property
     def verdict(self) -> str:
-        """ "paper", "weak" where the data say little about some component, "strong" where they tell all of them, "not rated"
-        where errors are not known (large problems)."""
+        """ "paper", "model fails" where covariances between views contradict it, "weak" where the data say little about some
+        component, "strong" where they tell all of them, "not rated" where errors are not known (large problems)."""
         said = set(self.component_verdicts.values())
+        if "model fails" in said:
+            return "model fails"
         if said & {"weak", "covariance not told"}:
             return "weak"
         return next((one for one in ("paper", "not rated") if one in said), "strong")
@@ -787,7 +828,9 @@ class SetSolution:
     @property
     def component_verdicts(self) -> dict[Subset, str]:
         """{Q: as above, or "covariance not told": its transformations are known, how much there is of it is not}. What is said
-        of a component rests on what is subtracted for those of larger sets."""
+        of a component rests on what is subtracted for those of larger sets, and all of it on the sets and ranks."""
+        if contradicted(self.misfit) is not None:
+            return dict.fromkeys(self.keys, "model fails")
         if self.parameters is None or not self.relative_errors or self.covariance_errors is None:
             return dict.fromkeys(self.keys, "paper" if self.parameters is None else "not rated")
         out = {}
@@ -866,7 +909,7 @@ class SetSolution:
 
     def _told(self, key: Subset) -> bool:
         """Whether the data tell how much there is of a component, as far as that is rated."""
-        return self.component_verdicts[key] not in ("weak", "covariance not told")
+        return self.component_verdicts[key] not in ("model fails", "weak", "covariance not told")
 
     def interval(self, key: Subset, view: str | None = None) -> Estimate | None:
         """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
@@ -878,7 +921,7 @@ class SetSolution:
             return None
         if view is not None:
             free = view != self.gauge[key] and (view, key) not in self.known
-            weak = self.component_verdicts[key] == "weak" and free
+            weak = self.component_verdicts[key] in ("model fails", "weak") and free
             return Estimate.unbounded(self.transform(view, key)) if weak else None
         places, back = self.places(key), self.white.frames[self.gauge[key]].back
 

@@ -302,6 +302,7 @@ def pair_answer(verdict: str, share: float, view: str) -> str:
 _ALL_SURE = {
     "strong": " All parts are well told apart.",
     "weak": " Some parts are told apart badly.",
+    "model fails": " But the model fails: covariances between views are not those of these sets and ranks.",
     "not identified": " How much more than that is shared cannot be told from these data.",
     "nothing shared": " Nothing shared was found.",
     "paper": " The paper's formulas were used, which do not say how sure they are.",

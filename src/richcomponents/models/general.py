@@ -134,8 +134,9 @@ class RCA(ComponentAnalysis):
         two views. :meth:`confidence_interval` has the errors of every entry.
     component_verdicts_ : {subset: str}
         How well the data tell each component: "strong"; "covariance not told": its transformations are known, how much there is
-        of it is not; "weak": neither; "not rated" for large problems, "paper" for the paper's method. Of two views as in
-        ContrastiveRCA, one for all.
+        of it is not; "weak": neither; "model fails", of all, where covariances between views contradict the sets, ranks or A
+        that were given (a SpecificationWarning says which); "not rated" for large problems, "paper" for the paper's method. Of
+        two views as in ContrastiveRCA, one for all.
     views_ : Views
 
     Examples
@@ -499,6 +500,7 @@ _MEANINGS = {
     "strong": "told",
     "covariance not told": "its transformations are told, how much there is of it is not: intervals are identified sets",
     "weak": "hardly told: nearly Gaussian, small, not there, or mixed up with one that is; intervals are identified sets",
+    "model fails": "the model fails: covariances between views are not those of these sets and ranks",
     "not rated": "not rated: the problem is large",
     "paper": "the paper's formulas, which do not say how sure they are",
 }

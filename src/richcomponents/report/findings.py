@@ -444,7 +444,7 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     for (view, q), matrix in rca.transforms_.items():
         columns = tuple(at[name] for name in rca.components_[q].feature_names)
         if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
-            known = np.full(matrix.shape, rca.component_verdicts_[q] not in ("weak", "not identified"))
+            known = np.full(matrix.shape, rca.component_verdicts_[q] not in ("weak", "not identified", "model fails"))
             mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix, known))
     return {
         "sets": Sets(
