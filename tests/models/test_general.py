@@ -501,6 +501,14 @@ def test_noise_of_high_orders_does_not_outweigh_covariances(seed):
     assert model.verdict_ != "model fails"
 
 
+def test_known_means_that_contradict_the_sample_are_refused():
+    data = make_views(1500, 3, 2, sets=FULL, random_state=4)
+    own = {("a",): [0.2, -0.1]}  # within noise, or made up for by others: taken
+    assert np.allclose(rc.RCA(views=data.views, sets=FULL, mean=own).fit(data.X).components_["a",].mean, [0.2, -0.1])
+    with pytest.raises(rc.DataError, match=r"known means contradict the mean of view 'a'.*S\{a, b, c\}.*Leave out one"):
+        rc.RCA(views=data.views, sets=FULL, mean={("a",): [5.0, 5.0], FULL[0]: [1.0, 1.0]}).fit(data.X)
+
+
 # ---- known transformations
 
 

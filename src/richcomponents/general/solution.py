@@ -92,6 +92,7 @@ from richcomponents.text import p_value
 _MIN_ROWS, _MIN_BLOCKS = 40, 10
 _USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
 _WEAK = 0.2  # relative standard error of a transformation above which a warning is due (Gaussian parts: .2 to .5)
+_FAR = 10.0  # standard errors of a view's mean, by which known means may miss it (transformations have errors, too)
 
 
 def component_name(subset: Subset) -> str:
@@ -711,7 +712,20 @@ class SetSolution:
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = means[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
+                if (view,) in known:
+                    self._check_mean(view, out[view,], known[view,])
         return out
+
+    def _check_mean(self, view: str, left: Array, given: Array) -> None:
+        """Refuse a known mean of a view's own component that is far from what known means of others leave for it."""
+        away = self.white.frames[view].to @ (left - given)
+        if np.sqrt(np.mean(away**2) * self.independent) > _FAR:
+            others = ", ".join(component_name(q) for q in self.system if view in q and len(q) > 1)
+            raise DataError(
+                f"the known means contradict the mean of view {view!r}: beside those of {others} it leaves "
+                f"{np.array2string(left, precision=3)} for {component_name((view,))}, and mean= says "
+                f"{np.array2string(given, precision=3)}. Leave out one of them"
+            )
 
     def _given_mean(self, key: Subset, stated: object) -> Array:
         value, width = np.array(stated, dtype=np.float64), len(self.white.frames[self.gauge[key]].back)
