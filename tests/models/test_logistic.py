@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import richcomponents as rc
@@ -467,3 +469,15 @@ def test_refinement_is_dropped_where_the_rows_speak_against_it():
     clean = ComponentLogisticRegression().fit_clean(tests, y).coef_[0]
     assert model.trust_ > 0.9
     assert np.mean((model.coef_[0] - clean) ** 2) < 0.2
+
+
+def test_a_penalty_that_units_make_large_is_told():
+    """In units a thousand times larger a strong effect had p = .87, and nothing was said."""
+    data = make_contrastive(600, d=2, S1="logistic", S2="skewed", random_state=1)
+    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SpecificationWarning)
+        model.fit(data.X, data.y)
+        clone(model).set_params(alpha=1e-9).fit(0.001 * data.X, data.y)
+    with pytest.warns(rc.SpecificationWarning, match=r"vary so little.*alpha = 0.001 shrinks.*Scale the columns"):
+        model.fit(0.001 * data.X, data.y)

@@ -20,7 +20,7 @@ from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, Levels, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign
-from richcomponents.errors import DataError, SampleSizeWarning, warn_user
+from richcomponents.errors import DataError, SampleSizeWarning, SpecificationWarning, warn_user
 from richcomponents.learning.families import FAMILIES, Family, Logistic, Multinomial, NegativeBinomial, Poisson
 from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
 from richcomponents.learning.logistic import match_fourth, match_tilt
@@ -34,6 +34,7 @@ from richcomponents.notebook import Summary
 from richcomponents.text import in_line
 
 _FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
+_SHRUNK = 0.25  # penalty over the curvature of the log-likelihood from which there is a warning: a fifth is lost
 _STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
 _EVENTS = (
     5  # rows of the rarest class (counts in all) per coefficient, below which coefficients are seriously too large
@@ -165,6 +166,7 @@ class ComponentGLM(OutcomeLearner):
         nuisance = first.known if first.covariates else None
         plain = [model.residual(outcome, self.component) for outcome in outcomes]
         d = plain[0].shape[1]
+        self._warn_of_units(plain[0], target)
         stand_in = [model.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
         columns = [one if more is None else np.hstack([one, more]) for one, more in zip(stand_in, beside, strict=True)]
         low = self._glm(columns, target, nuisance)
@@ -344,6 +346,22 @@ class ComponentGLM(OutcomeLearner):
         if self.family != "multinomial":
             return [target]
         return [(target == j).astype(np.float64) - (target == 0) for j in range(1, len(self.classes_))]
+
+    def _warn_of_units(self, residual: Array, target: Array) -> None:
+        """The penalty is one number for all columns: with curvature w Var of the log-likelihood it shrinks a coefficient to
+        w Var / (w Var + alpha) of itself, which is nothing for columns near variance one."""
+        curvature = 0.25 if self._of_classes else max(float(np.mean(target)), 1e-12)
+        variance = np.mean(residual**2, axis=0)
+        small = (variance > 0) & (float(self.alpha) > _SHRUNK * curvature * variance)
+        if small.any():
+            names = [repr(str(name)) for name, one in zip(self.component_.feature_names, small, strict=True) if one]
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
+            warn_user(
+                f"columns {shown} of {self.component_.name} vary so little (standard deviation "
+                f"{np.sqrt(variance[small].min()):.2g} beside the other views) that the penalty alpha = {self.alpha:g} shrinks "
+                "their coefficients by a fifth or more, and p values depend on units. Scale the columns, or lower alpha",
+                SpecificationWarning,
+            )
 
     def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
         """Coefficients on many columns are too large; returns whether there are rows enough for honest errors."""
