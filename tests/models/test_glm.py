@@ -195,3 +195,16 @@ def test_correction_stops_where_shrinking_ends():
     shares = [fit.shrinkage(x[:n]) for fit, n in zip(fits, (30, 300, 20_000), strict=True)]
     assert 0 <= shares[0] < shares[1] < shares[2] < 1
     assert shares[2] > 0.99
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_intervals_of_counts_allow_for_orders_beyond_four():
+    """Of a skewed component (exponential columns) they missed the truth by up to five standard errors."""
+    beta, away = np.array([0.6, -0.4]), []
+    for seed in (1, 2, 3):
+        sets = [("a",), ("b",), ("a", "b")]
+        data = rc.datasets.make_views(3000, {"a": 2, "b": 2}, sets=sets, kinds="exponential", random_state=100 + seed)
+        y = np.random.default_rng(seed).poisson(np.exp(0.1 + data.components["a",] @ beta))
+        model = rc.ComponentGLM("poisson", rca=rc.ContrastiveRCA(views=2)).fit(data.X, y)
+        away.append((model.coef_ - beta) / model.coefficients_.standard_error)
+    assert np.max(np.abs(away)) < 2.5

@@ -401,7 +401,7 @@ class ComponentGLM(OutcomeLearner):
         low: GLMFit,
     ) -> tuple[Array, Array, Array]:
         """theta (m, d) and the intercepts (m,) at the mean of S1, from the correction of the fit on R, and what theta was
-        shortened by (m, d).
+        shortened by, or owes to cumulants of the highest order (m, d).
 
         Predictors without a correction, and those beside variates of V, are as they were corrected; the others are fitted again
         on what their correction predicts of S1, all together. With few rows coefficients come out too large, by noise and by
@@ -418,7 +418,7 @@ class ComponentGLM(OutcomeLearner):
                 for kept, one, as_is in zip(columns, found, asis, strict=True)
             ]
             again = self._glm(features, y, nuisance)
-        theta, intercepts = np.empty((len(found), d)), np.empty(len(found))
+        theta, intercepts, unsure = np.empty((len(found), d)), np.empty(len(found)), np.zeros((len(found), d))
         for j, (one, as_is) in enumerate(zip(found, asis, strict=True)):
             coef = again.coefs[j] if not as_is else one.coef
             factor = float(again.family.attenuation(unsaid(one, coef))) if not as_is else one.factor
@@ -426,14 +426,14 @@ class ComponentGLM(OutcomeLearner):
             intercepts[j] = again.family.intercept(float(again.intercepts[j]), factor, unsaid(one, theta[j]))
         self._keep_family(again.family, unsaid(found[0], theta[0]))
         if not asis[0]:
-            theta[0], intercepts[0] = self._refined(found[0], plain[0], y, again, theta[0], float(intercepts[0]))
+            theta[0], intercepts[0], unsure[0] = self._refined(found[0], plain[0], y, again, theta[0], intercepts[0])
         corrected = theta.copy()
         for j, simple in enumerate(low.coefs):
             share = toward_simple(simple[:d], theta[j], low.shrinkage(columns[j], j))
             theta[j] = simple[:d] + share * (theta[j] - simple[:d])
             intercepts[j] = low.intercepts[j] + share * (intercepts[j] - low.intercepts[j])
         self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
-        return theta, intercepts, corrected - theta
+        return theta, intercepts, np.hypot(corrected - theta, unsure)
 
     def _keep_family(self, family: Family, remainder: float) -> None:
         """The family as fitted; remainder : the variance of eta that the columns did not tell, which made counts vary by
@@ -445,23 +445,24 @@ class ComponentGLM(OutcomeLearner):
 
     def _refined(
         self, found: Calibrated, plain: Array, y: Array, fit: GLMFit, theta: Array, intercept: float
-    ) -> tuple[Array, float]:
+    ) -> tuple[Array, float, Array]:
         """With what cumulants say of the shape of theta'S1: of log links, and of log-odds of strong signal, where the rows
-        agree."""
+        agree; and how much the highest order does."""
+        nothing = np.zeros_like(theta)
         if not found.weighed or not self.fit_intercept:
-            return theta, intercept
+            return theta, intercept, nothing
         covariance, cross = found.covariance, plain.T @ (y - y.mean()) / found.free
         if isinstance(fit.family, Poisson):
-            refined = match_tilt(self.component_, np.asarray(covariance), cross / y.mean(), theta)
-            return theta + found.trust * (refined - theta), intercept
+            refined, last = match_tilt(self.component_, np.asarray(covariance), cross / y.mean(), theta)
+            return theta + found.trust * (refined - theta), intercept, found.trust * last
         if not isinstance(fit.family, Logistic) or not theta @ (covariance @ theta) > _STRONG:
-            return theta, intercept
+            return theta, intercept, nothing
         a, refined = match_fourth(
             self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
         )
         if not _rows_agree(found.features, y, fit, unsaid(found, refined), a, refined):
-            return theta, intercept
-        return theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept)
+            return theta, intercept, nothing
+        return theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept), nothing
 
     def _shaped(self, rows: Array, flat: bool = False) -> Array:
         """(m, ...) as the user meets it; flat : of one predictor, without the first axis."""
