@@ -174,7 +174,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
-        self.fit_data(X, groups=groups, sample_weight=sample_weight, progress=progress, checkpoint=checkpoint)
+        groups, weight = _lined_up(X, groups, "groups"), _lined_up(X, sample_weight, "sample_weight")
+        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress, checkpoint=checkpoint)
         return self
 
     def fit_data(

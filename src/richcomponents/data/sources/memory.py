@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.data.align import counts_rows
 from richcomponents.data.columns import Column, frame_columns
 from richcomponents.data.sources.base import ArraySource, Source, annotations_beside, block_rows, named_beside, numbered
 from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, join_views, sample_index
@@ -29,7 +30,7 @@ class FrameSource(Source):
     def __init__(self, frame: object) -> None:
         self._frame: nw.DataFrame[Any] = as_frame(frame)
         self.names, labels = column_names(frame), getattr(frame, "index", None)
-        if type(labels).__name__ != "RangeIndex":  # numbers 0, 1, 2, ... say nothing
+        if labels is not None and not counts_rows(labels):  # numbers 0, 1, 2, ... say nothing
             self.samples = sample_index(frame)
         self.n_rows, self.width = self._frame.shape
         self._held: tuple[tuple[int, ...], Array] | None = None  # what was read last: a fit reads it several times
