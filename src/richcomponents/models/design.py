@@ -152,7 +152,8 @@ class Design:
 
 def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()) -> tuple[Any, Design]:
     """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view."""
-    wanted = [] if covariates is None else list(covariates)  # type: ignore[call-overload]
+    given: Any = () if covariates is None else covariates
+    wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
     if isinstance(table, Moments):
         width, names = table.layout.n_columns, table.names
         known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
@@ -163,7 +164,7 @@ def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Se
     groups = _groups(table, views)
     desk = _Desk(table.including(groups))
     views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
-    known = np.array([number for one in wanted for number in desk.covariates(one)], dtype=np.int64)
+    known = desk.covariates(wanted)
     rows, coded = desk.rows, {one.name for one in desk.added}
     others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
     numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
@@ -218,21 +219,28 @@ class _Desk:
             out += together[item] if whole else [item if further is None else further]
         return out
 
-    def covariates(self, wanted: object) -> list[int]:
-        """Numbers of the columns that one entry of `covariates=` means."""
-        further, names = self._further(wanted), self.rows.names
-        numbers = [] if further is not None else _known([wanted], self.width, names).tolist()
-        if further is None and names is None:
-            return numbers
-        named = [further] if further is not None else [names[c] for c in numbers]  # type: ignore[index]
-        texts = self.rows.source.texts(named)
-        out: list[int] = []
-        for i, name in enumerate(named):
+    def covariates(self, wanted: Sequence[object]) -> IntArray:
+        """Numbers of the columns that `covariates=` means, each once."""
+        names, places = (
+            self.rows.names,
+            dict[Any, int | None](),
+        )  # numbers in the table, None for what describes the samples
+        for one in wanted:
+            further = self._further(one)
+            numbers = [None] if further is not None else _known([one], self.width, names).tolist()
+            for c in numbers:
+                name = further if c is None else c if names is None else names[c]
+                if name in places:
+                    raise DataError(f"covariate {name!r} is named twice: name it once")
+                places[name] = c
+        named = [name for name in places if isinstance(name, str)]
+        texts, out = self.rows.source.texts(named) if named else {}, list[int]()
+        for name, number in places.items():
             if name in texts:
                 out += self.add(Added(name, Levels.of(texts[name], name, "the covariate")), "the covariate")
             else:
-                out += [numbers[i]] if further is None else self.add(Added(name), "the covariate")
-        return out
+                out += self.add(Added(name), "the covariate") if number is None else [number]
+        return np.array(out, dtype=np.int64)
 
 
 def _checked(design: Design, asked: Sequence[int]) -> Design:

@@ -30,7 +30,7 @@ from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import in_order_of
-from richcomponents.data.columns import Views
+from richcomponents.data.columns import Views, listed
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.kept import Kept
@@ -78,6 +78,7 @@ from richcomponents.moments.data import (
     partial_out_rows,
 )
 from richcomponents.progress import each
+from richcomponents.text import in_line
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
@@ -662,6 +663,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """What covariates that are texts were compared with, in sentences."""
         check_is_fitted(self)
         return tuple(f"Covariate {levels}." for levels in self._design.levels())
+
+    def covariates_listed(self) -> list[str]:
+        """A line about covariates that are numbers, where they have names."""
+        texts = {name for levels in self._design.levels() for name in levels.columns}
+        named = [str(self.views_.feature_names[c]) for c in self._covariate_columns] if self._design.named else []
+        numbers = [in_line(name) for name in named if name not in texts]
+        return [f"Covariate{'s' if len(numbers) > 1 else ''}: {listed(numbers, 12)}."] if numbers else []
 
     # ---- values of the components
 

@@ -1,0 +1,51 @@
+"""What is tried first: names written in the shortest way, tables with gaps and dates, outcomes of the wrong kind."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import richcomponents as rc
+
+VIEWS = {"tests": "U*", "controls": "V*"}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    data, rng = rc.datasets.make_contrastive(400, d=3, S2="skewed", random_state=0), np.random.default_rng(0)
+    table = pd.DataFrame(data.X, columns=[f"{view}{i}" for view in "UV" for i in range(3)])
+    return table.assign(y=data.y, **{name: rng.normal(size=400) for name in ("age", "a", "g", "e")})
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def rca(**changes):
+    return rc.ContrastiveRCA(**{"views": VIEWS} | changes)
+
+
+# ---- covariates
+
+
+def test_a_text_is_one_covariate_or_one_pattern(frame):
+    one = rca(covariates="age").fit(frame)
+    np.testing.assert_array_equal(one.A_, rca(covariates=["age"]).fit(frame).A_)
+    assert "Covariate: age." in one.summary()
+    both = rca(covariates="a*").fit(frame)
+    assert both.covariates_.tolist() == [frame.columns.get_loc("age"), frame.columns.get_loc("a")]
+    assert "Covariates: age, a." in both.summary()
+    several = rc.RCA(views={"a": ["U0", "U1"], "b": ["U2", "V0"], "c": ["V1", "V2"]}, covariates="age").fit(frame)
+    assert "Covariate: age." in several.summary()
+
+
+def test_covariates_that_are_named_twice_are_refused(frame):
+    for twice in (["age", "age"], ["age", "a*"], ["sex", "sex"]):
+        with pytest.raises(rc.DataError, match=rf"covariate '{twice[0]}' is named twice: name it once"):
+            rca(covariates=twice).fit(frame.assign(sex=["f", "m"] * 200))
