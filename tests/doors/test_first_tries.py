@@ -49,3 +49,17 @@ def test_covariates_that_are_named_twice_are_refused(frame):
     for twice in (["age", "age"], ["age", "a*"], ["sex", "sex"]):
         with pytest.raises(rc.DataError, match=rf"covariate '{twice[0]}' is named twice: name it once"):
             rca(covariates=twice).fit(frame.assign(sex=["f", "m"] * 200))
+
+
+@pytest.mark.parametrize("missing", ["drop", "available"])
+def test_rows_without_a_covariate_that_is_text_are_left_out(frame, missing):
+    sex = pd.Series(["f", "m"] * 200, dtype=object).where(frame.index != 3)
+    given, rest = frame.assign(sex=sex), frame.assign(sex=sex).drop(index=3)
+    for learner in (rc.ComponentRegression, rc.ExposureEffects, rc.ComponentLogisticRegression):
+        y = frame["y"] > 0 if learner is rc.ComponentLogisticRegression else frame["y"]
+        model = learner(rca=rca(covariates=["sex"], missing=missing))
+        expected = learner(rca=rca(covariates=["sex"])).fit(rest, y.drop(index=3)).coef_
+        with pytest.warns(rc.MissingValueWarning, match="1 of 400 rows"):
+            np.testing.assert_allclose(model.fit(given, y).coef_, expected, rtol=1e-10)
+    with pytest.raises(rc.DataError, match="'sex' has no label in row 0"):
+        rca(covariates=["sex"], missing=missing).fit(given.assign(sex=pd.Series([None] * 400, dtype=object)))

@@ -45,11 +45,11 @@ class Added:
     def columns(self) -> tuple[str, ...]:
         return (self.name,) if self.levels is None else self.levels.columns
 
-    def to(self, rows: Rows, role: str) -> Rows:
-        """The rows with these columns behind the others."""
+    def to(self, rows: Rows, role: str, *, gaps: bool = False) -> Rows:
+        """The rows with these columns behind the others; gaps : labels may be missing."""
         held = rows.read([self.name])[self.name]
         if self.levels is not None:
-            return rows.with_columns(self.levels.coded(held, role), self.columns)
+            return rows.with_columns(self.levels.coded(held, role, gaps=gaps), self.columns)
         if held.dtype.kind not in "biuf":
             raise DataError(f"{role} {self.name!r} holds text: leave it out, or encode it as numbers first")
         return rows.with_columns(held.astype(np.float64)[:, None], self.columns)
@@ -102,8 +102,9 @@ class Design:
     def levels(self) -> tuple[Levels, ...]:
         return tuple(one.levels for one in self.added if one.levels is not None)
 
-    def found_in(self, table: Rows | Moments, outcome: object = None) -> Rows | Moments:
-        """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values."""
+    def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Rows | Moments:
+        """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.
+        gaps : labels may be missing."""
         if isinstance(table, Moments):
             numbers = self._numbers(table.names, table.layout.n_columns, "the state")
             if outcome is not None:
@@ -112,7 +113,7 @@ class Design:
         rows = self._reaching(table)
         numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
-            rows = one.to(rows, "the covariate" if one.levels else "column")
+            rows = one.to(rows, "the covariate" if one.levels else "column", gaps=gaps)
         numbers = np.where(numbers < 0, rows.width + numbers, numbers)
         if outcome is not None:
             rows, last = with_outcome(rows, outcome)
@@ -150,8 +151,11 @@ class Design:
         return np.array([at[own[c]] if c < self.width else last for c, last in zip(used, behind, strict=True)])
 
 
-def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()) -> tuple[Any, Design]:
-    """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view."""
+def lay_out(
+    table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = (), *, gaps: bool = False
+) -> tuple[Any, Design]:
+    """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view; gaps :
+    texts may be missing in some rows, whose levels are nan."""
     given: Any = () if covariates is None else covariates
     wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
     if isinstance(table, Moments):
@@ -164,7 +168,7 @@ def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Se
     groups = _groups(table, views)
     desk = _Desk(table.including(groups))
     views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
-    known = desk.covariates(wanted)
+    known = desk.covariates(wanted, gaps=gaps)
     rows, coded = desk.rows, {one.name for one in desk.added}
     others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
     numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
@@ -191,9 +195,9 @@ class _Desk:
         self.rows, self.width = rows, rows.width
         self.added: list[Added] = []
 
-    def add(self, one: Added, role: str) -> range:
+    def add(self, one: Added, role: str, *, gaps: bool = False) -> range:
         """The numbers of the new columns."""
-        before, self.rows = self.rows.width, one.to(self.rows, role)
+        before, self.rows = self.rows.width, one.to(self.rows, role, gaps=gaps)
         self.added.append(one)
         return range(before, self.rows.width)
 
@@ -219,7 +223,7 @@ class _Desk:
             out += together[item] if whole else [item if further is None else further]
         return out
 
-    def covariates(self, wanted: Sequence[object]) -> IntArray:
+    def covariates(self, wanted: Sequence[object], *, gaps: bool) -> IntArray:
         """Numbers of the columns that `covariates=` means, each once."""
         names, places = (
             self.rows.names,
@@ -237,7 +241,8 @@ class _Desk:
         texts, out = self.rows.source.texts(named) if named else {}, list[int]()
         for name, number in places.items():
             if name in texts:
-                out += self.add(Added(name, Levels.of(texts[name], name, "the covariate")), "the covariate")
+                levels = Levels.of(texts[name], name, "the covariate", gaps=gaps)
+                out += self.add(Added(name, levels), "the covariate", gaps=gaps)
             else:
                 out += self.add(Added(name), "the covariate") if number is None else [number]
         return np.array(out, dtype=np.int64)
