@@ -63,3 +63,29 @@ def test_rows_without_a_covariate_that_is_text_are_left_out(frame, missing):
             np.testing.assert_allclose(model.fit(given, y).coef_, expected, rtol=1e-10)
     with pytest.raises(rc.DataError, match="'sex' has no label in row 0"):
         rca(covariates=["sex"], missing=missing).fit(given.assign(sex=pd.Series([None] * 400, dtype=object)))
+
+
+# ---- classes
+
+
+def test_ordered_categories_keep_their_order(frame, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    codes = np.random.default_rng(3).integers(0, 3, 400)
+    dose = pd.Series(
+        pd.Categorical.from_codes(codes + 1, ["none yet", "low", "mid", "high"], ordered=True), name="dose"
+    )
+    doses = frame.assign(dose=dose)
+    effects = rc.ExposureEffects(rca=rca()).fit(frame, dose)
+    assert effects.exposures_ == ("dose=mid", "dose=high")
+    assert "low comes first in order" in effects.summary()
+    cells = anndata.AnnData(frame.iloc[:, :6].set_axis(frame.index.astype(str)))
+    cells.obs["dose"] = dose.to_numpy()
+    cells.obs["dose"] = cells.obs["dose"].astype(dose.dtype)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    for table in (doses, cells, tmp_path / "cells.h5ad"):
+        assert rc.ExposureEffects(rca=rca(), exposure="dose").fit(table).exposures_ == effects.exposures_
+        assert "mid (" in (note := rca(covariates=["dose"]).fit(table).covariate_notes()[0])
+        assert "against low (" in note
+    assert rc.ExposureEffects(rca=rca(), reference="mid").fit(frame, dose).exposures_ == ("dose=low", "dose=high")
+    for X, y in ((frame, dose), (frame, dose.array), (doses, "dose")):
+        assert rc.ComponentGLM("multinomial", rca=rca()).fit(X, y).levels_ == ("low", "mid", "high")

@@ -165,20 +165,30 @@ class Levels:
     by_order: bool = False
 
     @classmethod
-    def of(cls, values: Column, name: str, role: str, reference: object = None, *, gaps: bool = False) -> Levels:
-        """role : what messages call the column; reference : the level that others are compared with; gaps : rows may lack a
-        label."""
+    def of(
+        cls,
+        values: Column,
+        name: str,
+        role: str,
+        reference: object = None,
+        *,
+        order: Sequence[str] | None = None,
+        gaps: bool = False,
+    ) -> Levels:
+        """role : what messages call the column; reference : the level that others are compared with; order : of the labels, as
+        a category declares it, else the natural one; gaps : rows may lack a label."""
         texts, there = cls._texts(values, name, role, gaps)
         found, numbers = np.unique(texts[there], return_counts=True)
         counts = dict(zip(found.tolist(), numbers.tolist(), strict=True))
         labels = [found[i].item() for i in in_order(found.tolist())]
+        labels = labels if order is None else [label for label in order if label in counts]
         if len(labels) < 2:
             raise DataError(f"{role} {name!r} is {labels[0]!r} in every row: there is nothing to compare")
         if len(labels) > max(_FEW, len(texts) // _FEW):
             raise DataError(
                 f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: is it an identifier?"
             )
-        base, by_order = _reference(name, labels, reference)
+        base, by_order = (labels[0], True) if order and reference is None else _reference(name, labels, reference)
         labels = [base, *(label for label in labels if label != base)]
         return cls(name, tuple(labels), tuple(counts[label] for label in labels), by_order)
 

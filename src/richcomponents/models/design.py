@@ -15,7 +15,7 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.data.classes import Levels
-from richcomponents.data.columns import Views, chosen_columns, resolve_views
+from richcomponents.data.columns import Views, chosen_columns, declared_order, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource
 from richcomponents.data.sources.memory import TablesSource, are_tables
@@ -239,9 +239,10 @@ class _Desk:
                 places[name] = c
         named = [name for name in places if isinstance(name, str)]
         texts, out = self.rows.source.texts(named) if named else {}, list[int]()
+        orders = self.rows.source.orders(list(texts)) if texts else {}
         for name, number in places.items():
             if name in texts:
-                levels = Levels.of(texts[name], name, "the covariate", gaps=gaps)
+                levels = Levels.of(texts[name], name, "the covariate", order=orders.get(name), gaps=gaps)
                 out += self.add(Added(name, levels), "the covariate", gaps=gaps)
             else:
                 out += self.add(Added(name), "the covariate") if number is None else [number]
@@ -293,8 +294,25 @@ def is_column(y: object) -> bool:
     return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
 
 
+def order_in(X: object, y: Any) -> tuple[str, ...] | None:
+    """The order that the labels of an outcome declare, values or a column of the table; None where they do not."""
+    if not is_column(y):
+        return declared_order(y)
+    rows, name = _outcome_column(X, y)
+    return rows.source.orders([name]).get(name)
+
+
 def labels_in(X: object, y: Any) -> Any:
     """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
+    rows, name = _outcome_column(X, y)
+    labels = rows.read([name])[name]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
+        return labels.astype(np.int64)
+    return labels
+
+
+def _outcome_column(X: object, y: Any) -> tuple[Rows, str]:
+    """The rows of a table, and the name of the column that is the outcome."""
     refuse_state(X)
     rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
@@ -306,10 +324,7 @@ def labels_in(X: object, y: Any) -> Any:
     name = name if name in names else rows.source.annotation(y)
     if name is None:
         rows.source.check_column(str(y), "the outcome")
-    labels = rows.read([str(name)])[str(name)]
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
-        return labels.astype(np.int64)
-    return labels
+    return rows, str(name)
 
 
 def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:

@@ -27,7 +27,7 @@ from richcomponents.learning.logistic import match_fourth, match_tilt
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.design import is_column, labels_in, order_in
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
 from richcomponents.notebook import Summary
@@ -139,7 +139,7 @@ class ComponentGLM(OutcomeLearner):
             return self._fit_sums(model, X, y, groups)
         column = y if is_column(y) else None
         X, y, groups = model.present(X, y, groups)
-        target = self._outcome_codes(labels_in(X, y) if column is not None else y)
+        target = self._outcome_codes(labels_in(X, y) if column is not None else y, order_in(X, y))
         numbers = self._numbers(target)[0]
         _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
@@ -241,7 +241,7 @@ class ComponentGLM(OutcomeLearner):
         covariates : (n, k), known further causes of y; their coefficients are neither penalised nor kept.
         """
         self._check_parameters()
-        target = self._outcome_codes(y)
+        target = self._outcome_codes(y, order_in(None, y))
         values = as_matrix(S)
         check_consistent_length(values, target)
         self._take_component(Component.of_samples(S, order=2))
@@ -281,11 +281,11 @@ class ComponentGLM(OutcomeLearner):
             return Multinomial(len(self.classes_))
         return FAMILIES[self.family]()
 
-    def _outcome_codes(self, y: object) -> Array:
-        """Counts, or numbers of classes in the order of `levels_`: (n,)."""
-        return self._class_codes(y) if self._of_classes else _counts(y)
+    def _outcome_codes(self, y: object, order: Sequence[str] | None = None) -> Array:
+        """Counts, or numbers of classes in the order of `levels_`: (n,); order : of several classes, where y declares one."""
+        return self._class_codes(y, order) if self._of_classes else _counts(y)
 
-    def _class_codes(self, y: object) -> Array:
+    def _class_codes(self, y: object, declared: Sequence[str] | None) -> Array:
         labels = _labels(y)
         check_classification_targets(labels)
         classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -303,7 +303,7 @@ class ComponentGLM(OutcomeLearner):
                 f"errors mean little below about {_FEW_CASES}. Collect more of it",
                 SampleSizeWarning,
             )
-        order = self._set_classes(classes, counts)
+        order = self._set_classes(classes, counts, declared)
         return np.asarray(np.argsort(order)[codes], dtype=np.float64)
 
     def _wanted(self, labels: list[Any]) -> Any:
@@ -312,13 +312,15 @@ class ComponentGLM(OutcomeLearner):
             return None
         return labels[1 - positive_class(labels, self.reference)[0]]
 
-    def _set_classes(self, classes: Any, counts: Any) -> list[int]:
-        """Numbers of the classes, the reference first; counts : rows of each class, None without rows."""
+    def _set_classes(self, classes: Any, counts: Any, declared: Sequence[str] | None = None) -> list[int]:
+        """Numbers of the classes, the reference first; counts : rows of each class, None without rows; declared : their order,
+        of more than two."""
         labels = classes.tolist()
         self.classes_, self.class_counts_ = classes, counts
         self._contrast: Contrast | None = None
         if len(labels) > 2:
-            levels = Levels.of(np.repeat(list(map(str, labels)), counts), "y", "the outcome", self.reference)
+            texts = np.repeat(list(map(str, labels)), counts)
+            levels = Levels.of(texts, "y", "the outcome", self.reference, order=declared)
             order = [list(map(str, labels)).index(level) for level in levels.labels]
         else:
             at, by_order = positive_class(labels, self._wanted(labels))

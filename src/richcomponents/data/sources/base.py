@@ -197,6 +197,10 @@ class Source(ABC):
             return {}
         return {name: values for name, values in self.read(names).items() if values.dtype.kind not in "biuf"}
 
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Those of these columns that are categories with an order of their own, and their labels in it."""
+        return {}
+
     def including(self, groups: Sequence[str]) -> Source:
         """The same source, with the columns of these groups behind its own."""
         return self
@@ -352,6 +356,9 @@ class WithColumns(Source):
         columns = self.source.read([name for name in names if name not in ours], written)
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders([name for name in names if name not in self.added])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         wanted = np.arange(self.width) if columns is None else columns

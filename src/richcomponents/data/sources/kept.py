@@ -52,5 +52,8 @@ class Kept(Source):
         columns = self.source.read(names, written)
         return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
 
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders(names)
+
     def mark(self) -> str:
         return f"rows of {self.source.mark()}"

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows
-from richcomponents.data.columns import Column, frame_columns
+from richcomponents.data.columns import Column, declared_orders, frame_columns
 from richcomponents.data.sources.base import ArraySource, Source, annotations_beside, block_rows, named_beside, numbered
 from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, join_views, sample_index
 from richcomponents.errors import DataError
@@ -51,6 +51,9 @@ class FrameSource(Source):
         kinds = [self._frame[:, int(c)].dtype for c in self.places(names)]
         return self.read([n for n, kind in zip(names, kinds, strict=True) if not _is_number(kind)])
 
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return {name: order for name, order in declared_orders(self._frame.to_native()).items() if name in names}
+
     def mark(self) -> str:
         whole = hashlib.sha256(repr((self.names, self.n_rows)).encode())
         return f"frame {whole.hexdigest()}"
@@ -78,6 +81,10 @@ class Annotated(Source):
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return Source.texts(self, [name for name in names if name in self.annotations])
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        found = declared_orders(self._described) if self.annotations else {}
+        return {name: found[self._obs[name]] for name in names if name in self.annotations and self._obs[name] in found}
 
 
 class AnnDataSource(Annotated):
