@@ -89,3 +89,15 @@ def test_ordered_categories_keep_their_order(frame, tmp_path):
     assert rc.ExposureEffects(rca=rca(), reference="mid").fit(frame, dose).exposures_ == ("dose=low", "dose=high")
     for X, y in ((frame, dose), (frame, dose.array), (doses, "dose")):
         assert rc.ComponentGLM("multinomial", rca=rca()).fit(X, y).levels_ == ("low", "mid", "high")
+
+
+def test_an_exposure_with_the_name_of_a_column_is_refused_by_name(frame):
+    exposed = pd.Series(np.random.default_rng(1).normal(size=400), name="V0")
+    for views in (VIEWS, {"tests": ["U0", "U1", "U2"], "controls": ["V0", "V1", "V2"]}):
+        with pytest.raises(
+            rc.DataError, match=r"exposure is called 'V0', as column 'V0' of view 'controls' is: rename"
+        ):
+            rc.ExposureEffects(rca=rca(views=views)).fit(frame, exposed)
+    model = rc.ExposureEffects(rca=rca())
+    expected = model.fit(frame, exposed.rename("dose")).coef_
+    np.testing.assert_array_equal(model.fit(frame, exposed.rename("Vx")).coef_, expected)  # which "V*" does not take

@@ -174,7 +174,7 @@ def lay_out(
     numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
     asked = [number for number in numbers if number is not None]
     others += asked
-    found = _views(views, rows.width, rows.names, [*known, *others], rows if rows.rereadable else None)
+    found = _views(views, rows.width, rows.names, [*known, *others], rows)
     named = rows.names is not None and getattr(rows.source, "named", True)
     return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
 
@@ -267,14 +267,14 @@ def _known(covariates: Sequence[object], width: int, names: Sequence[str] | None
 def _views(
     views: object, width: int, names: Sequence[str] | None, beside: Sequence[int], rows: Rows | None = None
 ) -> Views:
-    """The views; beside : columns that a number does not divide; rows : where an index is to be told from data."""
+    """The views; beside : columns that a number does not divide; rows : of which some tell an index from data."""
     if width < 2:
         raise DataError(f"two views need at least two columns; X has n_features = {width}")
     if not isinstance(views, (int, np.integer)):
-        return resolve_views(views, width, names)
+        return resolve_views(views, width, names, taken=() if rows is None else rows.source.behind)
     rest = np.setdiff1d(np.arange(width), np.array(beside, dtype=np.int64))
     named = None if names is None else [names[c] for c in rest]
-    first = None if names is None or rows is None else rows.select(rest).head(_FIRST)
+    first = None if names is None or rows is None or not rows.rereadable else rows.select(rest).head(_FIRST)
     inner = resolve_views(views, len(rest), named, first)
     return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
 

@@ -200,6 +200,7 @@ class ExposureEffects(Estimator):
         found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
         table, design = self._two_views(found, model)
+        found.check_names(design)
         model.set_params(
             views={name: design.views[name].tolist() for name in design.views},
             covariates=[*design.known.tolist(), *found.columns],

@@ -33,6 +33,16 @@ class Exposures:
     notes: tuple[str, ...] = ()
     added: tuple[Added, ...] = ()
 
+    def check_names(self, design: Design) -> None:
+        """Refuse exposures in memory under the name of a column of a view: other tables would be read by it."""
+        views = {design.views.feature_names[c]: int(c) for c in design.columns}
+        clash = next((one.name for one in self.added if one.name in views), None)
+        if clash is not None:
+            raise DataError(
+                f"the exposure is called {clash!r}, as {design.views.describe(views[clash])} is: rename the series "
+                "(y.rename(...)), or take the column out of the views if it is the exposure"
+            )
+
     def among(self, design: Design) -> Design:
         """The design of the table, with the exposures as the last of the covariates."""
         width = design.width - sum(len(one.columns) for one in self.added)

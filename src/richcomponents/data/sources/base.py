@@ -128,7 +128,7 @@ class Source(ABC):
     (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices
     of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named
     together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any, or
-    key : the column that holds them;
+    key : the column that holds them; behind : columns that were put behind its own, which no pattern takes;
     n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in
     memory; shared : whether others could write to it between two readings; title : what messages call it; files : what it
     reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
@@ -140,6 +140,7 @@ class Source(ABC):
     groups: Mapping[str, tuple[str, ...]] = {}
     samples: tuple[object, ...] | None = None
     key: str | None = None
+    behind: tuple[str, ...] = ()
     n_rows: int | None = None
     width: int
     rereadable: bool = True
@@ -349,7 +350,7 @@ class WithColumns(Source):
         self.annotations, self.views, self.groups = source.annotations, source.views, source.groups
         self.n_rows, self.rereadable = source.n_rows, source.rereadable
         self.shared, self.held, self.samples, self.key = source.shared, source.held, source.samples, source.key
-        self.title, self.notes = source.title, source.notes
+        self.title, self.notes, self.behind = source.title, source.notes, (*source.behind, *names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         ours = {name: self.values[:, i] for i, name in enumerate(self.added) if name in names}
@@ -515,6 +516,7 @@ class DaskSource(Source):
         joined._added = [*self._added, *(da.from_array(column, chunks=2**20) for column in values.T)]
         joined.width = self.width + values.shape[1]
         joined.names = None if self.names is None else (*self.names, *names)
+        joined.behind = (*self.behind, *names)
         return joined
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:

@@ -26,6 +26,7 @@ class Kept(Source):
             "annotations",
             "views",
             "groups",
+            "behind",
             "width",
             "rereadable",
             "held",
