@@ -101,3 +101,60 @@ def test_an_exposure_with_the_name_of_a_column_is_refused_by_name(frame):
     model = rc.ExposureEffects(rca=rca())
     expected = model.fit(frame, exposed.rename("dose")).coef_
     np.testing.assert_array_equal(model.fit(frame, exposed.rename("Vx")).coef_, expected)  # which "V*" does not take
+
+
+# ---- messages
+
+
+def test_outcomes_of_the_wrong_kind_are_told_what_they_are(frame):
+    regression, classes = rc.ComponentRegression(rca=rca()), rc.ComponentLogisticRegression(rca=rca())
+    labels = np.where(frame["y"] > 0, "a", "b")
+    for text in (
+        labels,
+        labels.astype(object),
+        labels.tolist(),
+        pd.Series(labels),
+        pd.Series(labels, dtype="category"),
+    ):
+        with pytest.raises(
+            rc.DataError, match=r"outcome y holds text \('[ab]'\).*classes \(ComponentLogisticRegression"
+        ):
+            regression.fit(frame, text)
+    for model, y in ((regression, frame["y"]), (classes, (frame["y"] > 0).astype(float))):
+        with pytest.raises(
+            rc.DataError, match=r'y holds 2 missing.*the first in row 3: drop those rows, or say missing="drop"'
+        ):
+            model.fit(frame, y.where(~frame.index.isin([3, 5])))
+    with pytest.raises(rc.DataError, match=r"Unknown label type: continuous.*outcome of ComponentRegression"):
+        classes.fit(frame, frame["y"])
+
+
+def test_columns_of_the_wrong_kind_are_told_what_they_are(frame):
+    day = pd.Series(pd.date_range("2020-01-01", periods=400), name="day")
+    objects = frame["U0"].astype(object).where(frame.index != 3, None)
+    for table in (frame.assign(U0=objects), rc.open_source(frame.assign(U0=objects))):
+        with pytest.raises(
+            rc.DataError, match=r"column 'U0' of view 'tests'.*numbers as objects.*pd\.to_numeric.*astype"
+        ):
+            rca(missing="drop").fit(table)
+    with pytest.raises(rc.DataError, match=r"column 'U0' of view 'tests' is not numeric \(Datetime.*dates or times"):
+        rca().fit(frame.assign(U0=day))
+    with pytest.raises(rc.DataError, match="covariate 'day' has 400 different labels in 400 rows: they are dates"):
+        rca(covariates="day").fit(frame.assign(day=day))
+    with pytest.raises(
+        rc.DataError, match="covariate 'a' has 399 different labels in 400 rows: they are numbers, kept as"
+    ):
+        rca(covariates="a", missing="drop").fit(frame.assign(a=objects))
+    for y in (day, day.to_numpy()):
+        with pytest.raises(rc.DataError, match=r"exposure '\w+' has 400 different labels in 400 rows: they are dates"):
+            rc.ExposureEffects(rca=rca()).fit(frame, y)
+
+
+def test_discovery_is_not_advised_where_it_was_made(frame):
+    several = rc.RCA(views={"t": ["U0", "U1"], "c": ["V0", "V1"], "i": ["U2", "V2"]})
+    for discover in (False, True):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = several.set_params(discover=discover).fit(frame)
+        said = " ".join([str(one.message) for one in told if "the data say little" in str(one.message)])
+        assert ("discover=True" in said + " ".join(found.next_steps())) is (not discover)

@@ -147,6 +147,7 @@ def _listed(classes: Sequence[Any]) -> str:
     return " and ".join(repr(str(label)) for label in classes)
 
 
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FEW = 10  # levels, from which on a label that is another one in most rows is an identifier
 
 
@@ -186,7 +187,7 @@ class Levels:
             raise DataError(f"{role} {name!r} is {labels[0]!r} in every row: there is nothing to compare")
         if len(labels) > max(_FEW, len(texts) // _FEW):
             raise DataError(
-                f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: is it an identifier?"
+                f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: {_what_they_are(labels)}"
             )
         base, by_order = (labels[0], True) if order and reference is None else _reference(name, labels, reference)
         labels = [base, *(label for label in labels if label != base)]
@@ -227,6 +228,17 @@ class Levels:
         """
         rows = [f"{label} ({n} row{'' if n == 1 else 's'})" for label, n in zip(self.labels, self.counts, strict=True)]
         return f"{self.name}: {', '.join(rows[1:])} against {rows[0]}"
+
+
+def _what_they_are(labels: Sequence[str]) -> str:
+    """What labels seem to be that are others in most rows, and the remedy."""
+    if all(_number(label) is not None for label in labels):
+        return "they are numbers, kept as text or objects: use pd.to_numeric(column), or .astype(float)"
+    if all(_DATE.match(label) for label in labels):
+        return (
+            "they are dates. Turn them into numbers, such as days since a start, or into a category, such as the year"
+        )
+    return "is it an identifier?"
 
 
 def _reference(name: str, labels: Sequence[str], wanted: object) -> tuple[str, bool]:

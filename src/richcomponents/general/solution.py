@@ -335,7 +335,7 @@ class SetProblem:
                     known=self.known,
                 )
             parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
-            _warn_of_weak(errors)
+            _warn_of_weak(errors, tested=self.verdicts is not None)
             parts = _by_loadings(evidence, system, self.gauge, parameters, self.known)
         self._warn_of_covariances(system, parts[0])
         white, beyond = self._in_users_columns()
@@ -418,7 +418,8 @@ def _warn_of_negative(covariances: Mapping[Subset, Array]) -> None:
         )
 
 
-def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
+def _warn_of_weak(errors: Mapping[tuple[str, Subset], float], *, tested: bool) -> None:
+    """tested : whether discovery kept these components."""
     weak = {key: error for key, error in errors.items() if error > _WEAK}
     if weak:
         listed = ", ".join(
@@ -426,7 +427,8 @@ def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
         )
         warn_user(
             f"the data say little about {listed}{' and others' if len(weak) > 4 else ''}: such a component is nearly "
-            "Gaussian, small, or not there. Drop its set (discover=True tests it), or use more samples",
+            f"Gaussian, small, or not there. Drop its set ({'sets=' if tested else 'discover=True tests it'}), or use more "
+            "samples",
             WeakIdentificationWarning,
         )
 

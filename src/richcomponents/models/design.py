@@ -176,7 +176,12 @@ def lay_out(
     others += asked
     found = _views(views, rows.width, rows.names, [*known, *others], rows)
     named = rows.names is not None and getattr(rows.source, "named", True)
-    return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
+    design = _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
+    if rows.names is not None:
+        wrong = rows.source.not_numbers([rows.names[c] for c in design.columns])
+        if wrong is not None:
+            raise DataError(f"{found.describe(rows.names.index(wrong[0]))} {wrong[1]}")
+    return rows, design
 
 
 def including_views(table: Rows, views: object) -> Rows:

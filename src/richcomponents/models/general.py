@@ -371,8 +371,8 @@ class RCA(ComponentAnalysis):
             return []
         if times > _HOPELESS:
             return [
-                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=), or "
-                "let discover=True decide."
+                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=)"
+                + ("." if self.discover else ", or let discover=True decide.")
             ]
         n = rounded(self.n_samples_ * times)
         return [

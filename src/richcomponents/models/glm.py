@@ -19,7 +19,7 @@ from richcomponents.components import Component
 from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, Levels, positive_class
-from richcomponents.data.table import as_matrix, refuse_foreign
+from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.families import FAMILIES, Family, Logistic, Multinomial, NegativeBinomial, Poisson
 from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
@@ -287,7 +287,10 @@ class ComponentGLM(OutcomeLearner):
 
     def _class_codes(self, y: object, declared: Sequence[str] | None) -> Array:
         labels = _labels(y)
-        check_classification_targets(labels)
+        try:
+            check_classification_targets(labels)
+        except ValueError as error:
+            raise DataError(f"{error} A measurement is an outcome of ComponentRegression") from error
         classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if len(classes) < 2:
             raise DataError(f"y holds one class only ({classes[0]}): two classes are needed")
@@ -645,13 +648,9 @@ def _labels(y: object) -> Any:
         check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"), warn=True
     )
     if labels.dtype.kind in "fc":
-        missing = int(np.sum(~np.isfinite(labels)))
+        refuse_gaps(~np.isfinite(labels))
     elif labels.dtype.kind == "O":
-        missing = sum(1 for label in labels if label is None or label != label)
-    else:
-        missing = 0
-    if missing:
-        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+        refuse_gaps(np.array([label is None or label != label for label in labels], dtype=bool))
     return labels
 
 

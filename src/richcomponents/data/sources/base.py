@@ -198,6 +198,10 @@ class Source(ABC):
             return {}
         return {name: values for name, values in self.read(names).items() if values.dtype.kind not in "biuf"}
 
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        """The first of these columns that is known to hold no numbers before it is read, and what it holds."""
+        return None
+
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Those of these columns that are categories with an order of their own, and their labels in it."""
         return {}
@@ -357,6 +361,9 @@ class WithColumns(Source):
         columns = self.source.read([name for name in names if name not in ours], written)
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers([name for name in names if name not in self.added])
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return self.source.orders([name for name in names if name not in self.added])

@@ -53,6 +53,9 @@ class Kept(Source):
         columns = self.source.read(names, written)
         return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
 
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers(names)
+
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return self.source.orders(names)
 

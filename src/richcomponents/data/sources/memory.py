@@ -18,7 +18,15 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows
 from richcomponents.data.columns import Column, declared_orders, frame_columns
 from richcomponents.data.sources.base import ArraySource, Source, annotations_beside, block_rows, named_beside, numbered
-from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, join_views, sample_index
+from richcomponents.data.table import (
+    as_frame,
+    as_matrix,
+    check_sparse,
+    column_names,
+    join_views,
+    not_numeric,
+    sample_index,
+)
 from richcomponents.errors import DataError
 
 
@@ -50,6 +58,11 @@ class FrameSource(Source):
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         kinds = [self._frame[:, int(c)].dtype for c in self.places(names)]
         return self.read([n for n, kind in zip(names, kinds, strict=True) if not _is_number(kind)])
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        kinds = dict(zip(self.names or (), self._frame.schema.values(), strict=True))
+        name = next((name for name in names if not _is_number(kinds[name])), None)
+        return None if name is None else (name, not_numeric(self._frame[:, int(self.places([name])[0])]))
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return {name: order for name, order in declared_orders(self._frame.to_native()).items() if name in names}
