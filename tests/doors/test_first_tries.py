@@ -158,3 +158,11 @@ def test_discovery_is_not_advised_where_it_was_made(frame):
             found = several.set_params(discover=discover).fit(frame)
         said = " ".join([str(one.message) for one in told if "the data say little" in str(one.message)])
         assert ("discover=True" in said + " ".join(found.next_steps())) is (not discover)
+
+
+def test_effects_of_several_exposures_are_one_long_table(frame):
+    model = rc.ExposureEffects(rca=rca()).fit(frame, frame[["a", "g"]])
+    table = model.effect_table().to_frame()
+    assert table["exposure"].tolist() == ["a"] * 3 + ["g"] * 3
+    np.testing.assert_array_equal(table["estimate"], np.concatenate([one.value for one in model.effects_.values()]))
+    assert list(rc.ExposureEffects(rca=rca()).fit(frame, frame["a"]).effect_table().to_frame()["exposure"]) == ["a"] * 3

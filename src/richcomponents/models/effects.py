@@ -353,6 +353,11 @@ class ExposureEffects(Estimator):
         check_is_fitted(self, "rca_")
         return self._by_exposure(self._effects)
 
+    def effect_table(self) -> Table:
+        """All effects in one long table, a row per column of U and exposure, as `rca effects --out` writes it; its `to_frame()`
+        is a data frame."""
+        return Table(row for answer in self.answers() for row in answer.rows())
+
     def _effects(self, i: int) -> Effects:
         found = self._found
         unidentified = self.verdicts_[self.exposures_[i]] == "not identified"
