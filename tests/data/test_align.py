@@ -153,3 +153,28 @@ def test_a_labelled_outcome_follows_the_labels_of_any_table(tables):
         for X in (both, {"U": U, "V": V}, anndata.AnnData(both)):
             with pytest.raises(rc.DataError, match="labels of y are not those of the table's rows"):
                 rc.ComponentRegression(rca=named).fit(X, strange)
+
+
+def test_numbers_as_labels_that_contradict_each_other_are_refused(tables):
+    X = pd.concat(tables, axis=1).reset_index(drop=True)
+    y = pd.Series(np.random.default_rng(0).normal(size=600)) + X["T_0"]
+    model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views={"U": "T_*", "V": "C_*"}))
+    keep = X["T_1"] > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = model.fit(X[keep], y[keep]).coef_
+        for rows in (X[keep], rc.open_source(X[keep])):
+            for right in (y[keep].sample(frac=1, random_state=0), y[keep].to_numpy()):
+                np.testing.assert_array_equal(model.fit(rows, right).coef_, expected)
+        refused = r"labels of y are not those of the table's rows \(\d+ are not in it, such as \d+\).*\.to_numpy\(\)"
+        for rows, wrong in (
+            (X[keep], y.iloc[: keep.sum()]),
+            (X.iloc[1:], y.iloc[:-1]),
+            (X.iloc[:-1], y.iloc[1:]),
+            (rc.open_source(X.iloc[1:]), y.iloc[:-1]),
+        ):
+            with pytest.raises(rc.DataError, match=refused):
+                model.fit(rows, wrong)
+        for what in ("groups", "sample_weight"):
+            with pytest.raises(rc.DataError, match=f"labels of {what} are not those of the table's rows"):
+                model.rca.fit(X.iloc[1:], **{what: pd.Series(range(1, 600))})

@@ -96,33 +96,39 @@ def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
 def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | None = None) -> Any:
     """Values of a labelled series in the order of a labelled table's rows; others as they are.
 
-    Labels count where both have them: a default index (0, 1, ...) that is not the other's is no label. samples : the labels of
-    rows that are no data frame; such tables may have lost samples when they were put side by side, and values of these are
-    left out.
+    Labels count where both have them: a default index (0, 1, ...) is no label beside texts. Beside other numbers it is one: a
+    default index is also what the first rows of a longer table have, and whether these are the same samples nobody can tell.
+    samples : the labels of rows that are no data frame; such tables may have lost samples when they were put side by side, and
+    values of these are left out.
     """
     if not hasattr(values, "reindex") or not hasattr(getattr(values, "index", None), "equals"):
         return values
     given = values.index
-    if samples is not None:
-        here: Any = type(given)(list(samples)) if not _by_default(given) else None
+    if samples is None:
+        here: Any = getattr(table, "index", None) if hasattr(table, "columns") else None
+    elif counts_rows(given) and len(given) != len(samples):
+        return values  # of the rows of the first table, of which some are left out
     else:
-        here = getattr(table, "index", None) if hasattr(table, "columns") else None
+        import pandas
+
+        here = pandas.Index(list(samples))
     if not hasattr(here, "equals") or here.equals(given):
         return values
     if len(here) != len(given) and (samples is None or len(here.difference(given, sort=False))):
         return values  # of another length: refused in words elsewhere
     if here.is_unique and given.is_unique and not len(here.difference(given, sort=False)):
         return values.reindex(here)
-    if _by_default(here) or _by_default(given):
+    numbered = here.dtype.kind in "iu" and given.dtype.kind in "iu"
+    if not numbered and (counts_rows(here) or counts_rows(given)):
         return values
     unknown = given.difference(here, sort=False)
     raise DataError(
         f"the labels of {what} are not those of the table's rows ({len(unknown)} are not in it"
-        + (f", such as {unknown[0]!r}" if len(unknown) else "; some stand twice")
+        + (f", such as {unknown.tolist()[0]!r}" if len(unknown) else "; some stand twice")
         + f"): give {what} the table's index, or as an array (.to_numpy()) in the order of the rows"
     )
 
 
-def _by_default(index: Any) -> bool:
+def counts_rows(index: Any) -> bool:
     """Whether an index only counts rows."""
     return bool(len(index)) and index.dtype.kind in "iu" and bool((index == range(len(index))).all())

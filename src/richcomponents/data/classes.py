@@ -147,6 +147,7 @@ def _listed(classes: Sequence[Any]) -> str:
     return " and ".join(repr(str(label)) for label in classes)
 
 
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FEW = 10  # levels, from which on a label that is another one in most rows is an identifier
 
 
@@ -165,45 +166,60 @@ class Levels:
     by_order: bool = False
 
     @classmethod
-    def of(cls, values: Column, name: str, role: str, reference: object = None) -> Levels:
-        """role : what messages call the column; reference : the level that others are compared with."""
-        texts = cls._texts(values, name, role)
-        found, numbers = np.unique(texts, return_counts=True)
+    def of(
+        cls,
+        values: Column,
+        name: str,
+        role: str,
+        reference: object = None,
+        *,
+        order: Sequence[str] | None = None,
+        gaps: bool = False,
+    ) -> Levels:
+        """role : what messages call the column; reference : the level that others are compared with; order : of the labels, as
+        a category declares it, else the natural one; gaps : rows may lack a label."""
+        texts, there = cls._texts(values, name, role, gaps)
+        found, numbers = np.unique(texts[there], return_counts=True)
         counts = dict(zip(found.tolist(), numbers.tolist(), strict=True))
         labels = [found[i].item() for i in in_order(found.tolist())]
+        labels = labels if order is None else [label for label in order if label in counts]
         if len(labels) < 2:
             raise DataError(f"{role} {name!r} is {labels[0]!r} in every row: there is nothing to compare")
         if len(labels) > max(_FEW, len(texts) // _FEW):
             raise DataError(
-                f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: is it an identifier?"
+                f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: {_what_they_are(labels)}"
             )
-        base, by_order = _reference(name, labels, reference)
+        base, by_order = (labels[0], True) if order and reference is None else _reference(name, labels, reference)
         labels = [base, *(label for label in labels if label != base)]
         return cls(name, tuple(labels), tuple(counts[label] for label in labels), by_order)
 
     @staticmethod
-    def _texts(values: Column, name: str, role: str) -> Any:
+    def _texts(values: Column, name: str, role: str, gaps: bool) -> tuple[Any, Any]:
+        """The labels (n,), and which rows have one."""
         labels = as_labels(values)
-        bad = np.flatnonzero([label is None or label == "" for label in labels])
-        if len(bad):
-            raise DataError(f"{role} {name!r} has no label in row {bad[0]}: drop such rows")
-        return labels.astype(np.str_)
+        there = np.array([label is not None and label != "" for label in labels], dtype=bool)
+        if not there.all() and not (gaps and there.any()):
+            raise DataError(f"{role} {name!r} has no label in row {np.flatnonzero(~there)[0]}: drop such rows")
+        return labels.astype(np.str_), there
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of zeros and ones."""
         return tuple(f"{self.name}={label}" for label in self.labels[1:])
 
-    def coded(self, values: Column, role: str) -> Array:
-        """(n, k - 1) of zeros and ones; a label that is none of the levels is refused."""
-        texts = self._texts(values, self.name, role)
-        strange = np.flatnonzero(~np.isin(texts, self.labels))
+    def coded(self, values: Column, role: str, *, gaps: bool = False) -> Array:
+        """(n, k - 1) of zeros and ones; a label that is none of the levels is refused. gaps : rows may lack a label, and are
+        nan."""
+        texts, there = self._texts(values, self.name, role, gaps)
+        strange = np.flatnonzero(there & ~np.isin(texts, self.labels))
         if len(strange):
             raise DataError(
                 f"{role} {self.name!r} is {texts[strange[0]].item()!r} in row {strange[0]}, and the fit knew "
                 f"{', '.join(map(repr, self.labels))} only: drop such rows, or fit again with rows of that label"
             )
-        return np.array(texts[:, None] == np.array(self.labels[1:]), dtype=np.float64)
+        coded = np.array(texts[:, None] == np.array(self.labels[1:]), dtype=np.float64)
+        coded[~there] = np.nan
+        return coded
 
     def __str__(self) -> str:
         """
@@ -212,6 +228,17 @@ class Levels:
         """
         rows = [f"{label} ({n} row{'' if n == 1 else 's'})" for label, n in zip(self.labels, self.counts, strict=True)]
         return f"{self.name}: {', '.join(rows[1:])} against {rows[0]}"
+
+
+def _what_they_are(labels: Sequence[str]) -> str:
+    """What labels seem to be that are others in most rows, and the remedy."""
+    if all(_number(label) is not None for label in labels):
+        return "they are numbers, kept as text or objects: use pd.to_numeric(column), or .astype(float)"
+    if all(_DATE.match(label) for label in labels):
+        return (
+            "they are dates. Turn them into numbers, such as days since a start, or into a category, such as the year"
+        )
+    return "is it an identifier?"
 
 
 def _reference(name: str, labels: Sequence[str], wanted: object) -> tuple[str, bool]:

@@ -115,6 +115,19 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
     return columns
 
 
+def declared_order(values: Any) -> tuple[str, ...] | None:
+    """The labels of an ordered category of pandas (or its dtype), as they were declared; None for what declares no order."""
+    kind = getattr(values, "dtype", values)
+    return tuple(as_labels(kind.categories)) if getattr(kind, "ordered", None) is True else None
+
+
+def declared_orders(frame: Any) -> dict[str, tuple[str, ...]]:
+    """The same of the columns of a data frame of pandas that are such categories, by name; of other frames none."""
+    kinds: Any = getattr(frame, "dtypes", None)
+    orders = {str(name): declared_order(kind) for name, kind in kinds.items()} if hasattr(kinds, "items") else {}
+    return {name: order for name, order in orders.items() if order is not None}
+
+
 def first_text(values: Column) -> int | None:
     """The row of the first cell that is neither a number nor missing, else of the first that is not missing, if any."""
     import pyarrow

@@ -99,13 +99,36 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
 
 def as_column(y: object) -> Array:
     """An outcome (n,): one finite number per row."""
+    text = _text_in(y)
+    if text is not None:
+        raise DataError(
+            f"the outcome y holds text ({text!r}), and numbers are needed: encode it, or take it for classes "
+            "(ComponentLogisticRegression, ExposureEffects)"
+        )
     values = as_matrix(y, column=True)
     if values.shape[1] != 1:
         raise DataError(f"y must be one column, one value per row, got shape {values.shape}")
-    missing = int(np.sum(~np.isfinite(values)))
-    if missing:
-        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+    refuse_gaps(~np.isfinite(values[:, 0]))
     return values[:, 0]
+
+
+def refuse_gaps(gone: Any) -> None:
+    """gone (n,) : rows without an outcome."""
+    if gone.any():
+        raise DataError(
+            f"y holds {int(gone.sum())} missing or infinite values (NaN), the first in row {int(np.argmax(gone))}: drop those "
+            'rows, or say missing="drop" in rca='
+        )
+
+
+def _text_in(y: object) -> str | None:
+    """A text among the values of an outcome, if there is one."""
+    frame = as_frame(y)
+    if isinstance(frame, nw.Series):
+        cells: Any = [] if frame.dtype.is_numeric() else frame.to_list()
+    else:
+        cells = y if isinstance(y, (list, tuple)) or (isinstance(y, np.ndarray) and y.dtype.kind in "OU") else ()
+    return next((str(cell) for cell in cells if isinstance(cell, str)), None)
 
 
 def _real(X: object) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:
@@ -240,11 +263,20 @@ def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
     parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
     for part in parts:
         if not (part.dtype.is_numeric() or part.dtype == nw.Boolean):
-            raise DataError(
-                f"column {part.name!r} is not numeric ({part.dtype}): drop it, or encode it as numbers first"
-            )
+            raise DataError(f"column {'y' if part.name is None else part.name!r} {not_numeric(part)}")
         if part.dtype.is_integer() and len(part) and (low := part.min()) is not None:
             _whole(int(low), int(part.max()), f"column {part.name!r}")
+
+
+def not_numeric(column: Any) -> str:
+    """What a column (a series of narwhals) is that holds no numbers, and the remedy."""
+    told = f"is not numeric ({column.dtype})"
+    if column.dtype.is_temporal():
+        return f"{told}, it holds dates or times: turn them into numbers, such as days since a start, or drop it"
+    cells = column.to_list() if column.dtype == nw.Object else ["text"]
+    if all(cell is None or isinstance(cell, Number) for cell in cells):
+        return f"{told}, it holds numbers as objects (some are None): use pd.to_numeric(column), or .astype(float)"
+    return f"{told}: drop it, or encode it as numbers first"
 
 
 def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = False) -> Sequence[Any] | None:

@@ -340,8 +340,8 @@ class SetProblem:
         else:
             fit, ranks, misfit = self._fit(evidence)
             parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
-            _warn_of_weak(errors)
-            _warn_of_misfit(misfit)
+            _warn_of_weak(errors, tested=self.verdicts is not None)
+            _warn_of_misfit(misfit, tested=self.verdicts is not None)
             parts = _by_loadings(evidence, system, self.gauge, parameters, self.known)
         self._warn_of_covariances(system, parts[0])
         white, beyond = self._in_users_columns()
@@ -435,13 +435,14 @@ class SetProblem:
             )
 
 
-def _warn_of_misfit(misfit: Mapping[tuple[str, str], float]) -> None:
+def _warn_of_misfit(misfit: Mapping[tuple[str, str], float], *, tested: bool) -> None:
+    """tested : whether discovery chose these components."""
     views = contradicted(misfit)
     if views is not None:
         warn_user(
             f"the model fails: covariances of view {views[0]!r} with view {views[1]!r} are not those of these sets and ranks "
-            f"({p_value(misfit[views])}). A set is missing (discover=True looks for it), a rank is too small, a transformation "
-            "that was given is wrong, or components are not independent",
+            f"({p_value(misfit[views])}). A set is missing{'' if tested else ' (discover=True looks for it)'}, a rank is too "
+            "small, a transformation that was given is wrong, or components are not independent",
             SpecificationWarning,
         )
 
@@ -458,7 +459,8 @@ def _warn_of_negative(covariances: Mapping[Subset, Array]) -> None:
         )
 
 
-def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
+def _warn_of_weak(errors: Mapping[tuple[str, Subset], float], *, tested: bool) -> None:
+    """tested : whether discovery kept these components."""
     weak = {key: error for key, error in errors.items() if error > _WEAK}
     if weak:
         listed = ", ".join(
@@ -466,7 +468,8 @@ def _warn_of_weak(errors: Mapping[tuple[str, Subset], float]) -> None:
         )
         warn_user(
             f"the data say little about {listed}{' and others' if len(weak) > 4 else ''}: such a component is nearly "
-            "Gaussian, small, or not there. Drop its set (discover=True tests it), or use more samples",
+            f"Gaussian, small, or not there. Drop its set ({'sets=' if tested else 'discover=True tests it'}), or use more "
+            "samples",
             WeakIdentificationWarning,
         )
 

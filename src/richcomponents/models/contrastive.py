@@ -85,7 +85,7 @@ class ContrastiveRCA(ComponentAnalysis):
     mean : dict, optional
         One known mean, e.g. ``{"S1": np.zeros(d_u)}``. By default the shared part has mean zero: only differences
         of means are identified.
-    covariates : list of columns, optional
+    covariates : list of columns, one name or one pattern ("age*"), optional
         Known covariates (age, sex, ...) among the columns of X, partialled out of both views and of y.
     n_blocks : int
         Statistical blocks for unbiased Gram matrices, cross-validation and the jackknife (at least 10).
@@ -145,7 +145,7 @@ class ContrastiveRCA(ComponentAnalysis):
         rank: object = "auto",
         order: int = 4,
         mean: Mapping[str, object] | None = None,
-        covariates: Sequence[object] | None = None,
+        covariates: str | Sequence[object] | None = None,
         n_blocks: int = 20,
         random_state: int | None = 0,
         missing: str = "error",
@@ -408,6 +408,10 @@ class ContrastiveRCA(ComponentAnalysis):
         told, notes = self.diagnostics_.summary(), (*self.covariate_notes(), *self.gap_notes())
         first, *rest = told.split("\n")
         if hasattr(self, "feature_names_in_"):
-            rest = [f"  {letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")] + rest
+            told_of = [
+                *(f"{letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")),
+                *self.covariates_listed(),
+            ]
+            rest = [*(f"  {line}" for line in told_of), *rest]
         text = "\n".join([first, *(f"  {note}" for note in notes), *rest])
         return Summary(text, verdict=self.verdict_, says=[self.headline(), *told.says, *notes])

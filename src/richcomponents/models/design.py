@@ -15,7 +15,7 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.data.classes import Levels
-from richcomponents.data.columns import Views, chosen_columns, resolve_views
+from richcomponents.data.columns import Views, chosen_columns, declared_order, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource
 from richcomponents.data.sources.memory import TablesSource, are_tables
@@ -45,11 +45,11 @@ class Added:
     def columns(self) -> tuple[str, ...]:
         return (self.name,) if self.levels is None else self.levels.columns
 
-    def to(self, rows: Rows, role: str) -> Rows:
-        """The rows with these columns behind the others."""
+    def to(self, rows: Rows, role: str, *, gaps: bool = False) -> Rows:
+        """The rows with these columns behind the others; gaps : labels may be missing."""
         held = rows.read([self.name])[self.name]
         if self.levels is not None:
-            return rows.with_columns(self.levels.coded(held, role), self.columns)
+            return rows.with_columns(self.levels.coded(held, role, gaps=gaps), self.columns)
         if held.dtype.kind not in "biuf":
             raise DataError(f"{role} {self.name!r} holds text: leave it out, or encode it as numbers first")
         return rows.with_columns(held.astype(np.float64)[:, None], self.columns)
@@ -102,8 +102,9 @@ class Design:
     def levels(self) -> tuple[Levels, ...]:
         return tuple(one.levels for one in self.added if one.levels is not None)
 
-    def found_in(self, table: Rows | Moments, outcome: object = None) -> Rows | Moments:
-        """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values."""
+    def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Rows | Moments:
+        """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.
+        gaps : labels may be missing."""
         if isinstance(table, Moments):
             numbers = self._numbers(table.names, table.layout.n_columns, "the state")
             if outcome is not None:
@@ -112,7 +113,7 @@ class Design:
         rows = self._reaching(table)
         numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
-            rows = one.to(rows, "the covariate" if one.levels else "column")
+            rows = one.to(rows, "the covariate" if one.levels else "column", gaps=gaps)
         numbers = np.where(numbers < 0, rows.width + numbers, numbers)
         if outcome is not None:
             rows, last = with_outcome(rows, outcome)
@@ -150,9 +151,13 @@ class Design:
         return np.array([at[own[c]] if c < self.width else last for c, last in zip(used, behind, strict=True)])
 
 
-def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = ()) -> tuple[Any, Design]:
-    """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view."""
-    wanted = [] if covariates is None else list(covariates)  # type: ignore[call-overload]
+def lay_out(
+    table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = (), *, gaps: bool = False
+) -> tuple[Any, Design]:
+    """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view; gaps :
+    texts may be missing in some rows, whose levels are nan."""
+    given: Any = () if covariates is None else covariates
+    wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
     if isinstance(table, Moments):
         width, names = table.layout.n_columns, table.names
         known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
@@ -163,15 +168,20 @@ def lay_out(table: Rows | Moments, views: object, covariates: object, beside: Se
     groups = _groups(table, views)
     desk = _Desk(table.including(groups))
     views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
-    known = np.array([number for one in wanted for number in desk.covariates(one)], dtype=np.int64)
+    known = desk.covariates(wanted, gaps=gaps)
     rows, coded = desk.rows, {one.name for one in desk.added}
     others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
     numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
     asked = [number for number in numbers if number is not None]
     others += asked
-    found = _views(views, rows.width, rows.names, [*known, *others], rows if rows.rereadable else None)
+    found = _views(views, rows.width, rows.names, [*known, *others], rows)
     named = rows.names is not None and getattr(rows.source, "named", True)
-    return rows, _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
+    design = _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
+    if rows.names is not None:
+        wrong = rows.source.not_numbers([rows.names[c] for c in design.columns])
+        if wrong is not None:
+            raise DataError(f"{found.describe(rows.names.index(wrong[0]))} {wrong[1]}")
+    return rows, design
 
 
 def including_views(table: Rows, views: object) -> Rows:
@@ -190,9 +200,9 @@ class _Desk:
         self.rows, self.width = rows, rows.width
         self.added: list[Added] = []
 
-    def add(self, one: Added, role: str) -> range:
+    def add(self, one: Added, role: str, *, gaps: bool = False) -> range:
         """The numbers of the new columns."""
-        before, self.rows = self.rows.width, one.to(self.rows, role)
+        before, self.rows = self.rows.width, one.to(self.rows, role, gaps=gaps)
         self.added.append(one)
         return range(before, self.rows.width)
 
@@ -218,21 +228,30 @@ class _Desk:
             out += together[item] if whole else [item if further is None else further]
         return out
 
-    def covariates(self, wanted: object) -> list[int]:
-        """Numbers of the columns that one entry of `covariates=` means."""
-        further, names = self._further(wanted), self.rows.names
-        numbers = [] if further is not None else _known([wanted], self.width, names).tolist()
-        if further is None and names is None:
-            return numbers
-        named = [further] if further is not None else [names[c] for c in numbers]  # type: ignore[index]
-        texts = self.rows.source.texts(named)
-        out: list[int] = []
-        for i, name in enumerate(named):
+    def covariates(self, wanted: Sequence[object], *, gaps: bool) -> IntArray:
+        """Numbers of the columns that `covariates=` means, each once."""
+        names, places = (
+            self.rows.names,
+            dict[Any, int | None](),
+        )  # numbers in the table, None for what describes the samples
+        for one in wanted:
+            further = self._further(one)
+            numbers = [None] if further is not None else _known([one], self.width, names).tolist()
+            for c in numbers:
+                name = further if c is None else c if names is None else names[c]
+                if name in places:
+                    raise DataError(f"covariate {name!r} is named twice: name it once")
+                places[name] = c
+        named = [name for name in places if isinstance(name, str)]
+        texts, out = self.rows.source.texts(named) if named else {}, list[int]()
+        orders = self.rows.source.orders(list(texts)) if texts else {}
+        for name, number in places.items():
             if name in texts:
-                out += self.add(Added(name, Levels.of(texts[name], name, "the covariate")), "the covariate")
+                levels = Levels.of(texts[name], name, "the covariate", order=orders.get(name), gaps=gaps)
+                out += self.add(Added(name, levels), "the covariate", gaps=gaps)
             else:
-                out += [numbers[i]] if further is None else self.add(Added(name), "the covariate")
-        return out
+                out += self.add(Added(name), "the covariate") if number is None else [number]
+        return np.array(out, dtype=np.int64)
 
 
 def _checked(design: Design, asked: Sequence[int]) -> Design:
@@ -253,14 +272,14 @@ def _known(covariates: Sequence[object], width: int, names: Sequence[str] | None
 def _views(
     views: object, width: int, names: Sequence[str] | None, beside: Sequence[int], rows: Rows | None = None
 ) -> Views:
-    """The views; beside : columns that a number does not divide; rows : where an index is to be told from data."""
+    """The views; beside : columns that a number does not divide; rows : of which some tell an index from data."""
     if width < 2:
         raise DataError(f"two views need at least two columns; X has n_features = {width}")
     if not isinstance(views, (int, np.integer)):
-        return resolve_views(views, width, names)
+        return resolve_views(views, width, names, taken=() if rows is None else rows.source.behind)
     rest = np.setdiff1d(np.arange(width), np.array(beside, dtype=np.int64))
     named = None if names is None else [names[c] for c in rest]
-    first = None if names is None or rows is None else rows.select(rest).head(_FIRST)
+    first = None if names is None or rows is None or not rows.rereadable else rows.select(rest).head(_FIRST)
     inner = resolve_views(views, len(rest), named, first)
     return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
 
@@ -280,8 +299,25 @@ def is_column(y: object) -> bool:
     return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
 
 
+def order_in(X: object, y: Any) -> tuple[str, ...] | None:
+    """The order that the labels of an outcome declare, values or a column of the table; None where they do not."""
+    if not is_column(y):
+        return declared_order(y)
+    rows, name = _outcome_column(X, y)
+    return rows.source.orders([name]).get(name)
+
+
 def labels_in(X: object, y: Any) -> Any:
     """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
+    rows, name = _outcome_column(X, y)
+    labels = rows.read([name])[name]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
+        return labels.astype(np.int64)
+    return labels
+
+
+def _outcome_column(X: object, y: Any) -> tuple[Rows, str]:
+    """The rows of a table, and the name of the column that is the outcome."""
     refuse_state(X)
     rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
@@ -293,10 +329,7 @@ def labels_in(X: object, y: Any) -> Any:
     name = name if name in names else rows.source.annotation(y)
     if name is None:
         rows.source.check_column(str(y), "the outcome")
-    labels = rows.read([str(name)])[str(name)]
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
-        return labels.astype(np.int64)
-    return labels
+    return rows, str(name)
 
 
 def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:

@@ -37,7 +37,7 @@ from richcomponents.errors import (
 )
 from richcomponents.models.answers import MISFIT, ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import Design, UsedColumns, including_views, lay_out
+from richcomponents.models.design import Design, UsedColumns, including_views
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, read_exposures
 from richcomponents.models.general import RCA
@@ -200,6 +200,7 @@ class ExposureEffects(Estimator):
         found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
         table, design = self._two_views(found, model)
+        found.check_names(design)
         model.set_params(
             views={name: design.views[name].tolist() for name in design.views},
             covariates=[*design.known.tolist(), *found.columns],
@@ -209,7 +210,7 @@ class ExposureEffects(Estimator):
             table = table if sample_weight is None else table.weighted_by(sample_weight)
             if table.rereadable:
                 used = np.concatenate([design.used, found.columns])
-                table, reading["groups"], _ = model.without_gaps(table, used, table.group_labels(groups))
+                table, reading["groups"], _ = model.without_gaps(table, used, design, table.group_labels(groups))
                 groups, reading["design"] = reading["groups"], found.among(design)
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 used = np.concatenate([design.used, found.columns])
@@ -256,7 +257,7 @@ class ExposureEffects(Estimator):
 
     def _two_views(self, found: Exposures, model: ContrastiveRCA) -> tuple[Rows | Moments, Design]:
         """The table and its design with tests and controls as the two views: of more, those that `component` makes."""
-        table, design = lay_out(found.table, model.views, model.covariates, found.columns)
+        table, design = model.lay_out(found.table, found.columns)
         names = design.views.names
         if isinstance(self.rca, ContrastiveRCA) and len(names) != 2:
             return table, design  # refused by the model, in its own words
@@ -270,7 +271,7 @@ class ExposureEffects(Estimator):
             return table, design
         columns = [column for view in controls for column in design.views[view].tolist()]
         chosen = {tests: design.views[tests].tolist(), " and ".join(controls): columns}
-        return lay_out(found.table, chosen, model.covariates, found.columns)
+        return model.lay_out(found.table, found.columns, chosen)
 
     def _products(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Products:
         """Second moments of U, V, covariates and exposures, by block."""
@@ -351,6 +352,11 @@ class ExposureEffects(Estimator):
         """Effects per column of U; of several exposures a dict of them."""
         check_is_fitted(self, "rca_")
         return self._by_exposure(self._effects)
+
+    def effect_table(self) -> Table:
+        """All effects in one long table, a row per column of U and exposure, as `rca effects --out` writes it; its `to_frame()`
+        is a data frame."""
+        return Table(row for answer in self.answers() for row in answer.rows())
 
     def _effects(self, i: int) -> Effects:
         found = self._found

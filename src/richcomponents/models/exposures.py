@@ -11,6 +11,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.data.classes import Levels
+from richcomponents.data.columns import declared_order
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names
@@ -31,6 +32,16 @@ class Exposures:
     columns: tuple[int, ...]
     notes: tuple[str, ...] = ()
     added: tuple[Added, ...] = ()
+
+    def check_names(self, design: Design) -> None:
+        """Refuse exposures in memory under the name of a column of a view: other tables would be read by it."""
+        views = {design.views.feature_names[c]: int(c) for c in design.columns}
+        clash = next((one.name for one in self.added if one.name in views), None)
+        if clash is not None:
+            raise DataError(
+                f"the exposure is called {clash!r}, as {design.views.describe(views[clash])} is: rename the series "
+                "(y.rename(...)), or take the column out of the views if it is the exposure"
+            )
 
     def among(self, design: Design) -> Design:
         """The design of the table, with the exposures as the last of the covariates."""
@@ -89,7 +100,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         raise DataError(f"two views need at least two columns; X has n_features = {rows.width}")
     coded, kept, added = _among(rows, wanted, reference)
     if y is not None:
-        coded = [_code(values, name, reference) for name, values in _columns_of(y)]
+        coded = [_code(values, name, reference, order) for name, values, order in _columns_of(y)]
         named = rows.names is not None and column_names(y) is not None
         added = [Added(one.of, one.levels) for one in coded] if named else []
     columns = [_place(column, rows.width, rows.names) for column in kept]
@@ -128,11 +139,12 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Code
         own[name] = further
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
     held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values()))  # type: ignore[arg-type]
+    orders = rows.source.orders([further for further in own.values() if further in held])
     coded, kept, added = [], list(wanted), []
     for name, further in own.items():
         if further is None or further not in held:
             continue
-        one = _code(held[further], name, reference)
+        one = _code(held[further], name, reference, orders.get(further))
         if one.names != (name,) or further not in (rows.names or ()):
             coded.append(one)
             added.append(Added(further, one.levels))
@@ -140,24 +152,23 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Code
     return coded, kept, added
 
 
-def _columns_of(y: object) -> list[tuple[str, Any]]:
-    """The columns of exposures in memory, by name."""
+def _columns_of(y: object) -> list[tuple[str, Any, Sequence[str] | None]]:
+    """The columns of exposures in memory: name, values, and the order that a category declares."""
     names = column_names(y)
     if names is not None or hasattr(y, "__dataframe__"):
         frame = nw.from_native(cast(Any, y), eager_only=True, allow_series=True)
-        if isinstance(frame, nw.Series):
-            return [(str(frame.name or "y"), np.array(frame.to_list(), dtype=object))]
-        return [(str(name), np.array(frame[name].to_list(), dtype=object)) for name in frame.columns]
+        parts = [frame.rename(frame.name or "y")] if isinstance(frame, nw.Series) else list(frame.iter_columns())
+        return [(str(x.name), np.array(x.to_list(), dtype=object), declared_order(x.to_native())) for x in parts]
     values = np.asarray(y) if not hasattr(y, "toarray") else as_matrix(y)
     if values.ndim == 1:
-        return [("y", values)]
+        return [("y", values, declared_order(y))]
     if values.ndim != 2 or not values.shape[1]:
         raise DataError(f"exposures are one column, or a table of several; y has shape {values.shape}")
-    return [(f"y{i}" if values.shape[1] > 1 else "y", column) for i, column in enumerate(values.T)]
+    return [(f"y{i}" if values.shape[1] > 1 else "y", column, None) for i, column in enumerate(values.T)]
 
 
-def _code(values: Any, name: str, reference: object) -> _Coded:
-    """Numbers (and truth values) as they are, texts as levels."""
+def _code(values: Any, name: str, reference: object, order: Sequence[str] | None) -> _Coded:
+    """Numbers (and truth values) as they are, texts as levels; order : of these, where it is declared."""
     plain = np.asarray(values)
     if plain.dtype.kind == "O" and all(isinstance(v, (int, float, np.number, np.bool_)) or v is None for v in plain):
         plain = np.array([np.nan if v is None else float(v) for v in plain])
@@ -180,7 +191,7 @@ def _code(values: Any, name: str, reference: object) -> _Coded:
         if len(levels) == 2:
             _check_counts(name, {f"{level:g}": int(n) for level, n in zip(levels, counts, strict=True)})
         return _Coded(name, numbers[:, None], (name,))
-    found = Levels.of(plain, name, "the exposure", reference)
+    found = Levels.of(plain, name, "the exposure", reference, order=order)
     _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
     told = (
         f"{found}; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else str(found)

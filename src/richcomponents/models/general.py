@@ -106,7 +106,7 @@ class RCA(ComponentAnalysis):
     A : {(view, subset): array}, optional
         Known transformations, such as ``{("b", ("a", "b")): array}``: how a component enters a view, one row per column of the
         view and one column per column of the component's gauge view. They are taken as they are, and the rest is estimated.
-    covariates : list of columns, optional
+    covariates : list of columns, one name or one pattern ("age*"), optional
         Known covariates (age, sex, ...) among the columns of X, partialled out of all views and of y.
     n_blocks : int
         Statistical blocks, at least 10.
@@ -159,7 +159,7 @@ class RCA(ComponentAnalysis):
         gauge: Mapping[Subset, str] | None = None,
         rank: Mapping[Subset, int] | None = None,
         order: int = 4,
-        covariates: Sequence[object] | None = None,
+        covariates: str | Sequence[object] | None = None,
         n_blocks: int = 20,
         random_state: int | None = 0,
         missing: str = "error",
@@ -372,8 +372,8 @@ class RCA(ComponentAnalysis):
             return []
         if times > _HOPELESS:
             return [
-                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=), or "
-                "let discover=True decide."
+                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=)"
+                + ("." if self.discover else ", or let discover=True decide.")
             ]
         n = rounded(self.n_samples_ * times)
         return [
@@ -469,6 +469,7 @@ def _summary(model: RCA, inner: str | None = None) -> str:
     cell = max(_BAR + 6, *(len(head) + 2 for head in heads))
     lines = [
         f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
+        *model.covariates_listed(),
         "Share of each view's variance, by component:",
         "",
         " " * width + "  " + "".join(f"{head:<{cell}}" for head in heads).rstrip(),

@@ -19,7 +19,7 @@ from richcomponents.components import Component
 from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, Levels, positive_class
-from richcomponents.data.table import as_matrix, refuse_foreign
+from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, SpecificationWarning, warn_user
 from richcomponents.learning.families import FAMILIES, Family, Logistic, Multinomial, NegativeBinomial, Poisson
 from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
@@ -27,7 +27,7 @@ from richcomponents.learning.logistic import match_fourth, match_tilt
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.design import is_column, labels_in, order_in
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
 from richcomponents.notebook import Summary
@@ -140,7 +140,7 @@ class ComponentGLM(OutcomeLearner):
             return self._fit_sums(model, X, y, groups)
         column = y if is_column(y) else None
         X, y, groups = model.present(X, y, groups)
-        target = self._outcome_codes(labels_in(X, y) if column is not None else y)
+        target = self._outcome_codes(labels_in(X, y) if column is not None else y, order_in(X, y))
         numbers = self._numbers(target)[0]
         _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
@@ -243,7 +243,7 @@ class ComponentGLM(OutcomeLearner):
         covariates : (n, k), known further causes of y; their coefficients are neither penalised nor kept.
         """
         self._check_parameters()
-        target = self._outcome_codes(y)
+        target = self._outcome_codes(y, order_in(None, y))
         values = as_matrix(S)
         check_consistent_length(values, target)
         self._take_component(Component.of_samples(S, order=2))
@@ -283,13 +283,16 @@ class ComponentGLM(OutcomeLearner):
             return Multinomial(len(self.classes_))
         return FAMILIES[self.family]()
 
-    def _outcome_codes(self, y: object) -> Array:
-        """Counts, or numbers of classes in the order of `levels_`: (n,)."""
-        return self._class_codes(y) if self._of_classes else _counts(y)
+    def _outcome_codes(self, y: object, order: Sequence[str] | None = None) -> Array:
+        """Counts, or numbers of classes in the order of `levels_`: (n,); order : of several classes, where y declares one."""
+        return self._class_codes(y, order) if self._of_classes else _counts(y)
 
-    def _class_codes(self, y: object) -> Array:
+    def _class_codes(self, y: object, declared: Sequence[str] | None) -> Array:
         labels = _labels(y)
-        check_classification_targets(labels)
+        try:
+            check_classification_targets(labels)
+        except ValueError as error:
+            raise DataError(f"{error} A measurement is an outcome of ComponentRegression") from error
         classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if len(classes) < 2:
             raise DataError(f"y holds one class only ({classes[0]}): two classes are needed")
@@ -305,7 +308,7 @@ class ComponentGLM(OutcomeLearner):
                 f"errors mean little below about {_FEW_CASES}. Collect more of it",
                 SampleSizeWarning,
             )
-        order = self._set_classes(classes, counts)
+        order = self._set_classes(classes, counts, declared)
         return np.asarray(np.argsort(order)[codes], dtype=np.float64)
 
     def _wanted(self, labels: list[Any]) -> Any:
@@ -314,13 +317,15 @@ class ComponentGLM(OutcomeLearner):
             return None
         return labels[1 - positive_class(labels, self.reference)[0]]
 
-    def _set_classes(self, classes: Any, counts: Any) -> list[int]:
-        """Numbers of the classes, the reference first; counts : rows of each class, None without rows."""
+    def _set_classes(self, classes: Any, counts: Any, declared: Sequence[str] | None = None) -> list[int]:
+        """Numbers of the classes, the reference first; counts : rows of each class, None without rows; declared : their order,
+        of more than two."""
         labels = classes.tolist()
         self.classes_, self.class_counts_ = classes, counts
         self._contrast: Contrast | None = None
         if len(labels) > 2:
-            levels = Levels.of(np.repeat(list(map(str, labels)), counts), "y", "the outcome", self.reference)
+            texts = np.repeat(list(map(str, labels)), counts)
+            levels = Levels.of(texts, "y", "the outcome", self.reference, order=declared)
             order = [list(map(str, labels)).index(level) for level in levels.labels]
         else:
             at, by_order = positive_class(labels, self._wanted(labels))
@@ -662,13 +667,9 @@ def _labels(y: object) -> Any:
         check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"), warn=True
     )
     if labels.dtype.kind in "fc":
-        missing = int(np.sum(~np.isfinite(labels)))
+        refuse_gaps(~np.isfinite(labels))
     elif labels.dtype.kind == "O":
-        missing = sum(1 for label in labels if label is None or label != label)
-    else:
-        missing = 0
-    if missing:
-        raise DataError(f"y holds {missing} missing or infinite values (NaN): drop those rows")
+        refuse_gaps(np.array([label is None or label != label for label in labels], dtype=bool))
     return labels
 
 

@@ -30,7 +30,7 @@ from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import in_order_of
-from richcomponents.data.columns import Views
+from richcomponents.data.columns import Views, listed
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.kept import Kept
@@ -78,6 +78,7 @@ from richcomponents.moments.data import (
     partial_out_rows,
 )
 from richcomponents.progress import each
+from richcomponents.text import in_line
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
@@ -174,7 +175,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         checkpoint : where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
-        self.fit_data(X, groups=groups, sample_weight=sample_weight, progress=progress, checkpoint=checkpoint)
+        groups, weight = _lined_up(X, groups, "groups"), _lined_up(X, sample_weight, "sample_weight")
+        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress, checkpoint=checkpoint)
         return self
 
     def fit_data(
@@ -197,17 +199,22 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         views = self.views if views is None else views
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-            state, design = lay_out(X, views, self.covariates, beside)
+            state, design = self.lay_out(X, beside, views)
             return self._fit_state(self._laid_out(design, state))
         opened = self._open(X, reset=True, at_least=2)
-        rows, design = lay_out(opened, views, self.covariates, beside) if design is None else (opened, design)
+        rows, design = self.lay_out(opened, beside, views) if design is None else (opened, design)
         if isinstance(reading.get("groups"), str):
             reading["groups"] = _labels_in(rows, design, reading["groups"])
         rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
         if rows.rereadable:
-            rows, reading["groups"], _ = self.without_gaps(rows, design.used, reading.get("groups"))
+            rows, reading["groups"], _ = self.without_gaps(rows, design.used, design, reading.get("groups"))
             return self._fit_rows(rows, design, reading)
         return self._fit_state(self._read_once(self._laid_out(design, rows), **reading))
+
+    def lay_out(self, table: Rows | Moments, beside: Sequence[Any] = (), views: object = None) -> tuple[Any, Design]:
+        """The table with what its design added to it, and the design; views : instead of the parameter."""
+        views = self.views if views is None else views
+        return lay_out(table, views, self.covariates, beside, gaps=self.missing != "error")
 
     def _read_once(self, table: Rows, **reading: Any) -> Moments:
         """The state of rows that are gone when they were read."""
@@ -246,18 +253,22 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if self.missing == "error":
             return X, y
         opened = self._open(X, reset=True)
-        rows, design = lay_out(opened, self.views, self.covariates, beside)
+        rows, design = self.lay_out(opened, beside)
         keep = complete_rows(rows.select(design.used))
         return opened.kept(keep), taken(y, keep)
 
-    def without_gaps(self, rows: Rows, columns: Any, groups: Any = None) -> tuple[Rows, Any, IntArray | None]:
+    def without_gaps(
+        self, rows: Rows, columns: Any, design: Design, groups: Any = None
+    ) -> tuple[Rows, Any, IntArray | None]:
         """Rows and groups without the rows with gaps in these columns, if missing="drop"; and the numbers of those that are
-        left, where some were left out. Rows without a group are left out unless missing="error"."""
+        left, where some were left out. Rows without a group, or a covariate that is text, are left out unless
+        missing="error"."""
         if self.missing == "error":
             return rows, groups, None
         keep, labelled = np.ones(0, dtype=bool), there(groups, None)
-        if self.missing == "drop":
-            keep = complete_rows(rows.select(columns))
+        texts = [name for levels in design.levels() for name in levels.columns]
+        if self.missing == "drop" or texts:
+            keep = complete_rows(rows.select(columns if self.missing == "drop" else texts))
         if labelled is not None and not labelled.all() and (not len(keep) or len(keep) == len(labelled)):
             keep = labelled if not len(keep) else keep & labelled
         if keep.all():
@@ -327,7 +338,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         stream = getattr(self, "_stream", None)
         rows = self._open(X, reset=stream is None)
         beside = [outcome] if is_column(outcome) else []
-        design = lay_out(rows, self.views, self.covariates, beside)[1] if stream is None else self._design
+        design = self.lay_out(rows, beside)[1] if stream is None else self._design
         if design.added:
             raise DataError(
                 f"the covariate {design.added[0].name!r} is no column of numbers: encode it as numbers before the stream, "
@@ -378,7 +389,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if isinstance(X, Moments):
             return self.fit_data(X, beside=beside), self.outcome(X, y)
         self._check_parameters()
-        rows, design = lay_out(self._open(X, reset=True, at_least=2), self.views, self.covariates, beside)
+        rows, design = self.lay_out(self._open(X, reset=True, at_least=2), beside)
         if isinstance(groups, str):
             groups = _labels_in(rows, design, groups)
         both, last = with_outcome(rows, y)
@@ -388,7 +399,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             data, outcome = self._fit_selected(state, design, True)
             assert outcome is not None
             return data, outcome
-        both, groups, at = self.without_gaps(both, columns, groups)
+        both, groups, at = self.without_gaps(both, columns, design, groups)
         table = both.select(columns)
         if every_row and not table.held:
             table = Rows(ArraySource(table.array(), table.names))
@@ -586,7 +597,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         beside : columns that are neither.
         """
         self._check_parameters()
-        design = lay_out(Moments.empty(width, 2, names=names), self.views, self.covariates, beside)[1]
+        design = self.lay_out(Moments.empty(width, 2, names=names), beside)[1]
         self._check_views(design.views)
         return design.views, design.known
 
@@ -595,7 +606,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         fitted. beside : columns of X that are in no view."""
         reader = copy(self)
         reader._check_parameters()
-        rows, design = lay_out(reader._open(X, reset=True), self.views, self.covariates, beside)
+        rows, design = self.lay_out(reader._open(X, reset=True), beside)
         values = reader._laid_out(design, rows).array()
         check_finite(values, design.side_by_side())
         views = {name: values[:, place] for name, place in design.places().items()}
@@ -661,6 +672,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """What covariates that are texts were compared with, in sentences."""
         check_is_fitted(self)
         return tuple(f"Covariate {levels}." for levels in self._design.levels())
+
+    def covariates_listed(self) -> list[str]:
+        """A line about covariates that are numbers, where they have names."""
+        texts = {name for levels in self._design.levels() for name in levels.columns}
+        named = [str(self.views_.feature_names[c]) for c in self._covariate_columns] if self._design.named else []
+        numbers = [in_line(name) for name in named if name not in texts]
+        return [f"Covariate{'s' if len(numbers) > 1 else ''}: {listed(numbers, 12)}."] if numbers else []
 
     # ---- values of the components
 
@@ -821,7 +839,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The columns of all views, then the covariates, of other rows; last an outcome, a column or values."""
         if isinstance(X, Rows) and isinstance(X.source, UsedColumns):
             return X
-        table = self._design.found_in(self._open(X, reset=False), outcome)
+        table = self._design.found_in(self._open(X, reset=False), outcome, gaps=self.missing != "error")
         assert isinstance(table, Rows)
         return table
 
@@ -957,7 +975,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             state = self._design.found_in(X, y)
             assert isinstance(state, Moments)
             return self._of_state(state, log_odds)
-        table, groups, at = self.without_gaps(self._table(X, y), slice(None), groups)
+        table, groups, at = self.without_gaps(self._table(X, y), slice(None), self._design, groups)
         if at is not None and sample_weight is not None:
             sample_weight = np.asarray(sample_weight)[at]
         return self._outcome_of(table, groups, sample_weight, log_odds)

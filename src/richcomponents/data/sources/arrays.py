@@ -24,7 +24,7 @@ from scipy import sparse
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
-from richcomponents.data.columns import Column, frame_columns
+from richcomponents.data.columns import Column, declared_orders, frame_columns
 from richcomponents.data.sources.base import (
     ColumnSource,
     FileSource,
@@ -209,13 +209,19 @@ class _Stored(FileSource):
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
-        said = {name: self._said[name] for name in names if name in self.annotations}
+        said = [name for name in names if name in self.annotations]
         columns = super().read([name for name in names if name not in said], written)
-        if said:
-            with _reading(self.path), self._opened("obs") as obs:
-                frame = _frame(obs, self.path)[list(said.values())].set_axis(list(said), axis=1)
-            columns |= frame_columns(frame, written)
+        columns |= frame_columns(self._annotated(said), written) if said else {}
         return {name: columns[name] for name in names}
+
+    def _annotated(self, names: Sequence[str]) -> Any:
+        """These annotations as a data frame of pandas."""
+        with _reading(self.path), self._opened("obs") as obs:
+            return _frame(obs, self.path)[[self._said[name] for name in names]].set_axis(list(names), axis=1)
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        said = [name for name in names if name in self.annotations]
+        return declared_orders(self._annotated(said)) if said else {}
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return super().texts([name for name in names if name in self.annotations])

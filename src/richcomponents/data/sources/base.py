@@ -128,7 +128,7 @@ class Source(ABC):
     (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices
     of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named
     together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any, or
-    key : the column that holds them;
+    key : the column that holds them; behind : columns that were put behind its own, which no pattern takes;
     n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in
     memory; shared : whether others could write to it between two readings; title : what messages call it; files : what it
     reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
@@ -140,6 +140,7 @@ class Source(ABC):
     groups: Mapping[str, tuple[str, ...]] = {}
     samples: tuple[object, ...] | None = None
     key: str | None = None
+    behind: tuple[str, ...] = ()
     n_rows: int | None = None
     width: int
     rereadable: bool = True
@@ -196,6 +197,14 @@ class Source(ABC):
         if not self.rereadable:
             return {}
         return {name: values for name, values in self.read(names).items() if values.dtype.kind not in "biuf"}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        """The first of these columns that is known to hold no numbers before it is read, and what it holds."""
+        return None
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Those of these columns that are categories with an order of their own, and their labels in it."""
+        return {}
 
     def including(self, groups: Sequence[str]) -> Source:
         """The same source, with the columns of these groups behind its own."""
@@ -345,13 +354,19 @@ class WithColumns(Source):
         self.annotations, self.views, self.groups = source.annotations, source.views, source.groups
         self.n_rows, self.rereadable = source.n_rows, source.rereadable
         self.shared, self.held, self.samples, self.key = source.shared, source.held, source.samples, source.key
-        self.title, self.notes = source.title, source.notes
+        self.title, self.notes, self.behind = source.title, source.notes, (*source.behind, *names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         ours = {name: self.values[:, i] for i, name in enumerate(self.added) if name in names}
         columns = self.source.read([name for name in names if name not in ours], written)
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers([name for name in names if name not in self.added])
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders([name for name in names if name not in self.added])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         wanted = np.arange(self.width) if columns is None else columns
@@ -508,6 +523,7 @@ class DaskSource(Source):
         joined._added = [*self._added, *(da.from_array(column, chunks=2**20) for column in values.T)]
         joined.width = self.width + values.shape[1]
         joined.names = None if self.names is None else (*self.names, *names)
+        joined.behind = (*self.behind, *names)
         return joined
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:

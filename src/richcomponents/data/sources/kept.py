@@ -26,6 +26,7 @@ class Kept(Source):
             "annotations",
             "views",
             "groups",
+            "behind",
             "width",
             "rereadable",
             "held",
@@ -51,6 +52,12 @@ class Kept(Source):
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         columns = self.source.read(names, written)
         return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers(names)
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders(names)
 
     def mark(self) -> str:
         return f"rows of {self.source.mark()}"

@@ -15,9 +15,18 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import Column, frame_columns
+from richcomponents.data.align import counts_rows
+from richcomponents.data.columns import Column, declared_orders, frame_columns
 from richcomponents.data.sources.base import ArraySource, Source, annotations_beside, block_rows, named_beside, numbered
-from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, join_views, sample_index
+from richcomponents.data.table import (
+    as_frame,
+    as_matrix,
+    check_sparse,
+    column_names,
+    join_views,
+    not_numeric,
+    sample_index,
+)
 from richcomponents.errors import DataError
 
 
@@ -29,7 +38,7 @@ class FrameSource(Source):
     def __init__(self, frame: object) -> None:
         self._frame: nw.DataFrame[Any] = as_frame(frame)
         self.names, labels = column_names(frame), getattr(frame, "index", None)
-        if type(labels).__name__ != "RangeIndex":  # numbers 0, 1, 2, ... say nothing
+        if labels is not None and not counts_rows(labels):  # numbers 0, 1, 2, ... say nothing
             self.samples = sample_index(frame)
         self.n_rows, self.width = self._frame.shape
         self._held: tuple[tuple[int, ...], Array] | None = None  # what was read last: a fit reads it several times
@@ -49,6 +58,14 @@ class FrameSource(Source):
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         kinds = [self._frame[:, int(c)].dtype for c in self.places(names)]
         return self.read([n for n, kind in zip(names, kinds, strict=True) if not _is_number(kind)])
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        kinds = dict(zip(self.names or (), self._frame.schema.values(), strict=True))
+        name = next((name for name in names if not _is_number(kinds[name])), None)
+        return None if name is None else (name, not_numeric(self._frame[:, int(self.places([name])[0])]))
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return {name: order for name, order in declared_orders(self._frame.to_native()).items() if name in names}
 
     def mark(self) -> str:
         whole = hashlib.sha256(repr((self.names, self.n_rows)).encode())
@@ -77,6 +94,10 @@ class Annotated(Source):
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return Source.texts(self, [name for name in names if name in self.annotations])
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        found = declared_orders(self._described) if self.annotations else {}
+        return {name: found[self._obs[name]] for name in names if name in self.annotations and self._obs[name] in found}
 
 
 class AnnDataSource(Annotated):

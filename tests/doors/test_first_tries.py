@@ -1,0 +1,168 @@
+"""What is tried first: names written in the shortest way, tables with gaps and dates, outcomes of the wrong kind."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import richcomponents as rc
+
+VIEWS = {"tests": "U*", "controls": "V*"}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    data, rng = rc.datasets.make_contrastive(400, d=3, S2="skewed", random_state=0), np.random.default_rng(0)
+    table = pd.DataFrame(data.X, columns=[f"{view}{i}" for view in "UV" for i in range(3)])
+    return table.assign(y=data.y, **{name: rng.normal(size=400) for name in ("age", "a", "g", "e")})
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def rca(**changes):
+    return rc.ContrastiveRCA(**{"views": VIEWS} | changes)
+
+
+# ---- covariates
+
+
+def test_a_text_is_one_covariate_or_one_pattern(frame):
+    one = rca(covariates="age").fit(frame)
+    np.testing.assert_array_equal(one.A_, rca(covariates=["age"]).fit(frame).A_)
+    assert "Covariate: age." in one.summary()
+    both = rca(covariates="a*").fit(frame)
+    assert both.covariates_.tolist() == [frame.columns.get_loc("age"), frame.columns.get_loc("a")]
+    assert "Covariates: age, a." in both.summary()
+    several = rc.RCA(views={"a": ["U0", "U1"], "b": ["U2", "V0"], "c": ["V1", "V2"]}, covariates="age").fit(frame)
+    assert "Covariate: age." in several.summary()
+
+
+def test_covariates_that_are_named_twice_are_refused(frame):
+    for twice in (["age", "age"], ["age", "a*"], ["sex", "sex"]):
+        with pytest.raises(rc.DataError, match=rf"covariate '{twice[0]}' is named twice: name it once"):
+            rca(covariates=twice).fit(frame.assign(sex=["f", "m"] * 200))
+
+
+@pytest.mark.parametrize("missing", ["drop", "available"])
+def test_rows_without_a_covariate_that_is_text_are_left_out(frame, missing):
+    sex = pd.Series(["f", "m"] * 200, dtype=object).where(frame.index != 3)
+    given, rest = frame.assign(sex=sex), frame.assign(sex=sex).drop(index=3)
+    for learner in (rc.ComponentRegression, rc.ExposureEffects, rc.ComponentLogisticRegression):
+        y = frame["y"] > 0 if learner is rc.ComponentLogisticRegression else frame["y"]
+        model = learner(rca=rca(covariates=["sex"], missing=missing))
+        expected = learner(rca=rca(covariates=["sex"])).fit(rest, y.drop(index=3)).coef_
+        with pytest.warns(rc.MissingValueWarning, match="1 of 400 rows"):
+            np.testing.assert_allclose(model.fit(given, y).coef_, expected, rtol=1e-10)
+    with pytest.raises(rc.DataError, match="'sex' has no label in row 0"):
+        rca(covariates=["sex"], missing=missing).fit(given.assign(sex=pd.Series([None] * 400, dtype=object)))
+
+
+# ---- classes
+
+
+def test_ordered_categories_keep_their_order(frame, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    codes = np.random.default_rng(3).integers(0, 3, 400)
+    dose = pd.Series(
+        pd.Categorical.from_codes(codes + 1, ["none yet", "low", "mid", "high"], ordered=True), name="dose"
+    )
+    doses = frame.assign(dose=dose)
+    effects = rc.ExposureEffects(rca=rca()).fit(frame, dose)
+    assert effects.exposures_ == ("dose=mid", "dose=high")
+    assert "low comes first in order" in effects.summary()
+    cells = anndata.AnnData(frame.iloc[:, :6].set_axis(frame.index.astype(str)))
+    cells.obs["dose"] = dose.to_numpy()
+    cells.obs["dose"] = cells.obs["dose"].astype(dose.dtype)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    for table in (doses, cells, tmp_path / "cells.h5ad"):
+        assert rc.ExposureEffects(rca=rca(), exposure="dose").fit(table).exposures_ == effects.exposures_
+        assert "mid (" in (note := rca(covariates=["dose"]).fit(table).covariate_notes()[0])
+        assert "against low (" in note
+    assert rc.ExposureEffects(rca=rca(), reference="mid").fit(frame, dose).exposures_ == ("dose=low", "dose=high")
+    for X, y in ((frame, dose), (frame, dose.array), (doses, "dose")):
+        assert rc.ComponentGLM("multinomial", rca=rca()).fit(X, y).levels_ == ("low", "mid", "high")
+
+
+def test_an_exposure_with_the_name_of_a_column_is_refused_by_name(frame):
+    exposed = pd.Series(np.random.default_rng(1).normal(size=400), name="V0")
+    for views in (VIEWS, {"tests": ["U0", "U1", "U2"], "controls": ["V0", "V1", "V2"]}):
+        with pytest.raises(
+            rc.DataError, match=r"exposure is called 'V0', as column 'V0' of view 'controls' is: rename"
+        ):
+            rc.ExposureEffects(rca=rca(views=views)).fit(frame, exposed)
+    model = rc.ExposureEffects(rca=rca())
+    expected = model.fit(frame, exposed.rename("dose")).coef_
+    np.testing.assert_array_equal(model.fit(frame, exposed.rename("Vx")).coef_, expected)  # which "V*" does not take
+
+
+# ---- messages
+
+
+def test_outcomes_of_the_wrong_kind_are_told_what_they_are(frame):
+    regression, classes = rc.ComponentRegression(rca=rca()), rc.ComponentLogisticRegression(rca=rca())
+    labels = np.where(frame["y"] > 0, "a", "b")
+    for text in (
+        labels,
+        labels.astype(object),
+        labels.tolist(),
+        pd.Series(labels),
+        pd.Series(labels, dtype="category"),
+    ):
+        with pytest.raises(
+            rc.DataError, match=r"outcome y holds text \('[ab]'\).*classes \(ComponentLogisticRegression"
+        ):
+            regression.fit(frame, text)
+    for model, y in ((regression, frame["y"]), (classes, (frame["y"] > 0).astype(float))):
+        with pytest.raises(
+            rc.DataError, match=r'y holds 2 missing.*the first in row 3: drop those rows, or say missing="drop"'
+        ):
+            model.fit(frame, y.where(~frame.index.isin([3, 5])))
+    with pytest.raises(rc.DataError, match=r"Unknown label type: continuous.*outcome of ComponentRegression"):
+        classes.fit(frame, frame["y"])
+
+
+def test_columns_of_the_wrong_kind_are_told_what_they_are(frame):
+    day = pd.Series(pd.date_range("2020-01-01", periods=400), name="day")
+    objects = frame["U0"].astype(object).where(frame.index != 3, None)
+    for table in (frame.assign(U0=objects), rc.open_source(frame.assign(U0=objects))):
+        with pytest.raises(
+            rc.DataError, match=r"column 'U0' of view 'tests'.*numbers as objects.*pd\.to_numeric.*astype"
+        ):
+            rca(missing="drop").fit(table)
+    with pytest.raises(rc.DataError, match=r"column 'U0' of view 'tests' is not numeric \(Datetime.*dates or times"):
+        rca().fit(frame.assign(U0=day))
+    with pytest.raises(rc.DataError, match="covariate 'day' has 400 different labels in 400 rows: they are dates"):
+        rca(covariates="day").fit(frame.assign(day=day))
+    with pytest.raises(
+        rc.DataError, match="covariate 'a' has 399 different labels in 400 rows: they are numbers, kept as"
+    ):
+        rca(covariates="a", missing="drop").fit(frame.assign(a=objects))
+    for y in (day, day.to_numpy()):
+        with pytest.raises(rc.DataError, match=r"exposure '\w+' has 400 different labels in 400 rows: they are dates"):
+            rc.ExposureEffects(rca=rca()).fit(frame, y)
+
+
+def test_discovery_is_not_advised_where_it_was_made(frame):
+    several = rc.RCA(views={"t": ["U0", "U1"], "c": ["V0", "V1"], "i": ["U2", "V2"]})
+    for discover in (False, True):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = several.set_params(discover=discover).fit(frame)
+        said = " ".join([str(one.message) for one in told if "the data say little" in str(one.message)])
+        assert ("discover=True" in said + " ".join(found.next_steps())) is (not discover)
+
+
+def test_effects_of_several_exposures_are_one_long_table(frame):
+    model = rc.ExposureEffects(rca=rca()).fit(frame, frame[["a", "g"]])
+    table = model.effect_table().to_frame()
+    assert table["exposure"].tolist() == ["a"] * 3 + ["g"] * 3
+    np.testing.assert_array_equal(table["estimate"], np.concatenate([one.value for one in model.effects_.values()]))
+    assert list(rc.ExposureEffects(rca=rca()).fit(frame, frame["a"]).effect_table().to_frame()["exposure"]) == ["a"] * 3
