@@ -230,10 +230,8 @@ class _Desk:
 
     def covariates(self, wanted: Sequence[object], *, gaps: bool) -> IntArray:
         """Numbers of the columns that `covariates=` means, each once."""
-        names, places = (
-            self.rows.names,
-            dict[Any, int | None](),
-        )  # numbers in the table, None for what describes the samples
+        names = self.rows.names
+        places: dict[Any, int | None] = {}  # numbers in the table, None for what describes the samples
         for one in wanted:
             further = self._further(one)
             numbers = [None] if further is not None else _known([one], self.width, names).tolist()
@@ -243,8 +241,9 @@ class _Desk:
                     raise DataError(f"covariate {name!r} is named twice: name it once")
                 places[name] = c
         named = [name for name in places if isinstance(name, str)]
-        texts, out = self.rows.source.texts(named) if named else {}, list[int]()
+        texts = self.rows.source.texts(named) if named else {}
         orders = self.rows.source.orders(list(texts)) if texts else {}
+        out: list[int] = []
         for name, number in places.items():
             if name in texts:
                 levels = Levels.of(texts[name], name, "the covariate", order=orders.get(name), gaps=gaps)
