@@ -154,3 +154,9 @@ def test_a_changed_setting_is_not_mixed(tmp_path):
 def test_rows_must_be_those_of_the_job(tmp_path):
     with pytest.raises(ValueError, match="not those of its settings"):
         run_jobs(JOBS[:1], lambda job: measure(job)[1:], tmp_path / "rows.csv")
+
+
+def test_an_empty_text_is_a_setting_like_others(tmp_path):
+    jobs = [{"own": own, "seed": 1} for own in ("mild", "")]
+    rows = run_jobs(jobs, lambda job: [{**job, "value": 1.0}], tmp_path / "rows.csv")
+    assert [row["own"] for row in rows] == ["", "mild"]

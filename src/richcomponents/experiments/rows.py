@@ -86,7 +86,7 @@ def run_jobs(
             columns = _write(path, names, rows)
         if advance is not None:
             advance(done, len(jobs))
-    rows.sort(key=lambda row: [(v is not None, isinstance(v, str), v or 0) for v in key(row)])
+    rows.sort(key=lambda row: [(v is not None, isinstance(v, str), 0 if v is None else v) for v in key(row)])
     _write(path, names, rows)
     return rows
 
