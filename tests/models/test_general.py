@@ -479,7 +479,8 @@ def test_a_model_that_covariances_contradict_is_said_to_fail(what):
         model = rc.RCA(views=data.views, sets=FULL, **options.get(what, {})).fit(data.X)
     assert model.verdict_ == "model fails"
     assert set(model.component_verdicts_.values()) == {"model fails"}
-    assert "the model fails" in model.summary()
+    assert "The model fails: covariances of view" in model.summary()
+    assert model.next_steps()[0] in model.summary()
     assert model.confidence_interval("covariance", ("a",)).identified is not None
 
 

@@ -341,7 +341,8 @@ class SetProblem:
             fit, ranks, misfit = self._fit(evidence)
             parameters, errors, of_covariances = fit.parameters, fit.errors, fit.covariance_errors
             _warn_of_weak(errors, tested=self.verdicts is not None)
-            _warn_of_misfit(misfit, tested=self.verdicts is not None)
+            if words := misfit_words(misfit, tested=self.verdicts is not None):
+                warn_user(words, SpecificationWarning)
             parts = _by_loadings(evidence, system, self.gauge, parameters, self.known)
         self._warn_of_covariances(system, parts[0])
         white, beyond = self._in_users_columns()
@@ -435,16 +436,16 @@ class SetProblem:
             )
 
 
-def _warn_of_misfit(misfit: Mapping[tuple[str, str], float], *, tested: bool) -> None:
-    """tested : whether discovery chose these components."""
+def misfit_words(misfit: Mapping[tuple[str, str], float], *, tested: bool) -> str:
+    """What contradicts the model, and what may be wrong; empty where nothing does. tested : whether discovery chose it."""
     views = contradicted(misfit)
-    if views is not None:
-        warn_user(
-            f"the model fails: covariances of view {views[0]!r} with view {views[1]!r} are not those of these sets and ranks "
-            f"({p_value(misfit[views])}). A set is missing{'' if tested else ' (discover=True looks for it)'}, a rank is too "
-            "small, a transformation that was given is wrong, or components are not independent",
-            SpecificationWarning,
-        )
+    if views is None:
+        return ""
+    return (
+        f"the model fails: covariances of view {views[0]!r} with view {views[1]!r} are not those of these sets and ranks "
+        f"({p_value(misfit[views])}). A set is missing{'' if tested else ' (discover=True looks for it)'}, a rank is too "
+        "small, a transformation that was given is wrong, or components are not independent"
+    )
 
 
 def _warn_of_negative(covariances: Mapping[Subset, Array]) -> None:
@@ -859,6 +860,10 @@ class SetSolution:
             open_ = any(self.covariance_errors[r] > _WEAK for r in below)
             out[q] = "weak" if weak else "covariance not told" if open_ else "strong"
         return out
+
+    def contradiction(self) -> str:
+        """What contradicts the model, in words; empty where nothing does."""
+        return misfit_words(self.misfit, tested=self.verdicts is not None)
 
     def samples_for_strong(self) -> tuple[float, Subset | None]:
         """How many times as many samples would tell every component (errors fall with their square root), and the one that asks

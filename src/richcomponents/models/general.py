@@ -367,6 +367,8 @@ class RCA(ComponentAnalysis):
         check_is_fitted(self)
         if isinstance(self._solution, PairSolution):
             return self._solution.diagnose().next_steps()
+        if words := self._solution.contradiction():
+            return [f"{words[0].upper()}{words[1:]}."]
         times, worst = self._solution.samples_for_strong()
         if worst is None:
             return []
@@ -501,7 +503,7 @@ _MEANINGS = {
     "strong": "told",
     "covariance not told": "its transformations are told, how much there is of it is not: intervals are identified sets",
     "weak": "hardly told: nearly Gaussian, small, not there, or mixed up with one that is; intervals are identified sets",
-    "model fails": "the model fails: covariances between views are not those of these sets and ranks",
+    "model fails": "the model fails",
     "not rated": "not rated: the problem is large",
     "paper": "the paper's formulas, which do not say how sure they are",
 }
@@ -510,6 +512,8 @@ _MEANINGS = {
 def _verdict_lines(model: RCA, width: int) -> list[str]:
     """How well each component is told."""
     lines = ["How well the data tell each component:"]
+    if not isinstance(model._solution, PairSolution) and (words := model._solution.contradiction()):
+        return [f"{words[0].upper()}{words[1:]}.", ""]
     for q in model.system_.order:
         lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")
     return [*lines, ""]
