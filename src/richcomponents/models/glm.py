@@ -601,7 +601,7 @@ class ComponentGLM(OutcomeLearner):
         lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.rca_ is not None:
             trusted = " / ".join(f"{trust:.0%}" for trust in np.atleast_1d(self.trust_))
-            lines += [f"Correction of the residualised coefficients: {trusted} trusted", self.rca_.summary()]
+            lines += [f"Correction of the {self.simple_} coefficients: {trusted} trusted", self.rca_.summary()]
         return self._summary(lines, self.estimate())
 
     def __sklearn_tags__(self) -> Any:

@@ -183,6 +183,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **options))
         self.residualised_, self.trust_, self.coefficients_, self.on_v_ = None, 1.0, None, None
+        self.simple_ = "residualised"
         self._keep_family(Logistic(), 0.0)
         self._set(theta[None], np.array([intercept]))
         return self
