@@ -10,8 +10,9 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.base import clone
 
-from richcomponents import ContrastiveRCA
+from richcomponents import ContrastiveRCA, baselines
 from richcomponents.components import Component
+from richcomponents.datasets import make_contrastive
 from richcomponents.errors import DataError, SpecificationWarning
 from richcomponents.learning.ising import (
     Elimination,
@@ -29,8 +30,10 @@ from richcomponents.learning.ising import (
     moment_model,
     pair_change,
     unit_diagonal,
+    whitened_moments,
     with_ghost,
 )
+from richcomponents.learning.ising.model import given_the_rest
 from richcomponents.learning.likelihood import check_gradient
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.paper.ising import CompositeLikelihood, fit_taylor
@@ -345,6 +348,39 @@ def test_fit_beats_naive(views):
         other = ComponentIsing(edges=edges, method=method).fit_component(model.component_)
         assert other.method_ == method
         assert np.mean((other.coef_ - J) ** 2) < 0.1
+
+
+def test_conditional_covariance_is_the_schur_complement():
+    rng = np.random.default_rng(0)
+    C, slot = np.cov(rng.normal(size=(7, 40))), rng.normal(size=(7, 3))
+    rest = np.linalg.svd(slot)[0][:, 3:]  # orthogonal to the slot
+    told = slot.T @ C @ rest
+    schur = slot.T @ C @ slot - told @ np.linalg.solve(rest.T @ C @ rest, told.T)
+    np.testing.assert_allclose(given_the_rest(C, slot), schur, rtol=1e-9)
+    np.testing.assert_allclose(given_the_rest(C, np.eye(7)), C, rtol=1e-9)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_errors_are_even_where_the_residual_is_white(views, known):
+    _, _, _, X = views
+    U, V = (block - block.mean(axis=0) for block in np.split(X, 2, axis=1))
+    R = U - V @ np.linalg.lstsq(V, U, rcond=None)[0]
+    rca = ContrastiveRCA(views=9, A=np.linalg.lstsq(U, V, rcond=None)[0].T if known else None, rank=9).fit(X)
+    W, weights = rca.canonical_weights("S1", 0.3)
+    np.testing.assert_allclose(W @ (R.T @ R / len(R)) @ W.T, np.eye(9), atol=1e-9)
+    assert weights.min() > 0
+    assert weights.max() <= 1
+    W, _, _ = whitened_moments(rca.components_["S1"])
+    np.testing.assert_allclose(W @ (R.T @ R / len(R)) @ W.T, np.eye(9), atol=1e-9)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_strong_shared_part_leaves_what_residualising_knows(known):
+    data = make_contrastive(1000, d=16, S1="ising", S2="spins", A="unif", strength=4, random_state=3)
+    rca = ContrastiveRCA(views=16, A=data.A if known else None)
+    error = lambda model: float(np.mean((model.coef_ - data.couplings) ** 2))  # noqa: E731
+    simple = error(baselines.covariates(ComponentIsing(data.edges, rca=rca), data.X))
+    assert error(ComponentIsing(data.edges, rca=rca).fit(data.X)) < 1.2 * simple
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")

@@ -692,17 +692,26 @@ class PairSolution(TwoViews):
         return functional_error(rep, change, moved * (0.0 if mean_fixed else 1.0)), len(moved)
 
     def canonical_weights(self, key: Key, untrusted: float) -> tuple[Array, Array] | None:
-        """x_from_u (k, d_u), and weights (k, k) of the entries of Cov(S1) in canonical coordinates.
+        """Coordinates W (k, d_u) in which U without its regression on V is white, and weights (k, k) of the entries of
+        W Cov(S1) W'.
 
-        Outside the shared block they are known from second moments alone, weight 1; inside, as well as T is: between
-        `untrusted` and 1.
+        Cov(S1) is h (I - T) h on canonical coordinates of the shared part and I elsewhere: there, U without its regression
+        on V has the variances h^2 and 1, and errors of second moments are h_a h_b n^(-1/2), however strong the shared part is.
+        So W divides canonical coordinates by h, and errors are n^(-1/2) in every entry, but for those of T. Outside the shared
+        block there is no T, weight 1. Inside, weights are between `untrusted` and 1 as T is trusted, a quarter of that on
+        the diagonal, which shrinking moves first. If A is known, Cov(S1) = Cov(U - A^+ V, U) has one factor of the size of U:
+        in these coordinates the error of an entry is 1 / h_a or 1 / h_b times as large.
         """
         if key != self.keys[0]:
             return None
-        weights = np.ones((self.canonical.rank_u,) * 2)
-        trust = 1.0 if self.known_A is not None else self.posterior.gate
-        weights[: self.rank, : self.rank] = untrusted + (1 - untrusted) * trust
-        return self.canonical.x_from_u, weights
+        r, h = self.rank, np.ones(self.canonical.rank_u)
+        h[:r] = self.posterior.h
+        weights = np.ones((len(h),) * 2)
+        if self.known_A is None:
+            weights[:r, :r] = (untrusted + (1 - untrusted) * self.posterior.gate) * (1 - 0.75 * np.eye(r))
+        else:
+            weights[:r, :r] = 2 / (h[:r, None] ** -2 + h[:r] ** -2)
+        return self.canonical.x_from_u / h[:, None], weights
 
     @cached_property
     def overidentification(self) -> TestResult | None:

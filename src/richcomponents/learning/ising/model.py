@@ -460,18 +460,33 @@ class SpinMoments:
 
 
 def whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
-    """W (k, d) with W Cov(view) W' = I, the component's covariance there (k, k), and equal weights (k, k) for its entries.
+    """W (k, d) with W Cov(view | other columns) W' = I, the component's covariance there (k, k), and equal weights (k, k) for
+    its entries.
 
-    The view is the one that the component is a part of: U for S1, V for S3, the samples themselves. Errors of second moments
-    have the size of Cov(view) there, so that in these coordinates they are even. None for a component that is read off several
-    views (`Terms.whole`), or if the view does not see all of its columns.
+    The view is the one that the component is a part of: U for S1, V for S3, the samples themselves. What other columns tell of
+    it is shared, and errors of the rest's second moments have the size of Cov(view | other columns), however strong the
+    shared part is, so that in these coordinates they are even. None for a component that is read off several views
+    (`Terms.whole`), or if the view does not see all of its columns.
     """
     slot = component.terms.whole
     if component.source is None or slot is None:
         return None
     p = component.source.moments.layout.n_columns
-    values, vectors = np.linalg.eigh(slot.T @ component.source.moments.covariance(unbiased=False)[:p, :p] @ slot)
+    values, vectors = np.linalg.eigh(given_the_rest(component.source.moments.covariance(unbiased=False)[:p, :p], slot))
     if not values[0] > 1e-10 * values[-1]:
         return None
     W = (vectors / np.sqrt(values)).T
     return W, W @ component.covariance @ W.T, np.ones(W.shape)
+
+
+def given_the_rest(covariance: Array, slot: Array) -> Array:
+    """Cov(slot'z | n'z for every n orthogonal to slot), (d, d), covariance = Cov(z) (p, p), slot (p, d) of full rank.
+
+    C - C N (N'CN)^-1 N'C = slot (slot' C^-1 slot)^-1 slot' for a basis N of what is orthogonal to slot.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    if not values[0] > 1e-10 * values[-1]:  # columns that others determine: nothing is taken as told
+        return np.asarray(slot.T @ covariance @ slot)
+    inner = slot.T @ slot
+    half = (vectors / np.sqrt(values)).T @ slot
+    return np.asarray(inner @ np.linalg.solve(half.T @ half, inner))
