@@ -195,6 +195,17 @@ def test_without_evidence_nothing_is_corrected():
     np.testing.assert_array_equal(result.coef, result.residualised)
 
 
+def test_a_known_mixing_that_leaves_nothing_of_s1_corrects_nothing():
+    """A fifth of A makes S2 five times too large, more than there is of U: T = I in every draw."""
+    data = make_contrastive(400, d=3, S2="labs(2)", random_state=8)
+    found = canonical(*covariances(data), 400)
+    known = identify_known(found, 1, data.A / 5)
+    np.testing.assert_array_equal(known.t_draws, 1.0)
+    fit = residualise(found, 1, np.ones(3), np.zeros(3), 10.0)
+    result = calibrate(found, known, fit, Reading.canonical(found, 1))
+    np.testing.assert_array_equal(result.coef, result.residualised)
+
+
 def test_outcome_test_is_the_classical_f_test():
     rng = np.random.default_rng(9)
     V, y = rng.normal(size=(100, 3)), rng.normal(size=100)

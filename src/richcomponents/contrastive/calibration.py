@@ -205,10 +205,11 @@ def calibrate(
     """Correct residualised coefficients for the part of S1 that residualising removes.
 
     reading : of the shared coordinates. beside : of log-odds, the size of the coefficients outside the shared coordinates, in
-    the metric of Cov(U).
+    the metric of Cov(U). Where S1 has no variance in any shared direction (T = I, of a known A that explains all of U there)
+    no coefficient is told, and nothing is corrected.
     """
     r = posterior.rank
-    if posterior.gate == 0 or r == 0:
+    if posterior.gate == 0 or r == 0 or not posterior.mean_g2.any():
         return Calibration(fit.coef, fit.coef, 0.0, np.eye(r))
     hb, guard, ridge = shared_part(canonical, posterior, fit, reading)
     metric = metric_root(posterior, reading)
