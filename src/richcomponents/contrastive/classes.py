@@ -241,12 +241,12 @@ def valleys(x: Array, y: Array, weight: Array, nearest: Array) -> Array:
     within = (z * weight[:, None]).T @ z - (mean.T * rows) @ mean
     apart = np.linalg.pinv(within, hermitian=True)
     nats = np.full((len(mean), len(mean)), np.inf)
+    of = [np.flatnonzero(one) for one in nearest.T]
     for k in range(len(mean)):
         for j in range(k):
-            along = apart @ (mean[k] - mean[j])
-            place = (z - mean[j]) @ along / max(float((mean[k] - mean[j]) @ along), 1e-300)
-            thirds = [(place > i / 3) & (place <= (i + 1) / 3) for i in range(3)]
-            low, middle, high = ((counted[:, k] + counted[:, j]) @ third for third in thirds)
+            along, both = apart @ (mean[k] - mean[j]), np.concatenate([of[k], of[j]])
+            place = (z[both] - mean[j]) @ along / max(float((mean[k] - mean[j]) @ along), 1e-300)
+            low, middle, high = (weight[both[(place > i / 3) & (place <= (i + 1) / 3)]].sum() for i in range(3))
             nats[k, j] = nats[j, k] = _binomial_nats(float(middle), float(min(low, high)))
     return nats
 
@@ -335,9 +335,13 @@ def find_classes(
     def quick(guess: Array, J: int = 1) -> Fitted:
         return fitted(start(x, y, weight, guess, J, rng), _QUICK, 0.1)
 
+    def many(K: int, place: Array) -> Array:
+        begin = start(x, y, weight, _guess(place, weight, K, rng), 1, rng)
+        return merged(x, y, weight, climb(begin, x, y, weight, _QUICK, 0.1)[0].probabilities(x, y))
+
     if wanted == "auto":
-        many = [quick(_guess(place, weight, r + k, rng)) for k in range(1, BEYOND + 1) for place in places]
-        few = {part.tobytes(): part for one in many if (part := merged(x, y, weight, one.given)).shape[1] > 1}
+        parts = [many(r + k, place) for k in range(1, BEYOND + 1) for place in places]
+        few = {part.tobytes(): part for part in parts if part.shape[1] > 1}
         guesses = list(few.values())
     else:
         guesses = [_guess(place, weight, int(str(wanted)), rng) for place in places for _ in range(_STARTS)]
