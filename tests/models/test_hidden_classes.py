@@ -47,7 +47,7 @@ def test_no_step_lowers_the_penalised_likelihood(J):
     model = start(x, y, weight, rng.dirichlet(np.ones(3), 200), J, rng)
     values = []
     for _ in range(40):
-        following, value = model.step(x, y, weight)
+        following, value = model.step(x.T, y.T, weight)
         values.append(value + model.log_prior())
         model = following
     assert np.all(np.diff(values) > -1e-7 * np.abs(values[0]))

@@ -161,11 +161,12 @@ def over_the_edge(path, folder, width):
 def long(tmp_path_factory):
     """A page with a table longer than a sheet, and something folded."""
     names = [f"column {i}" for i in range(60)]
-    found = rc.datasets.make_views(1000, 3, 20, sets=[("a",), ("b",), ("c",), ("a", "b", "c")], random_state=3)
+    sets, ranks = [("a",), ("b",), ("c",), ("a", "b", "c")], {("a", "b", "c"): 1}
+    found = rc.datasets.make_views(1000, 3, 20, sets=sets, ranks=ranks, random_state=3)
     frame = pd.DataFrame(found.X, columns=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = rc.RCA(views=found.views, sets=found.sets).fit(frame)
+        model = rc.RCA(views=found.views, sets=sets, rank=ranks).fit(frame)
     return rc.write_report(tmp_path_factory.mktemp("long") / "page.html", model, frame)
 
 

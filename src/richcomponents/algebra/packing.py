@@ -123,8 +123,18 @@ def pack(tensor: Array) -> Array:
 
 def unpack(packed: Array, p: int, t: int) -> Array:
     """The dense symmetric tensor of shape (p,) * t."""
+    places = _kept_places if p**t <= _KEPT else _dense_places
+    return packed[places(p, t)]
+
+
+def _dense_places(p: int, t: int) -> IntArray:
+    """Where the entries of a dense tensor of shape (p,) * t lie in the packed vector."""
     grid = np.stack(np.meshgrid(*[np.arange(p)] * t, indexing="ij"), axis=-1)
-    return packed[packed_rank(np.sort(grid, axis=-1), p)]
+    return packed_rank(np.sort(grid, axis=-1), p)
+
+
+_KEPT = 100_000  # entries: small tensors are unpacked often
+_kept_places = lru_cache(maxsize=32)(_dense_places)
 
 
 def segments(p: int, t: int) -> list[slice]:

@@ -214,12 +214,15 @@ class CumulantSource:
         p = self.moments.layout.n_columns
         total: Array = np.zeros(len(theta))
         for coefficient, slots in expand(terms, order):
+            along, seen = {id(slot): slot @ theta for slot in slots}, {}  # a matrix often fills several slots
             for free in range(order):
-                rest, left = packed, order
-                for slot in (s for i, s in enumerate(slots) if i != free):
-                    rest = contract(rest, p, left, slot @ theta)
-                    left -= 1
-                total = total + coefficient / order * (slots[free].T @ rest)
+                others = tuple(id(slot) for i, slot in enumerate(slots) if i != free)
+                if others not in seen:
+                    rest = packed
+                    for left, other in zip(range(order, 1, -1), others, strict=True):
+                        rest = contract(rest, p, left, along[other])
+                    seen[others] = slots[free].T @ rest
+                total = total + coefficient / order * seen[others]
         return total
 
     def without_block(self, block: int) -> CumulantSource:

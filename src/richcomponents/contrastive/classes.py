@@ -66,15 +66,14 @@ class Shape:
     prior: Array
 
     def log_density(self, points: Array, centres: Array) -> Array:
-        """Of points (n, r) for each centre (K, r) and component: (n, K, J)."""
-        r = points.shape[1]
+        """Of points (r, n) for each centre (K, r) and component: (K, J, n)."""
+        r, n = points.shape
         root = np.linalg.cholesky(self.spread)
-        z = np.linalg.solve(root, points.T).T
-        at = np.linalg.solve(root, (centres[:, None] + self.offset).reshape(-1, r).T)  # (r, K J)
-        square = np.sum(z * z, axis=1)[:, None] - 2 * z @ at + np.sum(at * at, axis=0)
-        square = square.reshape(len(points), len(centres), len(self.share))
+        whiten = np.linalg.inv(root)
+        z, at = whiten @ points, whiten @ (centres[:, None] + self.offset).reshape(-1, r).T  # (r, n), (r, K J)
+        square = np.sum(z * z, axis=0) - 2 * at.T @ z + np.sum(at * at, axis=0)[:, None]
         level = np.log(self.share) - np.log(np.diag(root)).sum() - 0.5 * r * np.log(2 * np.pi * self.scale)
-        return np.asarray(level - 0.5 * square / self.scale)
+        return np.asarray(level[:, None] - 0.5 * square.reshape(len(centres), -1, n) / self.scale[:, None])
 
     def log_prior(self) -> float:
         """Of shares (one row for each component) and of the spread (inverse Wishart)."""
@@ -82,15 +81,15 @@ class Shape:
         return float(np.log(self.share).sum()) - 0.5 * _PRIOR * pull
 
     def updated(self, points: Array, centres: Array, given: Array) -> Shape:
-        """Offsets, then scales, then the spread, each at its maximum; given (n, K, J) : responsibilities."""
-        (n, r), (K, J) = points.shape, given.shape[1:]
-        count = given.sum(axis=0)  # (K, J)
-        first = (given.reshape(n, K * J).T @ points).reshape(K, J, r)
+        """Offsets, then scales, then the spread, each at its maximum; given (K, J, n) : responsibilities."""
+        (r, n), (K, J) = points.shape, given.shape[:2]
+        count = given.sum(axis=2)  # (K, J)
+        first = (given.reshape(K * J, n) @ points.T).reshape(K, J, r)
         rows, offset, scale = np.maximum(count.sum(axis=0), 1e-9), self.offset, self.scale
         if J > 1:
             offset = (first - count[..., None] * centres[:, None]).sum(axis=0) / rows[:, None]
         at = centres[:, None] + offset
-        square = np.stack([(points * own[:, None]).T @ points for own in given.sum(axis=1).T])
+        square = np.stack([(points * own) @ points.T for own in given.sum(axis=0)])
         cross = np.einsum("kjp,kjq->jpq", first, at)
         square += np.einsum("kj,kjp,kjq->jpq", count, at, at) - cross - np.swapaxes(cross, 1, 2)
         if J > 1:
@@ -103,7 +102,10 @@ class Shape:
 @storable
 @dataclass(frozen=True)
 class ClassModel:
-    """share (K,), pi; link (r, s), C; at_x (K, r), m, and at_y (K, s), n; of_x, of_y : own shapes."""
+    """share (K,), pi; link (r, s), C; at_x (K, r), m, and at_y (K, s), n; of_x, of_y : own shapes.
+
+    Rows come last in what is computed for every row, class and component: sums over a few classes are then sums of long arrays.
+    """
 
     share: Array
     link: Array
@@ -116,12 +118,12 @@ class ClassModel:
         return len(self.share)
 
     def _densities(self, x: Array, y: Array) -> tuple[Array, Array]:
-        return self.of_x.log_density(x - y @ self.link.T, self.at_x), self.of_y.log_density(y, self.at_y)
+        return self.of_x.log_density(x - self.link @ y, self.at_x), self.of_y.log_density(y, self.at_y)
 
     def probabilities(self, x: Array, y: Array) -> Array:
-        """Of the classes, for each row, (n, K)."""
-        joint = np.log(self.share) + sum(_log_sum(one) for one in self._densities(x, y))
-        return np.asarray(np.exp(joint - _log_sum(joint)[:, None]))
+        """Of the classes, for each row, (n, K); x, y : (n, r)."""
+        joint = np.log(self.share)[:, None] + sum(_log_sum(one, 1) for one in self._densities(x.T, y.T))
+        return np.ascontiguousarray(np.exp(joint - _log_sum(joint, 0)).T)
 
     @property
     def parameters(self) -> int:
@@ -133,34 +135,33 @@ class ClassModel:
         return float(np.log(self.share).sum()) + self.of_x.log_prior() + self.of_y.log_prior()
 
     def step(self, x: Array, y: Array, weight: Array) -> tuple[ClassModel, float]:
-        """One ECM step, and the log-likelihood before it. weight (n,) : how often rows count."""
+        """One ECM step, and the log-likelihood before it. x, y (r, n); weight (n,) : how often rows count."""
         on_x, on_y = self._densities(x, y)
-        sum_x, sum_y = _log_sum(on_x), _log_sum(on_y)
-        joint = np.log(self.share) + sum_x + sum_y
-        total = _log_sum(joint)
-        given = np.exp(joint - total[:, None]) * weight[:, None]
-        given_x = given[..., None] * np.exp(on_x - sum_x[..., None])
-        given_y = given[..., None] * np.exp(on_y - sum_y[..., None])
+        sum_x, sum_y = _log_sum(on_x, 1), _log_sum(on_y, 1)
+        joint = np.log(self.share)[:, None] + sum_x + sum_y
+        total = _log_sum(joint, 0)
+        given = np.exp(joint - total) * weight
+        given_x = given[:, None] * np.exp(on_x - sum_x[:, None])
+        given_y = given[:, None] * np.exp(on_y - sum_y[:, None])
         # m and C together: weighted least squares of x - nu_j on y and the classes, weights over tau_j
-        by = given_x / self.of_x.scale
-        counted = by.sum(axis=2)
-        rows, moved = np.maximum(counted.sum(axis=0), 1e-9), by @ self.of_x.offset  # (K,), (n, K, r)
-        mean_x, mean_y = (counted.T @ x - moved.sum(axis=0)) / rows[:, None], counted.T @ y / rows[:, None]
-        own = counted.sum(axis=1)[:, None]
-        square = (y * own).T @ y - (mean_y.T * rows) @ mean_y
-        cross = (x * own - moved.sum(axis=1)).T @ y - (mean_x.T * rows) @ mean_y
+        by, offset = given_x / self.of_x.scale[:, None], self.of_x.offset
+        counted = by.sum(axis=1)
+        rows, own = np.maximum(counted.sum(axis=1), 1e-9), counted.sum(axis=0)
+        mean_x, mean_y = (counted @ x.T - by.sum(axis=2) @ offset) / rows[:, None], counted @ y.T / rows[:, None]
+        square = (y * own) @ y.T - (mean_y.T * rows) @ mean_y
+        cross = (x * own - offset.T @ by.sum(axis=0)) @ y.T - (mean_x.T * rows) @ mean_y
         link = np.linalg.solve(square + 1e-9 * (np.trace(square) + weight.sum()) * np.eye(len(square)), cross.T).T
         at_x = mean_x - mean_y @ link.T
-        by = given_y / self.of_y.scale
-        rows = np.maximum(by.sum(axis=(0, 2)), 1e-9)
-        at_y = (by.sum(axis=2).T @ y - by.sum(axis=0) @ self.of_y.offset) / rows[:, None]
+        by = given_y / self.of_y.scale[:, None]
+        rows = np.maximum(by.sum(axis=(1, 2)), 1e-9)
+        at_y = (by.sum(axis=1) @ y.T - by.sum(axis=2) @ self.of_y.offset) / rows[:, None]
         return (
             ClassModel(
-                (given.sum(axis=0) + 1) / (weight.sum() + len(self)),
+                (given.sum(axis=1) + 1) / (weight.sum() + len(self)),
                 link,
                 at_x,
                 at_y,
-                self.of_x.updated(x - y @ link.T, at_x, given_x),
+                self.of_x.updated(x - link @ y, at_x, given_x),
                 self.of_y.updated(y, at_y, given_y),
             ),
             float(weight @ total),
@@ -172,10 +173,10 @@ class ClassModel:
         return replace(self, share=self.share[order], at_x=self.at_x[order], at_y=self.at_y[order])
 
 
-def _log_sum(values: Array) -> Array:
-    """log sum exp over the last axis."""
-    top = values.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(values - top[..., None]).sum(axis=-1)))
+def _log_sum(values: Array, axis: int) -> Array:
+    """log sum exp over an axis."""
+    top = values.max(axis=axis)
+    return np.asarray(top + np.log(np.exp(values - np.expand_dims(top, axis)).sum(axis=axis)))
 
 
 def start(x: Array, y: Array, weight: Array, given: Array, J: int, rng: np.random.Generator) -> ClassModel:
@@ -202,9 +203,9 @@ def start(x: Array, y: Array, weight: Array, given: Array, J: int, rng: np.rando
 
 def climb(model: ClassModel, x: Array, y: Array, weight: Array, steps: int, least: float) -> tuple[ClassModel, float]:
     """Steps until the log-likelihood gains less than `least` nats; the model and its log-likelihood."""
-    before = -np.inf
+    before, columns = -np.inf, [np.ascontiguousarray(one.T) for one in (x, y)]
     for _ in range(steps):
-        following, value = model.step(x, y, weight)
+        following, value = model.step(*columns, weight)
         if abs(value - before) < least:
             break
         model, before = following, value
@@ -240,12 +241,12 @@ def valleys(x: Array, y: Array, weight: Array, nearest: Array) -> Array:
     within = (z * weight[:, None]).T @ z - (mean.T * rows) @ mean
     apart = np.linalg.pinv(within, hermitian=True)
     nats = np.full((len(mean), len(mean)), np.inf)
+    of = [np.flatnonzero(one) for one in nearest.T]
     for k in range(len(mean)):
         for j in range(k):
-            along = apart @ (mean[k] - mean[j])
-            place = (z - mean[j]) @ along / max(float((mean[k] - mean[j]) @ along), 1e-300)
-            thirds = [(place > i / 3) & (place <= (i + 1) / 3) for i in range(3)]
-            low, middle, high = ((counted[:, k] + counted[:, j]) @ third for third in thirds)
+            along, both = apart @ (mean[k] - mean[j]), np.concatenate([of[k], of[j]])
+            place = (z[both] - mean[j]) @ along / max(float((mean[k] - mean[j]) @ along), 1e-300)
+            low, middle, high = (weight[both[(place > i / 3) & (place <= (i + 1) / 3)]].sum() for i in range(3))
             nats[k, j] = nats[j, k] = _binomial_nats(float(middle), float(min(low, high)))
     return nats
 
@@ -334,9 +335,13 @@ def find_classes(
     def quick(guess: Array, J: int = 1) -> Fitted:
         return fitted(start(x, y, weight, guess, J, rng), _QUICK, 0.1)
 
+    def many(K: int, place: Array) -> Array:
+        begin = start(x, y, weight, _guess(place, weight, K, rng), 1, rng)
+        return merged(x, y, weight, climb(begin, x, y, weight, _QUICK, 0.1)[0].probabilities(x, y))
+
     if wanted == "auto":
-        many = [quick(_guess(place, weight, r + k, rng)) for k in range(1, BEYOND + 1) for place in places]
-        few = {part.tobytes(): part for one in many if (part := merged(x, y, weight, one.given)).shape[1] > 1}
+        parts = [many(r + k, place) for k in range(1, BEYOND + 1) for place in places]
+        few = {part.tobytes(): part for part in parts if part.shape[1] > 1}
         guesses = list(few.values())
     else:
         guesses = [_guess(place, weight, int(str(wanted)), rng) for place in places for _ in range(_STARTS)]

@@ -138,7 +138,7 @@ def logit(t: Array, edge: float = 1e-6) -> Array:
 
 def row_space(t: Array, delta: Array) -> Array:
     """R = [T | Delta], (..., r, 2r)."""
-    return np.concatenate(np.broadcast_arrays(t, delta), axis=-1)
+    return np.concatenate([t, delta] if t.shape == delta.shape else np.broadcast_arrays(t, delta), axis=-1)
 
 
 def projector(t: Array, delta: Array) -> Array:
