@@ -138,6 +138,8 @@ def test_tables_are_lists_frames_and_html(fitted):
         assert Elements(table._repr_html_()).open == []
         assert len(str(table).split("\n")) == len(rows) + 1
         assert "array(" not in repr(table)
+        assert repr(table) == str(table) or isinstance(table, Estimate)
+        assert " object at " not in repr(table)
     assert len(Table().to_frame()) == 0
     assert str(Table()) == "(no rows)"
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.plots import MOST, correlation_plot, heat_map, interval_plot, largest, variance_plot
+from richcomponents.cumulants import Estimate
+from richcomponents.plots import MOST, correlation_plot, heat_map, interval_plot, largest, variance_plot, volcano_plot
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,35 @@ def test_overview_has_four_panels(model):
         model.plot(ax=plt.subplots()[1])
     with pytest.raises(ValueError, match="what must be 'overview' or one of 'correlations'"):
         model.plot("B")
+
+
+@pytest.mark.parametrize("letters", [10, 50])
+def test_labels_have_room_on_a_narrow_figure(letters):
+    figure = plt.figure(figsize=(3.9, 3), layout="constrained")
+    label = " ".join(["word"] * (letters // 5))
+    ax = interval_plot(["a" * 40, "b"], {"RCA": np.ones(2)}, label=label, ax=figure.add_subplot())
+    figure.draw_without_rendering()
+    box = ax.xaxis.label.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert ax.get_xlabel().split() == label.split()
+
+
+def test_a_narrow_heat_map_has_fewer_columns():
+    names = [f"c{i}" for i in range(20)]
+    for width, shown in ((8, 20), (3.9, 12)):
+        ax = heat_map(np.diag(np.arange(1.0, 21)), names, names, ax=plt.figure(figsize=(width, 5)).add_subplot())
+        assert [text.get_text() for text in ax.get_xticklabels()] == names[-shown:]
+
+
+def test_names_of_a_volcano_stay_inside():
+    rng = np.random.default_rng(0)
+    value = np.concatenate([[-3.0, 3.0], 0.1 * rng.normal(size=40)])
+    effects = Estimate(value, np.full(42, 0.1), 500, names=tuple(f"a rather long name {i}" for i in range(42)))
+    ax = volcano_plot(effects)
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) >= 2
+    assert all(ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1 for box in boxes)
 
 
 def test_variance_table_adds_up(model):

@@ -109,6 +109,9 @@ class Tabular:
     def __str__(self) -> str:
         return str(self.rows())
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         return self.rows()._repr_html_()
 

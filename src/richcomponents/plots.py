@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ _MARKERS = {
 _LONGEST, _LONGEST_NARROW = 28, 16  # letters of a name
 _READABLE = 7.0  # log-odds beyond which nobody reads an odds ratio
 _NARROW = 5.0  # inches
+_ACROSS_NARROW = 12  # columns of a heat map that have room there
+_LABEL_NARROW = 26  # letters of a line below an axis there
 _DODGED = (-0.24, 0.24, -0.12, 0.12)  # where other methods stand beside the estimate, so that none lies on another
 PALE = "#c9ced6"
 
@@ -77,10 +80,20 @@ def _new_axes(width: float, height: float) -> Any:
     return new_figure(width, height).subplots()
 
 
+def _narrow(ax: Axes) -> bool:
+    figure: Any = ax.figure
+    return bool(figure.bbox.width / figure.dpi < _NARROW)
+
+
+def _wrapped(text: str, ax: Axes) -> str:
+    """The label of an axis, in lines that a narrow figure has room for."""
+    text = plain(text)
+    return fill(text, _LABEL_NARROW) if _narrow(ax) else text
+
+
 def _short(name: str, ax: Axes | None = None) -> str:
     name = in_line(name)
-    figure: Any = None if ax is None else ax.figure
-    longest = _LONGEST if figure is None or figure.get_figwidth() >= _NARROW else _LONGEST_NARROW
+    longest = _LONGEST_NARROW if ax is not None and _narrow(ax) else _LONGEST
     return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
@@ -103,7 +116,7 @@ def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
 def _legend(ax: Axes) -> Any:
     """Beside the axes; below them on a narrow figure of one picture."""
     figure: Any = ax.figure
-    if figure.get_figwidth() < _NARROW and len(figure.axes) == 1:
+    if _narrow(ax) and len(figure.axes) == 1:
         return figure.legend(
             *ax.get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False, fontsize="small"
         )
@@ -210,7 +223,7 @@ def interval_plot(
     if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
         ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
     _name_rows(ax, [names[i] for i in rows])
-    ax.set_xlabel(plain(label), parse_math=False)
+    ax.set_xlabel(_wrapped(label, ax), parse_math=False)
     _frame(ax, title, len(rows), len(names))
     _legend(ax)
     return ax
@@ -232,7 +245,8 @@ def heat_map(
     known : (m, n), False where the entry is not told; there the cell is grey.
     """
     keep_rows = largest(np.linalg.norm(np.nan_to_num(matrix), axis=1), most)
-    keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), most)
+    across = min(most, _ACROSS_NARROW) if ax is not None and _narrow(ax) else most
+    keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), across)
     part = matrix[np.ix_(keep_rows, keep_columns)]
     if ax is None:
         ax = _new_axes(*heat_map_size(rows, columns, most))
@@ -253,9 +267,9 @@ def heat_map(
     cut = (
         ""
         if part.shape == matrix.shape
-        else f" ({part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]})"
+        else f"the largest {part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]}"
     )
-    ax.set_title(plain(title + cut), loc="left", fontsize="medium", parse_math=False)
+    ax.set_title(plain(", ".join(filter(None, (title, cut)))), loc="left", fontsize="medium", parse_math=False)
     for spine in ax.spines.values():
         spine.set_visible(False)
     return ax
@@ -324,7 +338,7 @@ def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: A
 def _odds_axis(ax: Axes, positive: str) -> None:
     """Log-odds below, what they multiply the odds by above."""
     above = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
-    above.set_xlabel(plain(f"odds ratio of {positive}"), parse_math=False)
+    above.set_xlabel(_wrapped(f"odds ratio of {positive}", ax), parse_math=False)
     above.xaxis.set_major_formatter(lambda x, _: f"{np.exp(x):.2g}" if abs(x) < _READABLE else "")
 
 
@@ -366,13 +380,18 @@ def volcano_plot(effects: Estimate, *, title: str = "", most: int = 12, ax: Axes
 
 
 def _name_dots(ax: Axes, names: Sequence[str], x: Array, y: Array, most: int) -> None:
-    """Names beside dots, away from zero, as many as fit without lying on each other or on a dot."""
+    """Names beside dots, away from zero, as many as fit inside without lying on each other or on a dot."""
     size, placed = 7.0, list[tuple[float, float, float, float]]()
+    figure: Any = ax.figure
+    figure.figure.draw_without_rendering()  # the axes have their place then
+    edge = np.array([ax.bbox.x0, ax.bbox.x1]) * 72 / figure.dpi
     dots = ax.transData.transform(np.column_stack([x, y])) * 72 / ax.figure.dpi  # in points
     placed += [(a - 2, b - 2, a + 2, b + 2) for a, b in dots]
     most += len(placed)
     for name, value, at, (left, bottom) in zip(names, x, np.column_stack([x, y]), dots, strict=False):
         width, side = 0.62 * size * len(name), 1 if value >= 0 else -1
+        if (left + 4 + width > edge[1]) if side > 0 else (left - 4 - width < edge[0]):
+            side = -side
         start = left + 4 if side > 0 else left - 4 - width
         box = (start, bottom - 0.6 * size, start + width, bottom + 0.6 * size)
         if any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in placed):
@@ -381,7 +400,7 @@ def _name_dots(ax: Axes, names: Sequence[str], x: Array, y: Array, most: int) ->
         ax.annotate(
             name, at, xytext=(4 * side, 0), textcoords="offset points", ha="left" if side > 0 else "right", va="center",
             fontsize=size, parse_math=False,
-        )  # fmt: skip
+        ).set_in_layout(False)  # fmt: skip
         if len(placed) == most:
             return
 

@@ -135,15 +135,31 @@ def test_a_click_sorts(page, tmp_path):
     np.testing.assert_allclose(shown, np.sort(model.coef_))
 
 
-@pytest.mark.parametrize("width", [420, 800, 1200])
+@pytest.mark.parametrize("width", [360, 420, 800, 1200])
 def test_nothing_hangs_over_the_edge(page, tmp_path, width):
     assert over_the_edge(page[0], tmp_path, width) == 0
 
 
 def over_the_edge(path, folder, width):
-    """By how many pixels the page is wider than a frame of this width (a window has at least 500)."""
-    measure = "const all = document.documentElement; parent.postMessage(all.scrollWidth - all.clientWidth, '*')"
-    with_script(path, folder, measure)
+    """By how many pixels the page is wider than a frame of this width."""
+    return measured(path, folder, width, "document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def test_names_are_not_broken_on_a_phone(long, tmp_path):
+    """A name of two short words stands in two lines at most, however narrow the table is."""
+    lines = "new Set([...range.getClientRects()].map((box) => box.top)).size"
+    names = (
+        "[...document.querySelectorAll('table.sortable td')].filter((cell) => /^column \\d+$/.test(cell.textContent))"
+    )
+    most = (
+        f"Math.max(...{names}.map((cell) => {{ const range = document.createRange(); range.selectNodeContents(cell); "
+    )
+    assert 1 <= measured(long, tmp_path, 360, f"{most} return {lines}; }}))") <= 2
+
+
+def measured(path, folder, width, number):
+    """An integer of the page (JavaScript) in a frame of this width (a window has at least 500)."""
+    with_script(path, folder, f"parent.postMessage({number}, '*')")
     frame = folder / "frame.html"
     listen = "addEventListener('message', (event) => { document.documentElement.dataset.over = event.data; })"
     frame.write_text(

@@ -16,7 +16,8 @@ import richcomponents as rc
 from richcomponents.models.answers import ADVICE
 from richcomponents.models.effects import VERDICTS
 from richcomponents.report import Findings, Provenance, render, write_report
-from richcomponents.report.pieces import html_table
+from richcomponents.report.pieces import Doubtful, html_table
+from richcomponents.text import escape
 from tests.report.test_browser import CHROMIUM, NAMES, opened, over_the_edge, with_script
 from tests.report.test_report import Elements
 
@@ -120,6 +121,9 @@ def test_several_exposures_have_a_part_each(data, tmp_path):
     text = write_report(tmp_path / "page.html", model).read_text(encoding="utf-8")
     assert "What changes with y=high" in text
     assert "What changes with y=low" in text
+    assert text.count("<h3>y=low</h3>") == text.count("<h3>y=high</h3>") == 2
+    assert len(re.findall(r"<h2[^>]*>What if the controls were noisier", text)) == 1
+    assert text.count("y=high and y=low: Controls, each hidden in turn") == 1  # of both the same is to be said
     ids = [attributes["id"] for _, attributes in Elements(text).tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
 
@@ -151,10 +155,27 @@ def test_every_verdict_has_a_page(tmp_path, kind):
         assert "none could be hidden" in " ".join(found.advice())
 
 
+def test_controls_that_contradict_each_other_are_told_once(tmp_path):
+    data = rc.datasets.make_confounded(800, d_u=4, d_v=8, invalid={2: 1.5}, random_state=2)
+    with pytest.warns(rc.SpecificationWarning):
+        model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y)
+    found = Findings.of(model)
+    (alarm,) = found.alarms()
+    assert found.next_steps() == []  # more samples would not help
+    assert not any("go with the exposure" in sentence for sentence in found.advice())
+    assert f'<p class="alarm">{escape(alarm)}</p>' in render(found)
+
+
 def test_a_wide_table_has_a_volcano(wide):
     page = render(Findings.of(wide))
     assert "Each dot is a column" in page
     assert "show all 28 rows" in page
+
+
+def test_numbers_that_are_not_told_are_pale():
+    page = html_table([{"name": "a", "x": 0.25, "y": Doubtful(-0.5)}], "numbers")
+    assert '<td data-value="0.25">' in page
+    assert '<td class="doubt" data-value="-0.5">' in page
 
 
 def test_small_tables_have_no_button_for_more():

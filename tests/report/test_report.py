@@ -275,5 +275,9 @@ def test_a_failed_test_takes_the_green_away(data):
     text = render(found)
     assert 'class="verdict poor"' in text
     assert ">model fails<" in text
+    assert '<p class="alarm">health goes with V' in text
+    assert found.next_steps() == []
+    assert not any("well identified" in one and not one.startswith("Without health:") for one in found.advice())
+    assert "the line is the estimate" in text  # the views by themselves are told apart
     fine = render(Findings.of(rc.ContrastiveRCA(views=4).fit(data.X)))
     assert 'class="verdict good"' in fine

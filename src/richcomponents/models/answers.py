@@ -151,7 +151,10 @@ class ExposureAnswer:
         width = float(np.nanmedian((high - low) / self.effects.standard_error))
         if width < _NARROW:
             return "The noise of the controls matters little here: the identified sets are narrower than the standard errors."
-        return f"Half of the identified sets are wider than {width:.1f} standard errors of the effects."
+        return (
+            "How noisy the controls are matters here: for half of the columns it leaves the effect open over more than "
+            f"{width:.1f} standard errors (the identified set)."
+        )
 
     def way(self) -> str:
         """How far the correction goes, in a sentence."""

@@ -55,6 +55,7 @@ FEWEST_CONTROLS = 4
 
 _IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
 _LONGEST = 4000  # characters of a recipe
+_HELPED = ("weak", "not identified")  # verdicts that samples or controls may better
 _CLEAREST = 20  # effects that a summary shows
 _SUSPICIOUS = 0.001
 _NOTHING = 1e-9  # of the variance of an exposure
@@ -493,7 +494,7 @@ class ExposureEffects(Estimator):
         whole: Any = self.__repr__
         model = whole(N_CHAR_MAX=_LONGEST).replace("rca=", "rca=rc.")
         given = "X, y" if self.exposure is None else "X"
-        told = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model)'
+        told = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model, {given})'
         return "" if "..." in model else told
 
     def answers(self) -> tuple[ExposureAnswer, ...]:
@@ -515,7 +516,7 @@ class ExposureEffects(Estimator):
             shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
             path=self._path(i),
-            steps=tuple(self.rca_.next_steps()) if verdict in ("weak", "not identified") else (),
+            steps=tuple(self.rca_.next_steps()) if verdict in _HELPED and test.p_value >= MISFIT else (),
         )
 
     def summary(self) -> Summary:

@@ -37,7 +37,7 @@ from richcomponents.models.answers import sets_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
-from richcomponents.plots import GREY, PALE, new_figure
+from richcomponents.plots import GREY, new_figure
 from richcomponents.text import in_line, page
 
 _HOPELESS = 100  # times as many samples
@@ -523,6 +523,9 @@ def _cell(share: float) -> str:
     return f"{share:4.0%} " + "█" * max(1, round(_BAR * min(max(share, 0.0), 1.0)))
 
 
+_ABSENT: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}  # pale on light and on dark paper
+
+
 def _plot(model: RCA, figure: Any = None) -> Any:
     """Bars: the share of each view's variance that a component carries. Dots below: the views it lives in."""
     import matplotlib.pyplot as plt
@@ -542,9 +545,9 @@ def _plot(model: RCA, figure: Any = None) -> Any:
         rows = [views.index(view) for view in q]
         dots.plot([x, x], [min(rows), max(rows)], color=GREY, lw=2, zorder=2)
         for i, view in enumerate(views):
-            dots.scatter(x, i, s=90, color=colours[view] if view in q else PALE, zorder=3)
+            dots.scatter(x, i, s=90, zorder=3, **({"color": colours[view]} if view in q else _ABSENT))
     bars.set_ylabel("variance of the view (%)")
-    bars.set_title("What each hidden component carries in each view", fontsize="medium", loc="left")
+    bars.set_title("What each component carries of each view", fontsize="medium", loc="left")
     bars.spines[["top", "right"]].set_visible(False)
     bars.tick_params(axis="x", length=0)
     dots.set_yticks(range(len(views)), [in_line(view) for view in views])

@@ -298,7 +298,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 f"{own}'s and {own} explains no more of y than there is. "
                 "Intervals and p values are those of the set, widened for noise."
             )
-        elif self.residualised_ is not None and self.rca_ is not None:
+        elif self.residualised_ is not None and self.rca_ is not None and not self.notes():
             others = self.rca_.others(self.component)
             told = {
                 "residualised": f"residualised: adjusted for {others}",

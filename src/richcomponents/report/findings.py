@@ -218,6 +218,8 @@ class Findings:
         if X is None or y is None:
             raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
         told = _outcome(model, views, X, y, columns, outcome, truth)
+        if told.fails:  # the alarm says what to do; more samples would not help
+            found = replace(found, steps=())
         said = [
             note for note in (*notes, *model.notes()) if not (told.fails and CONTRADICTED in note)
         ]  # an alarm says it
@@ -281,18 +283,19 @@ class Findings:
 
     def headline(self) -> str:
         """The verdict in a few sentences, failed tests included."""
-        return " ".join(filter(None, (self.lead(), self.detail())))
+        return " ".join((self.lead(), *self.detail()))
 
     def lead(self) -> str:
         """The part of the headline that nobody may miss."""
         alarms = self.alarms()
-        return " ".join([self._answer(), *(["But look:"] if alarms else []), *alarms])
+        return " ".join([self.said(), *(["But look:"] if alarms else []), *alarms])
 
-    def detail(self) -> str:
+    def detail(self) -> list[str]:
         """The rest of the headline: what was found for each exposure."""
-        return " ".join(part for answer in self.effects for part in (answer.finding(), answer.reach()) if part)
+        return [" ".join(filter(None, (answer.finding(), answer.reach()))) for answer in self.effects]
 
-    def _answer(self) -> str:
+    def said(self) -> str:
+        """The verdict in words, without the tests that fail."""
         if not self.effects:
             return self.answer
         verdicts = {answer.verdict for answer in self.effects}
@@ -337,10 +340,24 @@ class Findings:
 
     def _told(self) -> list[str]:
         if self.effects:
-            several = len(self.effects) > 1
-            controls = [f"{a.exposure}: {a.about_controls()}" if several else a.about_controls() for a in self.effects]
-            return list(dict.fromkeys([*controls, *(one for answer in self.effects for one in answer.advice())]))
-        return [*([] if self.diagnostics is None else self.diagnostics.advice()), *self.steps]
+            advice = [one for answer in self.effects for one in answer.advice()]
+            return list(dict.fromkeys([*self._about_controls(), *advice]))
+        if self.diagnostics is None:
+            return list(self.steps)
+        said = self.diagnostics.advice()
+        if self.outcome is not None and self.verdict != self.diagnostics.verdict:  # it is the outcome that contradicts
+            said = [f"Without {self.outcome.name}: {one}" for one in said]
+        return [*said, *self.steps]
+
+    def _about_controls(self) -> list[str]:
+        """How the controls fared: exposures of which the same is to be said share a sentence; an alarm has said it already."""
+        same: dict[str, list[ExposureAnswer]] = {}
+        for answer in self.effects:
+            if not answer.alarm:
+                same.setdefault(answer.about_controls().replace(f" ({answer.outside.told})", ""), []).append(answer)
+        if len(self.effects) == 1:
+            return [answer.about_controls() for answers in same.values() for answer in answers]
+        return [f"{listed([answer.exposure for answer in answers])}: {text}" for text, answers in same.items()]
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""

@@ -28,6 +28,10 @@ _SORT = (
 )
 
 
+class Doubtful(float):
+    """A number that is not told: pale in a table."""
+
+
 def html_table(rows: Sequence[Mapping[str, object]], name: str, *, order: str | None = None, shown: int = SHOWN) -> str:
     """A table of all rows, that a click on a title sorts, with a button that saves it as a CSV file; long ones have a search
     box and show the first `shown` rows until more are asked for (on paper: all).
@@ -83,7 +87,8 @@ def _cell(title: str, value: object) -> str:
         return f"<td{_TEXT}>{escape(str(value))}</td>"
     if _unknown(value):
         return '<td data-value="nan">–</td>'
-    return f'<td data-value="{value!r}">{escape(cell(title, value)).replace("-", "−")}</td>'
+    doubt = ' class="doubt"' if isinstance(value, Doubtful) else ""
+    return f'<td{doubt} data-value="{value!r}">{escape(cell(title, value)).replace("-", "−")}</td>'
 
 
 def height(rows: int) -> float:

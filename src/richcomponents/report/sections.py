@@ -4,6 +4,7 @@ to say. A heading of second degree begins an entry of the contents.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from richcomponents.plots import (
     volcano_plot,
 )
 from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance
-from richcomponents.report.pieces import SHOWN, figure, height, html_table, with_tools
+from richcomponents.report.pieces import SHOWN, Doubtful, figure, height, html_table, with_tools
 from richcomponents.text import escape, number, p_value
 
 _MOST_HEAT_MAPS = 8
@@ -46,12 +47,17 @@ def verdict(found: Findings) -> str:
     steps = found.next_steps()
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice() if sentence not in steps)
     next_ = "".join(f"<li>{escape(sentence)}</li>" for sentence in steps)
-    detail = f"<p>{escape(found.detail())}</p>" if found.detail() else ""
+    alarmed = "".join(f'<p class="alarm">{escape(sentence)}</p>' for sentence in alarms)
+    several = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.detail())
+    detail = (
+        f"<ul>{several}</ul>" if len(found.detail()) > 1 else "".join(f"<p>{escape(one)}</p>" for one in found.detail())
+    )
     return (
         f"<p>{escape(found.question())}</p>"
         f'<section class="verdict {tone if not alarms or tone == "poor" else "fair"}" aria-label="Verdict">'
         f'<span class="badge">{escape(badge)}</span>'
-        f'<p class="headline">{escape(found.lead())}</p>{detail}<ul>{advice}</ul>'
+        f'<p class="headline">{escape(found.said())}</p>{alarmed}{detail}'
+        + (f"<ul>{advice}</ul>" if advice else "")
         + (f'<p class="next">What next</p><ul>{next_}</ul>' if steps else "")
         + "</section>"
     )
@@ -72,11 +78,11 @@ def coefficients(found: Findings) -> str:
     caption = (
         f"{compared}RCA: the regression on {escape(told.component)}. Lines are 95% intervals of RCA. "
         + (
-            "(Second moments alone put no bound on these coefficients, so there is no identified set to draw.)"
+            ""
             if told.estimate.identified is None
-            else "Pale bands: all coefficients that agree with the correlations (identified sets)."
+            else "Pale bands: all coefficients that agree with the correlations (identified sets). "
         )
-        + (" Above: what one unit multiplies the odds by." if told.contrast is not None else "")
+        + ("Above: what one unit multiplies the odds by." if told.contrast is not None else "")
     )
     picture = figure(
         lambda ax: estimate_plot(told.estimate, label=told.unit, ax=ax),
@@ -177,11 +183,11 @@ def controls(found: Findings) -> str:
 
 def sensitivity(found: Findings) -> str:
     """How the effects depend on what is assumed: the noise of the controls, and how many directions are hidden."""
-    out = []
+    out: list[str] = []
+    level = 4 if len(found.effects) > 1 else 3
     for i, answer in enumerate(found.effects):
         if not answer.rank:
             continue
-        of = f" of {escape(answer.exposure)}" if len(found.effects) > 1 else ""
 
         def draw(ax: Any, answer: ExposureAnswer = answer) -> Any:
             return sensitivity_plot(answer.effects, answer.path, ax=ax)
@@ -193,12 +199,14 @@ def sensitivity(found: Findings) -> str:
             "lines where several directions are hidden). Lines that stay on one side of zero keep their sign whatever the "
             "noise."
         )
-        out.append(f"<h2>What if the controls were noisier?{of}</h2>")
+        out.append("" if out else "<h2>What if the controls were noisier?</h2>")
+        out.append(f"<h3>{escape(answer.exposure)}</h3>" if len(found.effects) > 1 else "")
         out.append(figure(draw, (7.6, 4.4), what, f"sensitivity{i}", caption, phone=5.6))
         if len(answer.ranks) > 1:
             out.append(
-                f"<h3>And if more, or less, were hidden?</h3><p>Effects with {_ranks(answer)} hidden directions. "
-                f"Columns that change much are not settled.</p>{html_table(answer.rank_rows(SHOWN), 'ranks')}"
+                f"<h{level}>And if more, or less, were hidden?</h{level}><p>Effects of {escape(answer.exposure)} with "
+                f"{_ranks(answer)} hidden directions. Columns that change much are not settled.</p>"
+                f"{html_table(answer.rank_rows(SHOWN), f'ranks-{answer.exposure}')}"
             )
     return "".join(out)
 
@@ -300,24 +308,24 @@ def data(found: Findings) -> str:
     if seen is None:
         return ""
     rows, left_out = seen.listed(found.views)
-    lost = sum(bool(row["missing"]) for row in rows)
+    lost = [row for row in rows if row["missing"]]
     remarks = [f"{row['column']} ({row['view']}): {row['remark']}" for row in rows if row["remark"]]
     told = [
         f"The first {seen.n} of {seen.of} rows." if seen.n < seen.of else f"{seen.n} rows.",
-        f"{lost} columns have missing values." if lost else "No value is missing.",
+        _missing(lost),
         f"Look at {'; '.join(remarks[:5])}{' ...' if len(remarks) > 5 else ''}." if remarks else _NO_REMARK,
         left_out,
     ]
     pictures = [
         figure(
-            partial(_distributions, view, found.views[view], x),
-            (7.6, height(x.shape[1])),
+            partial(_distributions, view, [found.views[view][i] for i in known], x[:, known]),
+            (7.6, height(len(known))),
             f"Distributions of the columns of {view}",
             f"data{i}",
             f"Each column of {escape(view)}, in its own standard deviations.",
         )
         for i, (view, x) in enumerate(seen.views.items())
-        if np.isfinite(x).any(axis=0).all()
+        if len(known := np.flatnonzero(np.isfinite(x).any(axis=0)))
     ]
     return (
         f"<h2>The data</h2><p>{escape(' '.join(filter(None, told)))}</p>{''.join(pictures[:_MOST_VIEWS])}"
@@ -325,16 +333,27 @@ def data(found: Findings) -> str:
     )
 
 
-def _distributions(view: str, names: tuple[str, ...], values: Array, ax: Any) -> Any:
+def _missing(rows: list[dict[str, object]]) -> str:
+    """Which columns miss values, and the one that misses most."""
+    if not rows:
+        return "No value is missing."
+    share, name = max((float(str(row["missing"])), str(row["column"])) for row in rows)
+    if len(rows) == 1:
+        return f"{name} misses {share:.1%} of its values."
+    return f"{len(rows)} columns miss values, most of all {name} ({share:.1%})."
+
+
+def _distributions(view: str, names: Sequence[str], values: Array, ax: Any) -> Any:
     return distribution_plot(names, values, title=view, ax=ax)
 
 
 def variances(found: Findings) -> str:
     """Each column of U: how much is its own, how sure that is, by method."""
     table = found.variance
-    if table is None:
+    d = found.diagnostics
+    if table is None or d is None or d.verdict == "nothing shared":  # then all is the column's own
         return ""
-    told = found.verdict not in ("not identified", "model fails")
+    told = d.verdict not in ("not identified", "model fails")
     shares = figure(
         lambda ax: variance_plot(table.names, table.own, table.shared, table.low, table.high, told=told, ax=ax),
         (7.6, height(len(table.names))),
@@ -355,7 +374,7 @@ def variances(found: Findings) -> str:
         "The pale band is what correlations alone allow, whatever the distributions (the identified set); naive takes all "
         "variance to be the column's own, residualising is the band's upper end. The line is the 95% interval of RCA"
         + (
-            ", which also uses skewness and kurtosis."
+            f", which also uses {_evidence(d)}."
             if told
             else "; here the higher orders say nothing, so it is the band, widened for sampling noise."
         ),
@@ -382,17 +401,24 @@ def mixing(found: Findings) -> str:
         def draw(ax: Any, A: Any = A, part: Any = part) -> Any:
             return heat_map(A, part.rows, part.columns, label="entry of A", known=part.known, ax=ax)
 
+        small = A.shape[1] <= MOST
         caption = f"How {escape(what)}, in the columns across, enters each column of {escape(part.view)} (down)."
         caption += " Only the shared directions count." if found.sets is None else ""
         if part.known is not None and not part.known.all():
-            caption += " Grey: not told; the sign of the entry is open (95%)."
+            caption += " Grey: not told; the sign of the entry is open (95%)." + (
+                " Such numbers are pale below." if small else ""
+            )
         what_is_drawn, size = f"Heat map of A, {part.component} in {part.view}", heat_map_size(part.rows, part.columns)
         out.append(figure(draw, size, what_is_drawn, f"mixing{i}", caption))
-        entries = [
-            {part.view: row, **dict(zip(part.columns, map(float, values), strict=True))}
-            for row, values in zip(part.rows, A, strict=True)
-        ]
-        if A.shape[1] <= MOST:
+        if small:
+            sure = np.ones(A.shape, dtype=bool) if part.known is None else part.known
+            entries = [
+                {
+                    part.view: row,
+                    **{c: float(a) if told else Doubtful(a) for c, a, told in zip(part.columns, *of, strict=True)},
+                }
+                for row, *of in zip(part.rows, A, sure, strict=True)
+            ]
             out.append(html_table(entries, f"A-{part.component}-{part.view}", shown=_FEW))
     left = len(found.mixing) - _MOST_HEAT_MAPS
     return "".join(out) + (f'<p class="soft">{left} more transformations are in the model.</p>' if left > 0 else "")
@@ -420,7 +446,9 @@ def checks(found: Findings) -> str:
         for name, value, good, meaning in rows
     )
     head = "".join(f'<th scope="col" class="text">{title}</th>' for title in ("check", "value", "", "what it means"))
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = (
+        f'<div class="scroll"><table class="checks"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
     return f"<h2>Checks</h2>{with_tools(table, 'checks', len(rows))}"
 
 
@@ -428,8 +456,8 @@ def _of_two_views(d: Diagnostics) -> list[tuple[str, str, bool | None, str]]:
     """Name, value, whether it is fine (None: it is neither) and meaning."""
     total, left, fit = len(d.canonical_correlations), d.leftover.p_value, d.overidentification
     split = (
-        "How clearly skewness and kurtosis tell the own part from the shared part. Small: collect more samples, or rely on the "
-        "band above."
+        f"How clearly {_evidence(d)} tell the own part from the shared part. Small: collect more samples, or rely on the "
+        "identified sets."
     )
     beyond = "Small p: the views share more than was modelled. Check that V holds controls only, or raise the rank."
     structure = "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit these data."
@@ -446,6 +474,12 @@ def _of_two_views(d: Diagnostics) -> list[tuple[str, str, bool | None, str]]:
     if d.rank:
         rows.append(("Condition of A", number(d.condition_A), None, seen))
     return rows
+
+
+def _evidence(d: Diagnostics) -> str:
+    """What tells the own part from the shared part, beside the correlations of both views."""
+    independent = d.errors is not None and not d.errors.silent and sum(d.errors.used) > 0
+    return "skewness and kurtosis" + (" and the independence of the columns' own parts" if independent else "")
 
 
 def _mark(good: bool | None) -> str:
@@ -479,7 +513,8 @@ _OF_ALL = (
     "<dt>covariates</dt><dd>Columns that are known and are in no view (age, sex): what they explain is removed from all views, "
     "and from the outcome, before all else.</dd>"
     "<dt>verdict</dt><dd>How well the data tell the parts from each other: strong; weak (the results lean on the simple "
-    "method); not identified (they are those of the simple method).</dd>"
+    "method); not identified (they are those of the simple method); model fails (the data contradict what is assumed, and "
+    "nothing is corrected).</dd>"
     "<dt>95% interval</dt><dd>Limits that hold the true value in 95 of 100 studies such as this one.</dd>"
 )
 _OF_TWO = (
@@ -493,6 +528,8 @@ _OF_TWO = (
 _OF_EFFECTS = (
     "<dt>tests, controls</dt><dd>Two groups of columns (U, V), measured on the same samples. The exposure may change "
     "the tests; it does not change the controls.</dd>"
+    "<dt>U = S1 + S2, V = A S2 + S3</dt><dd>The model, once effects are taken out: tests and controls share a hidden "
+    "disturbance S2, which enters the controls through a matrix A; S1 and S3 are their own. The three are independent.</dd>"
     "<dt>hidden directions</dt><dd>How many independent disturbances tests and controls have in common, given the "
     "exposure.</dd><dt>naive</dt><dd>The difference as it is, with known covariates removed.</dd>"
     "<dt>adjusted</dt><dd>What the controls predict is subtracted, as if they were covariates. That takes them to be free of "
