@@ -199,7 +199,9 @@ class Levels:
         labels = as_labels(values)
         there = np.array([label is not None and label != "" for label in labels], dtype=bool)
         if not there.all() and not (gaps and there.any()):
-            raise DataError(f"{role} {name!r} has no label in row {np.flatnonzero(~there)[0]}: drop such rows")
+            raise DataError(
+                f'{role} {name!r} has no label in row {np.flatnonzero(~there)[0]}: drop such rows, or fit with missing="drop"'
+            )
         return labels.astype(np.str_), there
 
     @property

@@ -84,7 +84,7 @@ def words(cells: Any) -> Column:
 def as_labels(values: Iterable[Any]) -> Column:
     """Texts, None where missing; whole numbers are written as such, whatever they are kept in."""
     whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-    texts = [None if v is None or v != v or is_missing(str(v)) else str(v) for v in whole]
+    texts = [None if is_gap(v) or is_missing(str(v)) else str(v) for v in whole]
     return np.array(texts, dtype=object)
 
 
@@ -116,15 +116,24 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
 
 
 def declared_order(values: Any) -> tuple[str, ...] | None:
-    """The labels of an ordered category of pandas (or its dtype), as they were declared; None for what declares no order."""
-    kind = getattr(values, "dtype", values)
-    return tuple(as_labels(kind.categories)) if getattr(kind, "ordered", None) is True else None
+    """The labels of a category with an order, as they were declared: an ordered category of pandas, an Enum of polars, an
+    ordered dictionary of pyarrow (its pieces of rows may hold one each). None for what declares no order."""
+    kind: Any = getattr(values, "dtype", getattr(values, "type", None))
+    if type(kind).__name__ == "Enum":
+        return tuple(as_labels(kind.categories))
+    if getattr(kind, "ordered", None) is not True:
+        return None
+    if hasattr(kind, "categories"):
+        return tuple(as_labels(kind.categories))
+    pieces = getattr(values, "chunks", [values])
+    found = {tuple(as_labels(piece.dictionary.to_pylist())) for piece in pieces}
+    return found.pop() if len(found) == 1 else None
 
 
 def declared_orders(frame: Any) -> dict[str, tuple[str, ...]]:
-    """The same of the columns of a data frame of pandas that are such categories, by name; of other frames none."""
-    kinds: Any = getattr(frame, "dtypes", None)
-    orders = {str(name): declared_order(kind) for name, kind in kinds.items()} if hasattr(kinds, "items") else {}
+    """The same of the columns of a table of pandas, polars or pyarrow that are such categories, by name."""
+    columns = nw.from_native(frame, eager_only=True).iter_columns()
+    orders = {str(column.name): declared_order(column.to_native()) for column in columns}
     return {name: order for name, order in orders.items() if order is not None}
 
 

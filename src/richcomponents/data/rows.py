@@ -213,10 +213,9 @@ class Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
         if self.transform is not None:
             raise ValueError("rows are left out before they are mapped")
-        if isinstance(self.source, DaskSource) and keep is not None:
-            chosen = DaskSource(self.source.collection(self.read_columns)[keep])
-            return Rows(chosen, names=self.names, weighted=self.weighted)
-        return Rows(Kept(self.source, keep), names=self.names, columns=self.columns, weighted=self.weighted)
+        elsewhere = isinstance(self.source, DaskSource) and keep is not None
+        chosen = self.source.kept(keep) if elsewhere else Kept(self.source, keep)  # type: ignore[attr-defined]
+        return Rows(chosen, names=self.names, columns=self.columns, weighted=self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""

@@ -202,6 +202,12 @@ class _Desk:
 
     def add(self, one: Added, role: str, *, gaps: bool = False) -> range:
         """The numbers of the new columns."""
+        clash = next((name for name in one.columns if name in (self.rows.names or ())), None)
+        if clash is not None:
+            raise DataError(
+                f"{role} {one.name!r} becomes a column {clash!r}, and there is one of that name: if {one.name!r} is also what "
+                "is asked about, name it once; else rename one of them"
+            )
         before, self.rows = self.rows.width, one.to(self.rows, role, gaps=gaps)
         self.added.append(one)
         return range(before, self.rows.width)
@@ -298,6 +304,16 @@ def is_column(y: object) -> bool:
     return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
 
 
+def names_columns(X: Rows | Moments, y: object) -> list[Any]:
+    """The columns of X that y is, or that a list of texts names; none where y holds values."""
+    if is_column(y):
+        return [y]
+    there = X.names if isinstance(X, Moments) else X.source.all_names
+    if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
+        return list(y)
+    return []
+
+
 def order_in(X: object, y: Any) -> tuple[str, ...] | None:
     """The order that the labels of an outcome declare, values or a column of the table; None where they do not."""
     if not is_column(y):
@@ -306,28 +322,28 @@ def order_in(X: object, y: Any) -> tuple[str, ...] | None:
     return rows.source.orders([name]).get(name)
 
 
-def labels_in(X: object, y: Any) -> Any:
-    """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
-    rows, name = _outcome_column(X, y)
+def labels_in(X: object, y: Any, role: str = "the outcome") -> Any:
+    """The labels (n,) in a column of a table, texts or numbers, whole ones as such; role : what messages call it."""
+    rows, name = _outcome_column(X, y, role)
     labels = rows.read([name])[name]
     if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
         return labels.astype(np.int64)
     return labels
 
 
-def _outcome_column(X: object, y: Any) -> tuple[Rows, str]:
+def _outcome_column(X: object, y: Any, role: str = "the outcome") -> tuple[Rows, str]:
     """The rows of a table, and the name of the column that is the outcome."""
     refuse_state(X)
     rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
         raise DataError(
-            f"the outcome {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
+            f"{role} {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
         )
     names = rows.source.all_names
     name = y if isinstance(y, str) else names[int(y)] if -rows.width <= y < rows.width else None
     name = name if name in names else rows.source.annotation(y)
     if name is None:
-        rows.source.check_column(str(y), "the outcome")
+        rows.source.check_column(str(y), role)
     return rows, str(name)
 
 

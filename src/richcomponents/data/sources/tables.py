@@ -28,7 +28,17 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import WHOLE, Column, first_word, frame_columns, is_missing, is_number, numbers, words
+from richcomponents.data.columns import (
+    WHOLE,
+    Column,
+    declared_orders,
+    first_word,
+    frame_columns,
+    is_missing,
+    is_number,
+    numbers,
+    words,
+)
 from richcomponents.data.sources.base import FileSource, block_rows
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
@@ -327,6 +337,10 @@ class ParquetSource(FileSource):
             yield _matrix(batch, names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        return frame_columns(self._whole(names), written)
+
+    def _whole(self, names: Sequence[str]) -> Any:
+        """A table of pyarrow with these columns."""
         import pyarrow
 
         batches = list(self._batches(names))
@@ -337,10 +351,14 @@ class ParquetSource(FileSource):
             raise DataError(
                 f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
             )
-        return frame_columns(table, written)
+        return table
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return super().texts([name for name in names if not self._numeric(name)])
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        said = [name for name in names if getattr(self._kinds.get(name), "ordered", False)]
+        return declared_orders(self._whole(said)) if said else {}
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
