@@ -280,3 +280,92 @@ def test_no_order_of_columns_moves_effects():
     np.testing.assert_allclose(moved.coef_, value[u], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(moved.effects_.standard_error, error[u], rtol=1e-8)
     np.testing.assert_allclose(moved.control_effects_.value, (hidden * scale[4:])[v], rtol=1e-8, atol=1e-10)
+
+
+# ---- tables that are not what they should be
+
+
+def test_bare_arrays_are_told_which_columns_are_meant(frame):
+    """The fit's table has eleven columns, of which six are used: rows without names are taken by position, or refused."""
+    for model, apply in (
+        (rc.ComponentRegression(rca=rca()).fit(frame, "y"), "predict"),
+        (rca().fit(frame), "transform"),
+    ):
+        bare = frame.iloc[:, :6].to_numpy()
+        answer = getattr(model, apply)
+        told = r"X has 6 features, but ContrastiveRCA is expecting 11 features as input.*the 6 columns that are used.*U0, U1"
+        with pytest.raises(rc.DataError, match=told):
+            answer(bare)
+        expected = answer(frame)
+        np.testing.assert_allclose(answer(frame.to_numpy()), expected, rtol=1e-12)  # by position
+        np.testing.assert_allclose(answer(pd.DataFrame(bare, columns=frame.columns[:6])), expected, rtol=1e-12)
+    with pytest.raises(rc.DataError, match=r"X has 5 features.*expecting 6 features as input: as many as the table of"):
+        rca(views=3).fit(bare).transform(bare[:, :5])
+
+
+def test_the_exchange_of_views_exchanges_what_learners_say(frame):
+    """A model of S3 is that of S1 of the exchanged views."""
+    swapped = {"controls": "V*", "tests": "U*"}
+    for learner in (rc.ComponentRegression, rc.ComponentPCA):
+        y = ["y"] if learner is rc.ComponentRegression else []
+        one = learner(rca=rca(), component="S3").fit(frame, *y)
+        two = learner(rca=rca(views=swapped)).fit(frame, *y)
+        name = "coef_" if y else "components_"
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-8, atol=1e-10)
+
+
+def test_text_tables_of_other_habits_are_told_the_remedy(frame, tmp_path):
+    path, table = tmp_path / "t.csv", frame.iloc[:, :6]
+    plain = table.to_csv(index=False)
+    for text, message in (
+        (
+            table.to_csv(index=False, sep=";", decimal=","),
+            r"column 'U0' holds '.*' in line 2, and it looks like .*decimal comma",
+        ),
+        ("sep=,\n" + plain, r"t.csv, line 1: it tells Excel.*remove that line"),
+        (plain.replace(",", "|"), r"n_features = 1, 'U0\|U1.*separated by commas, semicolons or tabs"),
+        (
+            "# made by me\n" + "".join(line.split(",")[0] + "\n" for line in plain.splitlines()),
+            "n_features = 1, '# made by me'",
+        ),
+    ):
+        path.write_text(text)
+        with pytest.raises(rc.DataError, match=message):
+            rca().fit(path)
+
+
+def test_columns_that_hold_text_are_told_where(frame):
+    text = frame["U0"].map("{:.3f}".format)
+    for column, message in (
+        (text, r"it holds numbers as text: use pd\.to_numeric"),
+        (text.where(frame.index != 4, "<LOD"), r"'<LOD' in row 4: leave it out, or encode it"),
+        (text.str.replace(".", ","), r"in row 0: it looks like a number with a decimal comma"),
+        (pd.Series(pd.arrays.SparseArray(frame["U0"])), r"sparse column of pandas: use X\.sparse\.to_dense"),
+    ):
+        with pytest.raises(rc.DataError, match=rf"column 'U0' of view 'tests' is not numeric.*{message}"):
+            rca().fit(frame.assign(U0=column))
+    with pytest.raises(
+        rc.DataError, match=r"views=3 takes all columns, and column 's' is not numeric.*name the columns"
+    ):
+        rca(views=3).fit(frame.assign(s="a"))
+    with pytest.raises(rc.DataError, match="column name 'U0' appears twice, .*: rename the columns"):
+        rca().fit(frame.rename(columns={"U1": "U0"}))
+    with pytest.raises(
+        rc.DataError, match=r"^covariates= names column 'agee', which is not in the table; did you mean 'age'"
+    ):
+        rca(covariates="agee").fit(frame)
+    waited = pd.Series(pd.to_timedelta(np.arange(400), unit="D"))
+    with pytest.raises(rc.DataError, match="'w' has 400 different labels in 400 rows: they are dates or times"):
+        rca(covariates="w").fit(frame.assign(w=waited))
+
+
+def test_groups_of_columns_are_offered_by_name(frame):
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(frame.iloc[:, :3].set_axis(frame.index.astype(str)))
+    cells.layers["counts"], cells.obsm["protein"] = cells.X, frame.iloc[:, 3:6].to_numpy()
+    for tests, message in (
+        ("layer:count", r"'layer:count'.*did you mean 'layer:counts'"),
+        ("raw", r"'raw'.*groups of columns are X, layer:counts, obsm:protein"),
+    ):
+        with pytest.raises(rc.DataError, match=message):
+            rca(views={"tests": tests, "controls": "obsm:protein"}).fit(cells)

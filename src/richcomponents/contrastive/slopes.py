@@ -47,8 +47,8 @@ class Slopes:
         return np.vstack([self.times_u(on_u) + self.with_v @ on_v, self.with_v.T @ on_u + self.cov_v @ on_v])
 
     def controls_in_order(self) -> IntArray:
-        """(d_v,) the controls by the sum of their squared correlations with the tests: what is drawn in this order depends neither
-        on the order of the columns nor on their units."""
+        """(d_v,) the controls by the sum of their squared correlations with the tests: what is drawn in this order depends on
+        neither the order of the columns nor their units."""
         squares = np.sum(self.with_v**2 / np.maximum(self.var_u, 1e-300)[:, None], axis=0)
         return np.argsort(squares / np.maximum(np.diag(self.cov_v), 1e-300), kind="stable")
 

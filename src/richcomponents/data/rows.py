@@ -30,8 +30,10 @@ from richcomponents.data.columns import (
     name_in,
     names_in,
     not_data,
+    remedy,
     repeated,
     resolve_views,
+    written_otherwise,
 )
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import SparseSource
@@ -378,8 +380,6 @@ def _mark(transform: object) -> str:
 
 _FIRST = 1000  # rows that tell an index from data
 _SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns, the name perhaps in quotes
-_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. ]\d{3})+)?,\d+([eE][+-]?\d+)?")  # 1,5 and 1.234,5
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 
 
 @dataclass(frozen=True)
@@ -498,7 +498,7 @@ def _is_text(values: Column) -> bool:
     if values.dtype.kind in "biuf":
         return False
     known = [value for value in values if value is not None]
-    return bool(known) and not any(p.fullmatch(str(value)) for value in known[:_FIRST] for p in (_COMMA, _THOUSANDS))
+    return bool(known) and not any(map(written_otherwise, map(str, known[:_FIRST])))
 
 
 def _numbers(values: Column, role: str) -> Array:
@@ -508,20 +508,11 @@ def _numbers(values: Column, role: str) -> Array:
         if row is None:
             raise DataError(f"{role} holds no value at all: leave it out")
         cell = str(values[row])
-        raise DataError(f"{role} holds text ({cell!r} in data row {row + 1}): {_remedy(cell)}")
+        raise DataError(f"{role} holds text ({cell!r} in data row {row + 1}): {remedy(cell)}")
     try:
         return as_matrix(values, column=True)
     except DataError as error:
         raise DataError(f"{role}: {error}") from error
-
-
-def _remedy(cell: str) -> str:
-    """What to do about a text among numbers."""
-    signs = {"a decimal comma": _COMMA, "a thousands separator": _THOUSANDS}
-    seen = " or ".join(what for what, pattern in signs.items() if pattern.fullmatch(cell))
-    if seen:
-        return f"it looks like a number with {seen}. Write numbers like 1234.5"
-    return "leave it out, or encode it as numbers"
 
 
 def _complete_rows(title: str, bad: Mapping[str, Column], drop: bool) -> tuple[Column, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.models.design import Added, Design, names_columns, unused
+from richcomponents.models.design import Added, Design, check_columns, names_columns, unused
 from richcomponents.moments import Moments
 
 _FEWEST, _FEW = 5, 10  # rows of a class
@@ -91,8 +91,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
         return Exposures(table, tuple(known[c] for c in numbers), numbers)
     rows = table
-    if rows.width < 2:
-        raise DataError(f"two views need at least two columns; X has n_features = {rows.width}")
+    check_columns(rows.width, rows.names)
     coded, kept, added = _among(rows, wanted, reference)
     if y is not None:
         coded = [_code(values, name, reference, order) for name, values, order in _columns_of(y)]

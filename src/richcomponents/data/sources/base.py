@@ -565,11 +565,11 @@ class DaskSource(Source):
         return super().texts([name for name in names if getattr(kinds.get(name), "kind", "f") not in "biuf"])
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        at = {} if self._frame is None else {str(name): name for name in self._frame.columns}
-        said = [at[name] for name in names if name in at and getattr(self._frame.dtypes[at[name]], "ordered", False)]
-        return (
-            declared_orders(self._frame[said].compute()) if said else {}
-        )  # what is known before need not be all of them
+        kinds = [] if self._frame is None else self._frame.dtypes.items()
+        said = [name for name, kind in kinds if str(name) in names and getattr(kind, "ordered", False)]
+        if self._frame is None or not said:
+            return {}
+        return declared_orders(self._frame[said].compute())  # its type may not know the labels before
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)

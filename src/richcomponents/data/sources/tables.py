@@ -37,7 +37,9 @@ from richcomponents.data.columns import (
     is_missing,
     is_number,
     numbers,
+    remedy,
     words,
+    written_otherwise,
 )
 from richcomponents.data.sources.base import FileSource, block_rows
 from richcomponents.data.table import as_matrix
@@ -78,6 +80,8 @@ class DelimitedSource(FileSource):
         piece = next((piece for piece in self._pieces(2**18) if len(piece.starts)), None)
         if piece is None:
             raise DataError(f"{path.name} is empty")
+        if re.fullmatch(rb'"?sep=.?"?', self._line(piece, 0)):
+            raise self._damaged(1, "it tells Excel what separates cells, and names no columns: remove that line")
         self._separator = self._find_separator(piece)
         first = self._cells(piece, 0)
         if header is None and all(is_missing(cell) or is_number(cell) for cell in first):
@@ -292,9 +296,14 @@ class DelimitedSource(FileSource):
                 f"column {name} of {self.path.name} holds {shown.strip()[:40]} in line {line}, an integer beyond 2**53, which "
                 "floating point cannot represent: subtract an offset first, or leave the column out"
             )
+        what = (
+            f", and {remedy(shown)}"
+            if written_otherwise(shown)
+            else ". Leave text columns out (columns=, or views= by name)"
+        )
         return DataError(
-            f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line {line}. "
-            "Leave text columns out (columns=, or views= by name)"
+            f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line "
+            f"{line}{what}"
         )
 
 
