@@ -348,7 +348,7 @@ def test_columns_that_hold_text_are_told_where(frame):
         rc.DataError, match=r"views=3 takes all columns, and column 's' is not numeric.*name the columns"
     ):
         rca(views=3).fit(frame.assign(s="a"))
-    with pytest.raises(rc.DataError, match="column name 'U0' appears twice, .*: rename the columns"):
+    with pytest.raises(rc.DataError, match=r"column name 'U0' appears twice, .*: rename the columns"):
         rca().fit(frame.rename(columns={"U1": "U0"}))
     with pytest.raises(
         rc.DataError, match=r"^covariates= names column 'agee', which is not in the table; did you mean 'age'"
