@@ -388,7 +388,7 @@ class Selection:
 
     names : columns of X, those of the views and then covariates that are numbers; views : {name: column names}, U first; X :
     (n, p); texts : {name: (n,)}, the other covariates; y : (n,) numbers or labels, or None; groups : (n,) or None; notes :
-    sentences about rows left out.
+    sentences about rows left out; orders : of the labels of y and of texts, by name, where they declare one.
     """
 
     names: tuple[str, ...]
@@ -399,12 +399,23 @@ class Selection:
     groups: Column | None
     notes: tuple[str, ...] = ()
     texts: Mapping[str, Column] = field(default_factory=dict)
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def column(self, name: str, values: Column) -> Any:
+        """Values as a column of pyarrow; labels that declare an order as a category that does."""
+        import pyarrow
+
+        order = self.orders.get(name)
+        if order is None:
+            return pyarrow.array(values.tolist())
+        codes = [None if label is None else order.index(label) for label in values]
+        return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
 
     def arguments(self) -> tuple[Any, dict[str, list[str]], list[str]]:
         """X, views= and covariates= for an estimator: a data frame and names."""
         import pyarrow
 
-        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: x.tolist() for n, x in self.texts.items()}
+        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: self.column(n, x) for n, x in self.texts.items()}
         return pyarrow.table(columns), {view: list(own) for view, own in self.views.items()}, list(self.covariates)
 
 
@@ -484,6 +495,7 @@ def select(
         None if labels is None else labels[keep],
         (*source.notes, *chooser.notes, *notes),
         {name: values[keep] for name, values in texts.items()},
+        source.orders([*texts, *([] if target is None else [target])]),
     )
 
 
