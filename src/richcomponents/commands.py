@@ -108,7 +108,7 @@ def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult
     X, views, covariates = chosen.arguments()
     if len(views) != 2:
         raise DataError(f"effects take two views, tests and controls: --views names {len(views)}")
-    y, reference = _exposure(request, chosen.y)
+    y, reference = _exposure(request, chosen)
     model = ExposureEffects(_contrastive(request, views, covariates), reference=reference)
     return _found(
         model, chosen, X, y, request.exposure, made, progress, (WeakIdentificationWarning, SpecificationWarning)
@@ -159,11 +159,12 @@ def _found(
     return FitResult(model, chosen, replace(findings, notes=noted))
 
 
-def _exposure(request: EffectsRequest, y: Any) -> tuple[Any, str | None]:
+def _exposure(request: EffectsRequest, chosen: Selection) -> tuple[Any, str | None]:
     """The exposure as a table of one named column, and the class that others are compared with."""
     import pyarrow
 
-    name, positive, reference = request.exposure, request.positive, request.reference
+    name, positive, reference, y = request.exposure, request.positive, request.reference, chosen.y
+    assert y is not None
     if positive is not None or reference is not None:
         if y.dtype.kind in "biuf" and len(np.unique(y)) == 2:
             y = np.array([f"{value:g}" for value in y.astype(np.float64)], dtype=object)
@@ -186,7 +187,7 @@ def _exposure(request: EffectsRequest, y: Any) -> tuple[Any, str | None]:
                 f"--positive {positive} is compared with {other!r}: leave out --reference, or name that class"
             )
         reference = other
-    return pyarrow.table({name: pyarrow.array(y.tolist())}), reference
+    return pyarrow.table({name: chosen.column(name, y)}), reference
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

@@ -46,6 +46,12 @@ class Slopes:
         on_u, on_v = m[: len(self.u)], m[len(self.u) :]
         return np.vstack([self.times_u(on_u) + self.with_v @ on_v, self.with_v.T @ on_u + self.cov_v @ on_v])
 
+    def controls_in_order(self) -> IntArray:
+        """(d_v,) the controls by the sum of their squared correlations with the tests: what is drawn in this order depends on
+        neither the order of the columns nor their units."""
+        squares = np.sum(self.with_v**2 / np.maximum(self.var_u, 1e-300)[:, None], axis=0)
+        return np.argsort(squares / np.maximum(np.diag(self.cov_v), 1e-300), kind="stable")
+
     def of_control(self, held: IntArray, rest: IntArray) -> Slopes:
         """The controls `held` as columns of U, and the `rest` as V."""
         return Slopes(

@@ -147,7 +147,7 @@ def _listed(classes: Sequence[Any]) -> str:
     return " and ".join(repr(str(label)) for label in classes)
 
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}|-?\d+ days?\b|-?\d+:\d{2}:\d{2}")
 _FEW = 10  # levels, from which on a label that is another one in most rows is an identifier
 
 
@@ -199,7 +199,9 @@ class Levels:
         labels = as_labels(values)
         there = np.array([label is not None and label != "" for label in labels], dtype=bool)
         if not there.all() and not (gaps and there.any()):
-            raise DataError(f"{role} {name!r} has no label in row {np.flatnonzero(~there)[0]}: drop such rows")
+            raise DataError(
+                f'{role} {name!r} has no label in row {np.flatnonzero(~there)[0]}: drop such rows, or fit with missing="drop"'
+            )
         return labels.astype(np.str_), there
 
     @property
@@ -235,9 +237,7 @@ def _what_they_are(labels: Sequence[str]) -> str:
     if all(_number(label) is not None for label in labels):
         return "they are numbers, kept as text or objects: use pd.to_numeric(column), or .astype(float)"
     if all(_DATE.match(label) for label in labels):
-        return (
-            "they are dates. Turn them into numbers, such as days since a start, or into a category, such as the year"
-        )
+        return "they are dates or times. Turn them into numbers, such as days since a start, or a category, such as the year"
     return "is it an identifier?"
 
 

@@ -33,6 +33,8 @@ Column = np.ndarray[Any, Any]  # (n,): float64, whole numbers beyond 2**53, or t
 MISSING = ("", ".", "#n/a", "#na", "-nan", "<na>", "n/a", "na", "nan", "none", "null")  # in lower case, without blanks
 EXACT = 2**53  # whole numbers up to here are exact in floating point
 WHOLE = re.compile(rb"[+-]?[0-9]+")
+_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. ]\d{3})+)?,\d+([eE][+-]?\d+)?")  # 1,5 and 1.234,5
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 
 
 def is_missing(cell: str) -> bool:
@@ -84,7 +86,7 @@ def words(cells: Any) -> Column:
 def as_labels(values: Iterable[Any]) -> Column:
     """Texts, None where missing; whole numbers are written as such, whatever they are kept in."""
     whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-    texts = [None if v is None or v != v or is_missing(str(v)) else str(v) for v in whole]
+    texts = [None if is_gap(v) or is_missing(str(v)) else str(v) for v in whole]
     return np.array(texts, dtype=object)
 
 
@@ -116,15 +118,24 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
 
 
 def declared_order(values: Any) -> tuple[str, ...] | None:
-    """The labels of an ordered category of pandas (or its dtype), as they were declared; None for what declares no order."""
-    kind = getattr(values, "dtype", values)
-    return tuple(as_labels(kind.categories)) if getattr(kind, "ordered", None) is True else None
+    """The labels of a category with an order, as they were declared: an ordered category of pandas, an Enum of polars, an
+    ordered dictionary of pyarrow (its pieces of rows may hold one each). None for what declares no order."""
+    kind: Any = getattr(values, "dtype", getattr(values, "type", None))
+    if type(kind).__name__ == "Enum":
+        return tuple(as_labels(kind.categories))
+    if getattr(kind, "ordered", None) is not True:
+        return None
+    if hasattr(kind, "categories"):
+        return tuple(as_labels(kind.categories))
+    pieces = getattr(values, "chunks", [values])
+    found = {tuple(as_labels(piece.dictionary.to_pylist())) for piece in pieces}
+    return found.pop() if len(found) == 1 else None
 
 
 def declared_orders(frame: Any) -> dict[str, tuple[str, ...]]:
-    """The same of the columns of a data frame of pandas that are such categories, by name; of other frames none."""
-    kinds: Any = getattr(frame, "dtypes", None)
-    orders = {str(name): declared_order(kind) for name, kind in kinds.items()} if hasattr(kinds, "items") else {}
+    """The same of the columns of a table of pandas, polars or pyarrow that are such categories, by name."""
+    columns = nw.from_native(frame, eager_only=True).iter_columns()
+    orders = {str(column.name): declared_order(column.to_native()) for column in columns}
     return {name: order for name, order in orders.items() if order is not None}
 
 
@@ -145,6 +156,26 @@ def first_word(cells: Any) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if numbers(cells[low:middle]) is None else (middle, high)
     return low
+
+
+def written_otherwise(cell: str) -> str:
+    """What is foreign in a text that looks like a number; empty where it does not.
+
+    >>> written_otherwise("1.234,5"), written_otherwise("1,234"), written_otherwise("high")
+    ('a decimal comma', 'a decimal comma or a thousands separator', '')
+    """
+    signs = {"a decimal comma": _COMMA, "a thousands separator": _THOUSANDS}
+    return " or ".join(what for what, pattern in signs.items() if pattern.fullmatch(cell.strip()))
+
+
+def remedy(cell: str) -> str:
+    """What to do about a text among numbers."""
+    seen = written_otherwise(cell)
+    return (
+        f"it looks like a number with {seen}. Write numbers like 1234.5"
+        if seen
+        else "leave it out, or encode it as numbers"
+    )
 
 
 def is_gap(label: object) -> bool:
@@ -223,7 +254,9 @@ def resolve_views(
     rows: Array | None = None,
     *,
     taken: Collection[str] = (),
+    together: Collection[str] = (),
     title: str = "the table",
+    role: str | None = None,
 ) -> Views:
     """Turn the `views=` argument into column numbers.
 
@@ -231,7 +264,8 @@ def resolve_views(
         ("C_*"), numbers (negative ones from the end), a slice, or one of them alone.
     rows : some rows of the table, the first ones. A number takes all columns, and of a table with names some may be
         no data at all; what can be told from names and rows is refused (:func:`not_data`).
-    taken : names that no pattern takes. title : what messages call the table.
+    taken : names that no pattern takes; together : names of groups of columns, for messages. title, role : what messages call
+    the table, and the columns where they are no view.
 
     >>> resolve_views(2, 5).columns["V"].tolist()
     [2, 3, 4]
@@ -261,18 +295,18 @@ def resolve_views(
         raise DataError("views is empty: name at least one group of columns")
     columns: dict[str, IntArray] = {}
     owner: dict[int, str] = {}
-    named = _Names({name: i for i, name in enumerate(names)} if feature_names is not None else {}, taken, title)
+    places = {name: i for i, name in enumerate(names)} if feature_names is not None else {}
+    named = _Names(places, taken, together, title)
     for view, wanted in views.items():
         if str(view) in columns:
             raise DataError(f"two views are called {str(view)!r}: rename one")
-        chosen = _resolve_columns(str(view), wanted, n_columns, named)
+        what = role or f"view {str(view)!r}"
+        chosen = _resolve_columns(what, wanted, n_columns, named)
         if not len(chosen):
-            raise DataError(f"view {view!r} is empty: give it at least one column, or leave it out")
+            raise DataError(f"{what} is empty: give it at least one column, or leave it out")
         for column in chosen.tolist():
             if column in owner:
-                where = (
-                    f"views {owner[column]!r} and {view!r}" if owner[column] != str(view) else f"view {view!r} twice"
-                )
+                where = f"views {owner[column]!r} and {view!r}" if owner[column] != str(view) else f"{what} twice"
                 raise DataError(f"column {names[column]!r} is in {where}: every column belongs to one view")
             owner[column] = str(view)
         columns[str(view)] = chosen
@@ -283,7 +317,7 @@ def chosen_columns(columns: object, width: int, names: Sequence[str] | None) -> 
     """Numbers of the columns that are chosen by names or patterns of them, numbers, a mask or a slice."""
     given = [columns] if isinstance(columns, str) else columns
     if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
-        return resolve_views({"columns": given}, width, names)["columns"]
+        return resolve_views({"columns": given}, width, names, role="what is asked for")["columns"]
     return column_numbers(given, width)
 
 
@@ -311,22 +345,24 @@ def is_label(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Names:
-    """places : the number of each name, empty for a table without names; taken : what no pattern takes."""
+    """places : the number of each name, empty for a table without names; taken : what no pattern takes; together : names of
+    groups of columns, which are no columns here."""
 
     places: Mapping[str, int]
     taken: Collection[str]
+    together: Collection[str]
     title: str
 
-    def numbers(self, view: str, column: object, n_columns: int) -> list[int]:
+    def numbers(self, what: str, column: object, n_columns: int) -> list[int]:
         """The column of that number or name, or those whose names fit the pattern."""
         if isinstance(column, Integral) and not isinstance(column, bool):
             number = int(column)
             if not -n_columns <= number < n_columns:
-                raise DataError(f"view {view!r} asks for column {number}, the table has columns 0..{n_columns - 1}")
+                raise DataError(f"{what} asks for column {number}, the table has columns 0..{n_columns - 1}")
             return [number % n_columns]
         if not self.places:
             raise DataError(
-                f"view {view!r} names column {column!r}, but the table has no column names. If it comes from a "
+                f"{what} names column {column!r}, but the table has no column names. If it comes from a "
                 "scikit-learn transformer, call its set_output(transform='pandas'); or give column numbers"
             )
         if str(column) in self.places:
@@ -335,32 +371,32 @@ class _Names:
         if any(sign in str(column) for sign in "*?["):
             fitting = [self.places[name] for name in free if fnmatchcase(name, str(column))]
             if not fitting:
-                raise DataError(
-                    f"view {view!r}: no column of {self.title} fits {column!r}; the columns are {listed(free)}"
-                )
+                raise DataError(f"{what}: no column of {self.title} fits {column!r}; the columns are {listed(free)}")
             return fitting
-        close = get_close_matches(str(column), self.places, n=3)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"the first are {list(self.places)[:5]}"
-        raise DataError(f"view {view!r} names column {column!r}, which is not in {self.title}; {hint}")
+        close = get_close_matches(str(column), [*self.places, *self.together], n=3)
+        groups = f"; groups of columns are {listed(self.together)}" if self.together else ""
+        rest = f"the first are {list(self.places)[:5]}{groups}"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else rest
+        raise DataError(f"{what} names column {column!r}, which is not in {self.title}; {hint}")
 
 
-def _resolve_columns(view: str, wanted: Any, n_columns: int, named: _Names) -> IntArray:
+def _resolve_columns(what: str, wanted: Any, n_columns: int, named: _Names) -> IntArray:
     if isinstance(wanted, slice) and not any(isinstance(end, str) for end in (wanted.start, wanted.stop)):
         return np.arange(n_columns, dtype=np.int64)[wanted]
     if isinstance(wanted, slice):
         if wanted.step is not None or any(isinstance(end, Integral) for end in (wanted.start, wanted.stop)):
-            raise DataError(f"view {view!r}: a slice by names goes from name to name, without numbers or steps")
-        low = 0 if wanted.start is None else named.numbers(view, wanted.start, n_columns)[0]
-        high = n_columns - 1 if wanted.stop is None else named.numbers(view, wanted.stop, n_columns)[-1]
+            raise DataError(f"{what}: a slice by names goes from name to name, without numbers or steps")
+        low = 0 if wanted.start is None else named.numbers(what, wanted.start, n_columns)[0]
+        high = n_columns - 1 if wanted.stop is None else named.numbers(what, wanted.stop, n_columns)[-1]
         return np.arange(low, high + 1, dtype=np.int64)  # by name, both ends included, as in pandas
     if isinstance(wanted, (str, Integral)):
         wanted = [wanted]
     array = np.asarray(wanted)
     if array.dtype == bool:
         if array.shape != (n_columns,):
-            raise DataError(f"view {view!r}: a mask needs {n_columns} entries, got shape {array.shape}")
+            raise DataError(f"{what}: a mask needs {n_columns} entries, got shape {array.shape}")
         return np.flatnonzero(array)
-    return np.array([number for column in wanted for number in named.numbers(view, column, n_columns)], dtype=np.int64)
+    return np.array([number for column in wanted for number in named.numbers(what, column, n_columns)], dtype=np.int64)
 
 
 def names_in(text: str) -> list[str]:

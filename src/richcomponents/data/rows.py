@@ -30,8 +30,10 @@ from richcomponents.data.columns import (
     name_in,
     names_in,
     not_data,
+    remedy,
     repeated,
     resolve_views,
+    written_otherwise,
 )
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import SparseSource
@@ -213,10 +215,9 @@ class Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
         if self.transform is not None:
             raise ValueError("rows are left out before they are mapped")
-        if isinstance(self.source, DaskSource) and keep is not None:
-            chosen = DaskSource(self.source.collection(self.read_columns)[keep])
-            return Rows(chosen, names=self.names, weighted=self.weighted)
-        return Rows(Kept(self.source, keep), names=self.names, columns=self.columns, weighted=self.weighted)
+        elsewhere = isinstance(self.source, DaskSource) and keep is not None
+        chosen = self.source.kept(keep) if elsewhere else Kept(self.source, keep)  # type: ignore[attr-defined]
+        return Rows(chosen, names=self.names, columns=self.columns, weighted=self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""
@@ -379,8 +380,6 @@ def _mark(transform: object) -> str:
 
 _FIRST = 1000  # rows that tell an index from data
 _SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns, the name perhaps in quotes
-_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. ]\d{3})+)?,\d+([eE][+-]?\d+)?")  # 1,5 and 1.234,5
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  # 1,234.5
 
 
 @dataclass(frozen=True)
@@ -389,7 +388,7 @@ class Selection:
 
     names : columns of X, those of the views and then covariates that are numbers; views : {name: column names}, U first; X :
     (n, p); texts : {name: (n,)}, the other covariates; y : (n,) numbers or labels, or None; groups : (n,) or None; notes :
-    sentences about rows left out.
+    sentences about rows left out; orders : of the labels of y and of texts, by name, where they declare one.
     """
 
     names: tuple[str, ...]
@@ -400,12 +399,23 @@ class Selection:
     groups: Column | None
     notes: tuple[str, ...] = ()
     texts: Mapping[str, Column] = field(default_factory=dict)
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def column(self, name: str, values: Column) -> Any:
+        """Values as a column of pyarrow; labels that declare an order as a category that does."""
+        import pyarrow
+
+        order = self.orders.get(name)
+        if order is None:
+            return pyarrow.array(values.tolist())
+        codes = [None if label is None else order.index(label) for label in values]
+        return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
 
     def arguments(self) -> tuple[Any, dict[str, list[str]], list[str]]:
         """X, views= and covariates= for an estimator: a data frame and names."""
         import pyarrow
 
-        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: x.tolist() for n, x in self.texts.items()}
+        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: self.column(n, x) for n, x in self.texts.items()}
         return pyarrow.table(columns), {view: list(own) for view, own in self.views.items()}, list(self.covariates)
 
 
@@ -485,6 +495,7 @@ def select(
         None if labels is None else labels[keep],
         (*source.notes, *chooser.notes, *notes),
         {name: values[keep] for name, values in texts.items()},
+        source.orders([*texts, *([] if target is None else [target])]),
     )
 
 
@@ -499,7 +510,7 @@ def _is_text(values: Column) -> bool:
     if values.dtype.kind in "biuf":
         return False
     known = [value for value in values if value is not None]
-    return bool(known) and not any(p.fullmatch(str(value)) for value in known[:_FIRST] for p in (_COMMA, _THOUSANDS))
+    return bool(known) and not any(map(written_otherwise, map(str, known[:_FIRST])))
 
 
 def _numbers(values: Column, role: str) -> Array:
@@ -509,20 +520,11 @@ def _numbers(values: Column, role: str) -> Array:
         if row is None:
             raise DataError(f"{role} holds no value at all: leave it out")
         cell = str(values[row])
-        raise DataError(f"{role} holds text ({cell!r} in data row {row + 1}): {_remedy(cell)}")
+        raise DataError(f"{role} holds text ({cell!r} in data row {row + 1}): {remedy(cell)}")
     try:
         return as_matrix(values, column=True)
     except DataError as error:
         raise DataError(f"{role}: {error}") from error
-
-
-def _remedy(cell: str) -> str:
-    """What to do about a text among numbers."""
-    signs = {"a decimal comma": _COMMA, "a thousands separator": _THOUSANDS}
-    seen = " or ".join(what for what, pattern in signs.items() if pattern.fullmatch(cell))
-    if seen:
-        return f"it looks like a number with {seen}. Write numbers like 1234.5"
-    return "leave it out, or encode it as numbers"
 
 
 def _complete_rows(title: str, bad: Mapping[str, Column], drop: bool) -> tuple[Column, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array
 from richcomponents.data.align import WAYS, Alignment, align_labels
-from richcomponents.data.columns import EXACT, Views, resolve_views
+from richcomponents.data.columns import EXACT, Views, as_labels, first_text, is_number, remedy, repeated, resolve_views
 from richcomponents.errors import CapacityError, DataError, warn_user
 
 _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
@@ -228,6 +228,11 @@ def as_frame(X: object) -> Any:
         frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
         _ = frame.columns if isinstance(frame, nw.DataFrame) else None
     except nw.exceptions.NarwhalsError as error:
+        twice = repeated(map(str, getattr(X, "columns", ())))
+        if twice is not None:
+            raise DataError(
+                f"column name {twice!r} appears twice, and names must be unique: rename the columns"
+            ) from error
         raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
     return frame
 
@@ -273,10 +278,18 @@ def not_numeric(column: Any) -> str:
     told = f"is not numeric ({column.dtype})"
     if column.dtype.is_temporal():
         return f"{told}, it holds dates or times: turn them into numbers, such as days since a start, or drop it"
-    cells = column.to_list() if column.dtype == nw.Object else ["text"]
+    if str(getattr(column.to_native(), "dtype", "")).startswith("Sparse"):
+        return f"{told}, it is a sparse column of pandas: use X.sparse.to_dense(), or a sparse matrix of scipy"
+    if column.dtype not in (nw.Object, nw.String):
+        return f"{told}: drop it, or encode it as numbers first"
+    cells = column.to_list()
     if all(cell is None or isinstance(cell, Number) for cell in cells):
-        return f"{told}, it holds numbers as objects (some are None): use pd.to_numeric(column), or .astype(float)"
-    return f"{told}: drop it, or encode it as numbers first"
+        return f"{told}, it holds numbers as objects: use pd.to_numeric(column), or .astype(float)"
+    texts = as_labels(cells)
+    row = first_text(texts)
+    if row is None or is_number(texts[row]):
+        return f"{told}, it holds numbers as text: use pd.to_numeric(column), or .astype(float)"
+    return f"{told}, {texts[row][:40]!r} in row {row}: {remedy(texts[row])}"
 
 
 def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = False) -> Sequence[Any] | None:

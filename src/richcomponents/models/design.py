@@ -15,7 +15,7 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.data.classes import Levels
-from richcomponents.data.columns import Views, chosen_columns, declared_order, resolve_views
+from richcomponents.data.columns import Views, chosen_columns, declared_order, listed, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource
 from richcomponents.data.sources.memory import TablesSource, are_tables
@@ -130,15 +130,24 @@ class Design:
                 rows = Added(name).to(rows, "column")
         return rows
 
+    def check_width(self, width: int, model: str) -> None:
+        """Refuse a table without names that has another number of columns than that of the fit."""
+        if width == self.width:
+            return
+        told = f"X has {width} features, but {model} is expecting {self.width} features as input"
+        if self.needed is None:
+            raise DataError(f"{told}: as many as the table of the fit had, in the same order")
+        raise DataError(
+            f"{told}, all columns of the table of the fit, in the same order. Or pass a data frame with the {len(self.needed)} "
+            f"columns that are used, in any order: {listed(self.needed)}"
+        )
+
     def _numbers(self, names: Sequence[str] | None, width: int, title: str) -> IntArray:
         """Where the used columns are in a table; those to be added count from the end, -1 the last."""
         own, used = self.views.feature_names, self.used
         behind = used - len(own)
         if names is None or not self.named:
-            if width != self.width:
-                raise DataError(
-                    f"X has {width} features, but the fit had {self.width} features, and no names to find them by"
-                )
+            self.check_width(width, "the model")
             return np.where(used < self.width, used, behind)
         at = {name: i for i, name in enumerate(names)}
         missing = [own[c] for c in used if c < self.width and own[c] not in at]
@@ -202,6 +211,12 @@ class _Desk:
 
     def add(self, one: Added, role: str, *, gaps: bool = False) -> range:
         """The numbers of the new columns."""
+        clash = next((name for name in one.columns if name in (self.rows.names or ())), None)
+        if clash is not None:
+            raise DataError(
+                f"{role} {one.name!r} becomes a column {clash!r}, and there is one of that name: if {one.name!r} is also what "
+                "is asked about, name it once; else rename one of them"
+            )
         before, self.rows = self.rows.width, one.to(self.rows, role, gaps=gaps)
         self.added.append(one)
         return range(before, self.rows.width)
@@ -265,22 +280,43 @@ def _checked(design: Design, asked: Sequence[int]) -> Design:
 
 
 def _known(covariates: Sequence[object], width: int, names: Sequence[str] | None) -> IntArray:
-    return resolve_views({"covariates": covariates}, width, names)["covariates"] if len(covariates) else _NONE
+    if not len(covariates):
+        return _NONE
+    return resolve_views({"covariates": covariates}, width, names, role="covariates=")["covariates"]
 
 
 def _views(
     views: object, width: int, names: Sequence[str] | None, beside: Sequence[int], rows: Rows | None = None
 ) -> Views:
     """The views; beside : columns that a number does not divide; rows : of which some tell an index from data."""
-    if width < 2:
-        raise DataError(f"two views need at least two columns; X has n_features = {width}")
+    check_columns(width, names)
     if not isinstance(views, (int, np.integer)):
-        return resolve_views(views, width, names, taken=() if rows is None else rows.source.behind)
+        if rows is None:
+            return resolve_views(views, width, names)
+        together = [*rows.source.groups, *rows.views]
+        return resolve_views(views, width, names, taken=rows.source.behind, together=together)
     rest = np.setdiff1d(np.arange(width), np.array(beside, dtype=np.int64))
     named = None if names is None else [names[c] for c in rest]
+    wrong = None if rows is None or named is None else rows.source.not_numbers(named)
+    if wrong is not None:
+        raise DataError(
+            f"views={views} takes all columns, and column {wrong[0]!r} {wrong[1]}. Or name the columns of the views, "
+            'views={"tests": [...], "controls": [...]}: others are ignored'
+        )
     first = None if names is None or rows is None or not rows.rereadable else rows.select(rest).head(_FIRST)
     inner = resolve_views(views, len(rest), named, first)
     return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
+
+
+def check_columns(width: int, names: Sequence[str] | None) -> None:
+    """Refuse a table of one column."""
+    if width < 2:
+        text = (
+            ""
+            if not names
+            else f", {names[0][:40]!r}: cells of a text table are separated by commas, semicolons or tabs"
+        )
+        raise DataError(f"two views need at least two columns; X has n_features = {width}{text}")
 
 
 def _texts(views: object) -> list[str]:
@@ -298,6 +334,16 @@ def is_column(y: object) -> bool:
     return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
 
 
+def names_columns(X: Rows | Moments, y: object) -> list[Any]:
+    """The columns of X that y is, or that a list of texts names; none where y holds values."""
+    if is_column(y):
+        return [y]
+    there = X.names if isinstance(X, Moments) else X.source.all_names
+    if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
+        return list(y)
+    return []
+
+
 def order_in(X: object, y: Any) -> tuple[str, ...] | None:
     """The order that the labels of an outcome declare, values or a column of the table; None where they do not."""
     if not is_column(y):
@@ -306,28 +352,28 @@ def order_in(X: object, y: Any) -> tuple[str, ...] | None:
     return rows.source.orders([name]).get(name)
 
 
-def labels_in(X: object, y: Any) -> Any:
-    """The labels (n,) in a column of a table, texts or numbers, whole ones as such."""
-    rows, name = _outcome_column(X, y)
+def labels_in(X: object, y: Any, role: str = "the outcome") -> Any:
+    """The labels (n,) in a column of a table, texts or numbers, whole ones as such; role : what messages call it."""
+    rows, name = _outcome_column(X, y, role)
     labels = rows.read([name])[name]
     if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
         return labels.astype(np.int64)
     return labels
 
 
-def _outcome_column(X: object, y: Any) -> tuple[Rows, str]:
+def _outcome_column(X: object, y: Any, role: str = "the outcome") -> tuple[Rows, str]:
     """The rows of a table, and the name of the column that is the outcome."""
     refuse_state(X)
     rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
         raise DataError(
-            f"the outcome {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
+            f"{role} {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
         )
     names = rows.source.all_names
     name = y if isinstance(y, str) else names[int(y)] if -rows.width <= y < rows.width else None
     name = name if name in names else rows.source.annotation(y)
     if name is None:
-        rows.source.check_column(str(y), "the outcome")
+        rows.source.check_column(str(y), role)
     return rows, str(name)
 
 

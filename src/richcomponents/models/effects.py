@@ -30,6 +30,7 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
 from richcomponents.errors import (
     DataError,
+    MissingValueWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
     constants_told_later,
@@ -39,7 +40,7 @@ from richcomponents.models.answers import MISFIT, ExposureAnswer
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, UsedColumns, including_views
 from richcomponents.models.estimator import Estimator
-from richcomponents.models.exposures import Exposures, read_exposures
+from richcomponents.models.exposures import Exposures, named_exposures, read_exposures
 from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
@@ -196,7 +197,8 @@ class ExposureEffects(Estimator):
         model = self._model()
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-        X, y, groups = model.present(X, y, groups)
+        _, named = named_exposures(y, self.exposure)
+        X, y, groups, sample_weight = model.present(X, y, groups, sample_weight, columns=named, role="exposure")
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
         reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
@@ -304,8 +306,9 @@ class ExposureEffects(Estimator):
         self._factors = JointFactors.of(slopes, solution.canonical.n)
         self._hidden: HiddenControls | None = None
         if controls >= FEWEST_CONTROLS and solution.rank and not solution.second_order_only:
-            order = np.random.default_rng(self.rca_.random_state).permutation(controls) % min(FOLDS, controls)
-            folds = [np.flatnonzero(order == k) for k in np.unique(order)]
+            drawn = np.random.default_rng(self.rca_.random_state).permutation(controls) % min(FOLDS, controls)
+            order = slopes.controls_in_order()
+            folds = [order[drawn == k] for k in np.unique(drawn)]
             self._hidden = HiddenControls.of(slopes, folds, refit, self._factors)
         self._found = PairEffects.of(products, solution, self._factors, self._hidden)
         self.shares_ = self._found.shares.T
@@ -481,7 +484,10 @@ class ExposureEffects(Estimator):
         """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
         None where they can be read once only."""
         check_is_fitted(self, "rca_")
-        model = self._model()
+        model, named = self._model(), named_exposures(y, self.exposure)[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MissingValueWarning)  # the fit counted them
+            X, y, *_ = model.present(X, y, columns=named, role="exposure")
         opened = including_views(self._open(X, reset=False), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
         table, design = self._two_views(found, model)

@@ -63,6 +63,8 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
             )
         named = rows.names is not None and getattr(rows.source, "named", True)
         if isinstance(rows.source, (ArraySource, FrameSource)) and plain and (reset or not named):
+            if not reset and "_design" in vars(self):  # a fitted RCA, which can name the columns
+                vars(self)["_design"].check_width(rows.width, type(self).__name__)
             validate_data(self, X, reset=reset, skip_check_array=True)  # scikit-learn's names, numbers and messages
         elif reset:
             self._set_features(rows.width, rows.names if named else None)

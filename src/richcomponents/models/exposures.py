@@ -16,7 +16,7 @@ from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.models.design import Added, Design, is_column, unused
+from richcomponents.models.design import Added, Design, check_columns, names_columns, unused
 from richcomponents.moments import Moments
 
 _FEWEST, _FEW = 5, 10  # rows of a class
@@ -34,7 +34,12 @@ class Exposures:
     added: tuple[Added, ...] = ()
 
     def check_names(self, design: Design) -> None:
-        """Refuse exposures in memory under the name of a column of a view: other tables would be read by it."""
+        """Refuse exposures that are covariates, and those in memory under the name of a column of a view: other tables would be
+        read by it."""
+        both = {one.name for one in self.added} & {one.name for one in design.added}
+        both |= {design.views.feature_names[c] for c in np.intersect1d(self.columns, design.known)}
+        if both:
+            raise DataError(f"column {min(both)!r} is an exposure and also a covariate: name it once")
         views = {design.views.feature_names[c]: int(c) for c in design.columns}
         clash = next((one.name for one in self.added if one.name in views), None)
         if clash is not None:
@@ -73,16 +78,6 @@ def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
     return given, wanted
 
 
-def names_columns(X: Any, y: object) -> list[Any]:
-    """The columns of X that a y of texts names; none where y holds labels."""
-    if is_column(y):
-        return [y]
-    there = X.names if isinstance(X, Moments) else X.source.all_names
-    if isinstance(y, list) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
-        return list(y)
-    return []
-
-
 def read_exposures(table: Rows | Moments, y: object, named: object, reference: object) -> Exposures:
     """table : any rows, or a state; y : exposures in memory, or names of columns, or None; named : those that are columns of
     the table, or None; reference : the class that others are compared with."""
@@ -96,15 +91,16 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
         return Exposures(table, tuple(known[c] for c in numbers), numbers)
     rows = table
-    if rows.width < 2:
-        raise DataError(f"two views need at least two columns; X has n_features = {rows.width}")
+    check_columns(rows.width, rows.names)
     coded, kept, added = _among(rows, wanted, reference)
     if y is not None:
         coded = [_code(values, name, reference, order) for name, values, order in _columns_of(y)]
         named = rows.names is not None and column_names(y) is not None
         added = [Added(one.of, one.levels) for one in coded] if named else []
+    _check_reference(reference, [one.of for one in coded if one.levels is None] or kept, coded)
     columns = [_place(column, rows.width, rows.names) for column in kept]
     names = [column if isinstance(column, str) else f"column {column}" for column in kept]
+    owners = [*kept, *(one.of for one in coded for _ in one.names)]
     if coded:
         values = np.hstack([one.values for one in coded])
         if rows.n_rows is not None and len(values) != rows.n_rows:
@@ -113,8 +109,19 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         columns += [rows.width + i for i in range(len(new))]
         rows = rows.with_columns(values, [unused(name, rows.names or ()) for name in new])
         names += new
+    asked = sorted(range(len(owners)), key=lambda i: wanted.index(owners[i]) if wanted else i)
     notes = tuple(note for one in coded for note in one.notes)
-    return Exposures(rows, tuple(names), tuple(columns), notes, tuple(added))
+    return Exposures(rows, tuple(names[i] for i in asked), tuple(columns[i] for i in asked), notes, tuple(added))
+
+
+def _check_reference(reference: object, numeric: Sequence[Any], coded: Sequence[_Coded]) -> None:
+    """Refuse a class to compare with where there are no classes; 0 is what numbers are compared with."""
+    if reference is None or str(reference) == "0" or not numeric or any(one.levels is not None for one in coded):
+        return
+    raise DataError(
+        f"reference={reference!r} is a class, and the exposure {numeric[0]!r} holds numbers, whose effects are per unit: make "
+        "it text, X[column].astype(str), to compare classes, or leave out reference="
+    )
 
 
 def _place(column: object, width: int, names: Sequence[str] | None) -> int:
@@ -134,6 +141,8 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Code
     own = {}
     for name in texts:
         further = name if name in (rows.names or ()) else rows.source.annotation(name)
+        if further is None and rows.names is not None:
+            rows.source.check_column(name, "the exposure")
         if further is None:
             _place(name, rows.width, rows.names)
         own[name] = further
@@ -177,7 +186,7 @@ def _code(values: Any, name: str, reference: object, order: Sequence[str] | None
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
             raise DataError(
-                f"the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or impute them"
+                f'the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or say missing="drop" in rca='
             )
         if len(numbers) > 1 and np.ptp(numbers) == 0:
             raise DataError(

@@ -139,7 +139,7 @@ class ComponentGLM(OutcomeLearner):
         if isinstance(X, (Moments, Iterator)):
             return self._fit_sums(model, X, y, groups)
         column = y if is_column(y) else None
-        X, y, groups = model.present(X, y, groups)
+        X, y, groups, _ = model.present(X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y, order_in(X, y))
         numbers = self._numbers(target)[0]
         _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)

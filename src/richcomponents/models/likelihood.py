@@ -144,7 +144,7 @@ class ComponentLikelihood(OutcomeLearner):
             self.on_v_ = None
         else:
             column = y if is_column(y) else None
-            X, y, groups = model.present(X, y, groups)
+            X, y, groups, _ = model.present(X, y, groups)
             _, outcome = model.fit_outcome(X, y if column is not None else _numbers(y), groups, every_row=True)
             self._keep_rca(model)
             outcome, _ = model.beside(outcome, self.component)

@@ -48,7 +48,15 @@ from richcomponents.errors import (
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
-from richcomponents.models.design import Design, UsedColumns, is_column, labels_in, lay_out, with_outcome
+from richcomponents.models.design import (
+    Design,
+    UsedColumns,
+    is_column,
+    labels_in,
+    lay_out,
+    names_columns,
+    with_outcome,
+)
 from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.gaps import (
     available,
@@ -231,25 +239,39 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             self._gaps_told = say_dropped(state.n, state.n + whole.source.dropped, _GAPS)
         return state
 
-    def present(self, X: Any, y: Any, groups: Any = None) -> tuple[Any, Any, Any]:
-        """X, y and groups in one order, where they have labels, and without the rows that have no outcome, unless
-        missing="error"."""
+    def present(
+        self,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        sample_weight: Any = None,
+        *,
+        columns: Sequence[Any] = (),
+        role: str = "outcome",
+    ) -> tuple[Any, Any, Any, Any]:
+        """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
+        missing="error". columns : of X, which hold outcomes; role : what these are called."""
         X = Rows(TablesSource(X)) if are_tables(X) else X
-        y, groups = (_lined_up(X, values, what) for values, what in ((y, "y"), (groups, "groups")))
-        if self.missing == "error" or isinstance(X, (Moments, Iterator)) or y is None:
-            return X, y, groups
+        given = {"y": y, "groups": groups, "sample_weight": sample_weight}
+        y, groups, sample_weight = (_lined_up(X, values, what) for what, values in given.items())
+        if self.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
+            return X, y, groups, sample_weight
         rows = self._open(X, reset=not hasattr(self, "_design"))
         if not rows.rereadable:
-            return X, y, groups
-        keep = there(labels_in(rows, y) if is_column(y) else y, rows.n_rows)
-        if keep is None or keep.all():
-            return X, y, groups
-        say_dropped(int(keep.sum()), len(keep), "no outcome")
-        return rows.kept(keep), y if is_column(y) else taken(y, keep), taken(rows.group_labels(groups), keep)
+            return X, y, groups, sample_weight
+        named = [*columns, *names_columns(rows, y)]
+        parts = [labels_in(rows, one, f"the {role}") for one in named] if named else [y]
+        found = [part for part in (there(values, rows.n_rows) for values in parts) if part is not None]
+        keep = np.all(found, axis=0) if found else np.ones(1, dtype=bool)
+        if keep.all():
+            return X, y, groups, sample_weight
+        say_dropped(int(keep.sum()), len(keep), f"no {role}")
+        left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
+        return rows.kept(keep), y if named else taken(y, keep), *left
 
     def complete(self, X: Any, y: Any, beside: Sequence[Any] = ()) -> tuple[Any, Any]:
         """X, and values y, without rows that have gaps in either, unless missing="error": for methods that need whole rows."""
-        X, y, _ = self.present(X, y)
+        X, y, *_ = self.present(X, y)
         if self.missing == "error":
             return X, y
         opened = self._open(X, reset=True)

@@ -111,7 +111,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """
         self._check_parameters()
         model = self.unfitted_rca()
-        X, y, groups = model.present(X, y, groups)
+        X, y, groups, _ = model.present(X, y, groups)
         _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups, component=self.component)
         self._keep_rca(model)
         return self._learn(outcome, y, grouped=groups is not None)

@@ -408,6 +408,9 @@ class _H5adParts(FileSource):
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return self._parts[0].texts(names)
 
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self._parts[0].orders(names)
+
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         wanted = np.arange(self.width) if columns is None else columns
         ends = np.cumsum([0, *(part.width for part in self._parts)])

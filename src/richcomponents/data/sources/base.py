@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import Column, as_labels, frame_columns, listed, plain_column, repeated
+from richcomponents.data.columns import (
+    Column,
+    as_labels,
+    declared_orders,
+    frame_columns,
+    listed,
+    plain_column,
+    repeated,
+)
 from richcomponents.data.table import as_frame, as_matrix, column_names, same_columns
 from richcomponents.errors import DataError
 
@@ -422,6 +430,10 @@ class JoinedSource(Source):
         for part in self.parts:
             yield from part.blocks(columns)
 
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        first, *others = [part.orders(names) for part in self.parts]
+        return {name: order for name, order in first.items() if all(other.get(name) == order for other in others)}
+
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         read = [part.read(names, written) for part in self.parts]
         mixed = {name for name in names if len({part[name].dtype.kind for part in read}) > 1}
@@ -526,6 +538,20 @@ class DaskSource(Source):
         joined.behind = (*self.behind, *names)
         return joined
 
+    def kept(self, keep: Any) -> DaskSource:
+        """Some of the rows, keep (n_rows,) of truth values."""
+        some = copy(self)
+        some._added, some.n_rows = [column[keep].compute_chunk_sizes() for column in self._added], int(keep.sum())
+        if self._frame is None:
+            some._array = self._array[keep].compute_chunk_sizes()
+            return some
+        from dask import array, dataframe
+
+        mask = dataframe.from_dask_array(array.from_array(keep, chunks=(self._lengths,)), index=self._frame.index)
+        some._frame = self._frame.map_partitions(_rows_of, mask, meta=self._frame._meta, align_dataframes=False)
+        some._lengths = tuple(int(part.sum()) for part in np.split(keep, np.cumsum(self._lengths)[:-1]))
+        return some
+
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         own = [] if self._frame is None else [name for name in names if name in map(str, self._frame.columns)]
         columns = super().read([name for name in names if name not in own], written)
@@ -538,6 +564,13 @@ class DaskSource(Source):
         kinds = {} if self._frame is None else {str(name): kind for name, kind in self._frame.dtypes.items()}
         return super().texts([name for name in names if getattr(kinds.get(name), "kind", "f") not in "biuf"])
 
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        kinds = [] if self._frame is None else self._frame.dtypes.items()
+        said = [name for name, kind in kinds if str(name) in names and getattr(kind, "ordered", False)]
+        if self._frame is None or not said:
+            return {}
+        return declared_orders(self._frame[said].compute())  # its type may not know the labels before
+
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)
         size = block_rows(self.width if columns is None else len(columns))
@@ -547,6 +580,11 @@ class DaskSource(Source):
     def mark(self) -> str:
         name = self._frame._name if self._frame is not None else self._array.name
         return f"dask {name} {(self.n_rows, self.width)}"
+
+
+def _rows_of(part: Any, mask: Any) -> Any:
+    """Some rows of a piece of a data frame of pandas; dask itself loses columns when it reorders such steps."""
+    return part[mask.to_numpy()]
 
 
 def is_path(X: object) -> bool:

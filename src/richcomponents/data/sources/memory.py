@@ -65,7 +65,7 @@ class FrameSource(Source):
         return None if name is None else (name, not_numeric(self._frame[:, int(self.places([name])[0])]))
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return {name: order for name, order in declared_orders(self._frame.to_native()).items() if name in names}
+        return declared_orders(self._frame[:, self.places(names).tolist()].to_native()) if names else {}
 
     def mark(self) -> str:
         whole = hashlib.sha256(repr((self.names, self.n_rows)).encode())
@@ -96,8 +96,10 @@ class Annotated(Source):
         return Source.texts(self, [name for name in names if name in self.annotations])
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        found = declared_orders(self._described) if self.annotations else {}
-        return {name: found[self._obs[name]] for name in names if name in self.annotations and self._obs[name] in found}
+        said = [name for name in names if name in self.annotations]
+        return (
+            declared_orders(self._described[[self._obs[name] for name in said]].set_axis(said, axis=1)) if said else {}
+        )
 
 
 class AnnDataSource(Annotated):

@@ -28,7 +28,19 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import WHOLE, Column, first_word, frame_columns, is_missing, is_number, numbers, words
+from richcomponents.data.columns import (
+    WHOLE,
+    Column,
+    declared_orders,
+    first_word,
+    frame_columns,
+    is_missing,
+    is_number,
+    numbers,
+    remedy,
+    words,
+    written_otherwise,
+)
 from richcomponents.data.sources.base import FileSource, block_rows
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
@@ -68,6 +80,8 @@ class DelimitedSource(FileSource):
         piece = next((piece for piece in self._pieces(2**18) if len(piece.starts)), None)
         if piece is None:
             raise DataError(f"{path.name} is empty")
+        if re.fullmatch(rb'"?sep=.?"?', self._line(piece, 0)):
+            raise self._damaged(1, "it tells Excel what separates cells, and names no columns: remove that line")
         self._separator = self._find_separator(piece)
         first = self._cells(piece, 0)
         if header is None and all(is_missing(cell) or is_number(cell) for cell in first):
@@ -282,9 +296,14 @@ class DelimitedSource(FileSource):
                 f"column {name} of {self.path.name} holds {shown.strip()[:40]} in line {line}, an integer beyond 2**53, which "
                 "floating point cannot represent: subtract an offset first, or leave the column out"
             )
+        what = (
+            f", and {remedy(shown)}"
+            if written_otherwise(shown)
+            else ". Leave text columns out (columns=, or views= by name)"
+        )
         return DataError(
-            f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line {line}. "
-            "Leave text columns out (columns=, or views= by name)"
+            f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line "
+            f"{line}{what}"
         )
 
 
@@ -327,6 +346,10 @@ class ParquetSource(FileSource):
             yield _matrix(batch, names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        return frame_columns(self._whole(names), written)
+
+    def _whole(self, names: Sequence[str]) -> Any:
+        """A table of pyarrow with these columns."""
         import pyarrow
 
         batches = list(self._batches(names))
@@ -337,10 +360,14 @@ class ParquetSource(FileSource):
             raise DataError(
                 f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
             )
-        return frame_columns(table, written)
+        return table
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return super().texts([name for name in names if not self._numeric(name)])
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        said = [name for name in names if getattr(self._kinds.get(name), "ordered", False)]
+        return declared_orders(self._whole(said)) if said else {}
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
