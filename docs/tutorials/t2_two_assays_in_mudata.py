@@ -2,8 +2,8 @@
 Two assays in a MuData
 ======================
 
-Two modalities of the same samples, measured in the same unknown batches. What is the first one's own, and which of
-its variables tell the diagnosis by it?
+Two modalities of the same samples, measured in the same unknown batches. What is the first one's own, and
+what are its main directions without the batches?
 
 No omics table comes with the package. Cell-nucleus measurements stand in for both modalities (569 tissue samples,
 real columns), and the batches are simulated, so that the answer can be checked. With your own ``cells.h5mu``
@@ -24,9 +24,8 @@ import pandas as pd
 
 import richcomponents as rc
 
-warnings.filterwarnings(
-    "ignore", category=FutureWarning
-)  # of mudata about its own future
+# of mudata about its own future
+warnings.filterwarnings("ignore", category=FutureWarning)
 mudata.set_options(pull_on_update=False)
 
 table, malignant = rc.datasets.load_biomarkers()
