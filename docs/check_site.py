@@ -1,7 +1,7 @@
 """What must hold of the built site: `python docs/check_site.py FOLDER`.
 
-Every link inside it leads to a page and a place on it that are there, no page asks the network for anything, and every public
-name has its entry.
+Every link inside it leads to a page and a place on it that are there, no page asks the network for anything or tells where it
+was built, and every public name has its entry.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from reference import public_names
 
+_PROJECT = Path(__file__).resolve().parent.parent
 _LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 
 
@@ -25,7 +26,8 @@ class Page(HTMLParser):
         self.places: set[str] = {""}
         self.links: list[str] = []
         self.loads: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
+        self.text = path.read_text(encoding="utf-8")
+        self.feed(self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -52,6 +54,7 @@ def broken(folder: Path) -> list[str]:
             elif there in pages and unquote(parts.fragment) not in pages[there].places:
                 faults.append(f"{here}: {target} leads to a page that has no such place")
         faults += [f"{here}: asks the network for {load}" for load in page.loads if urlsplit(load).netloc]
+        faults += [f"{here}: tells the folder it was built in"] * (str(_PROJECT) in page.text)
     return faults
 
 

@@ -31,7 +31,7 @@ def section(name: str, command: Any) -> list[str]:
     """One command."""
     title = f"rca {name}".strip()
     context = command.make_context(title, [], resilient_parsing=True)
-    usage = " ".join(command.collect_usage_pieces(context))
+    usage = " ".join(command.collect_usage_pieces(context)).translate({ord(brace): None for brace in "{}"})
     said = [line.strip() for line in (command.help or "").strip().split("\n")]
     rows = [option_row(option, context) for option in command.params if not getattr(option, "hidden", False)]
     lines = [f"## {title}", "", *said, "", "```text", f"{title} {usage}", "```", ""]
@@ -46,7 +46,8 @@ def text() -> str:
     whole = typer.main.get_command(app)
     lines = ["# rca: every command, every option", ""]
     lines += [
-        "The text of `rca --help` and of the help of each command. [The guide](../commands.md) says when to use which.",
+        "The text of `rca --help` and of the help of each command. [The guide](../commands.md) says when to use which; "
+        "`rca --install-completion` teaches your shell (bash, zsh, fish, PowerShell) to complete commands and options.",
         "",
     ]
     lines += section("", whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -51,6 +52,13 @@ toc_object_entries_show_parents = "hide"
 python_display_short_literal_types = True
 
 # ---- tutorials: run at every build
+
+
+def warn_without_paths(conf: object, script: str) -> None:
+    """What a tutorial warns of is shown in words, without the folder that the site was built in."""
+    warnings.formatwarning = lambda message, category, *where, **line: f"{category.__name__}: {message}\n"
+
+
 sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
     "gallery_dirs": "auto_tutorials",
@@ -63,9 +71,10 @@ sphinx_gallery_conf = {
     "min_reported_time": 1,
     "remove_config_comments": True,
     "capture_repr": ("_repr_html_", "__repr__"),
-    "ignore_repr_types": r"matplotlib|Axes|Figure",
+    "ignore_repr_types": r"matplotlib|Axes|Figure|list",
     "image_srcset": ["2x"],
     "copyfile_regex": r"^$",
+    "reset_modules": ("matplotlib", warn_without_paths),
 }
 copybutton_prompt_text = ">>> "
 copybutton_exclude = ".linenos, .gp, .go"

@@ -47,7 +47,9 @@ class Public:
 
     @property
     def first_line(self) -> str:
-        return (inspect.getdoc(self.what) or "").partition("\n")[0]
+        """The first sentence of its docstring, however it is broken."""
+        opening = " ".join((inspect.getdoc(self.what) or "").partition("\n\n")[0].split())
+        return re.split(r"(?<=\.) (?=[A-Z])", opening, maxsplit=1)[0]
 
 
 def public_names() -> list[Public]:
@@ -69,7 +71,12 @@ def grouped() -> dict[str, list[Public]]:
         if public.room not in room_of:
             raise LookupError(f"{public.path} lives in {public.room!r}, which no group of docs/reference.py has")
         groups[room_of[public.room]].append(public)
-    return groups
+    return {title: sorted(names, key=_after_what) for title, names in groups.items()}
+
+
+def _after_what(public: Public) -> bool:
+    """What is whose comes first (RCA and its kin), then what is learned from a component."""
+    return public.room == "models" and public.name.startswith("Component")
 
 
 def own_members(kind: type) -> dict[str, str]:

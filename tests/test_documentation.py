@@ -77,9 +77,9 @@ def scaled(code):
 
 
 def inline(document):
-    """Code inside the text, on one line."""
+    """Code inside the text, on one line; ~ in a role only says that the last name is shown."""
     text = re.sub(r"^    .*$", "", prose(document), flags=re.M)
-    return [re.sub(r"\s+", " ", span) for span in dict.fromkeys(re.findall(r"`([^`]+)`", text))]
+    return [re.sub(r"\s+", " ", span) for span in dict.fromkeys(re.findall(r"`~?([^`]+)`", text))]
 
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

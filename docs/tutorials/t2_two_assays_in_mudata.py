@@ -2,8 +2,8 @@
 Two assays in a MuData
 ======================
 
-Two modalities of the same samples, measured in the same unknown batches. What is the first one's own, and which of
-its variables tell the diagnosis by it?
+Two modalities of the same samples, measured in the same unknown batches. What is the first one's own, and
+what are its main directions without the batches?
 
 No omics table comes with the package. Cell-nucleus measurements stand in for both modalities (569 tissue samples,
 real columns), and the batches are simulated, so that the answer can be checked. With your own ``cells.h5mu``
@@ -24,7 +24,8 @@ import pandas as pd
 
 import richcomponents as rc
 
-warnings.filterwarnings("ignore", category=FutureWarning)  # of mudata about its own future
+# of mudata about its own future
+warnings.filterwarnings("ignore", category=FutureWarning)
 mudata.set_options(pull_on_update=False)
 
 table, malignant = rc.datasets.load_biomarkers()
@@ -34,12 +35,16 @@ first, second = rc.datasets.add_hidden_labs(first, second, n_labs=3, random_stat
 
 samples = np.array([f"sample{i:03d}" for i in range(len(first))])
 names = [str(table.views.feature_names[c]) for c in range(20)]
-obs = pd.DataFrame({"diagnosis": np.where(np.array(malignant) == 1, "malignant", "benign")}, samples)
+obs = pd.DataFrame(
+    {"diagnosis": np.where(np.array(malignant) == 1, "malignant", "benign")}, samples
+)
 kept = np.random.default_rng(0).permutation(np.flatnonzero(np.arange(len(first)) % 7))
 mdata = mudata.MuData(
     {
         "rna": anndata.AnnData(first, obs, pd.DataFrame(index=names[:10])),
-        "protein": anndata.AnnData(second[kept], obs.iloc[kept], pd.DataFrame(index=names[10:])),
+        "protein": anndata.AnnData(
+            second[kept], obs.iloc[kept], pd.DataFrame(index=names[10:])
+        ),
     }
 )
 mdata
@@ -74,7 +79,9 @@ mdata.mod["rna"].varm["rca"].round(2)
 after = mdata.mod["rna"].obsm["rca_S1"].to_numpy()
 for label, values in (("as measured", first), ("own part", after)):
     with_clean = [np.corrcoef(values[:, j], clean[:, j])[0, 1] for j in range(10)]
-    print(f"{label:>12}: median correlation {np.median(with_clean):.2f}, lowest {min(with_clean):.2f}")
+    print(
+        f"{label:>12}: median correlation {np.median(with_clean):.2f}, lowest {min(with_clean):.2f}"
+    )
 
 # %%
 # Main directions of the own part
@@ -106,8 +113,18 @@ import matplotlib.pyplot as plt
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
 before = PCA(2).fit_transform(first)
 axes_after = after @ directions.components_.T
-for ax, title, points in ((axes[0], "PCA of the table as it is", before), (axes[1], "own part", axes_after)):
+for ax, title, points in (
+    (axes[0], "PCA of the table as it is", before),
+    (axes[1], "own part", axes_after),
+):
     for label, colour in (("benign", "tab:blue"), ("malignant", "tab:red")):
-        ax.plot(*points[obs["diagnosis"] == label].T, ".", ms=4, alpha=0.6, color=colour, label=label)
+        ax.plot(
+            *points[obs["diagnosis"] == label].T,
+            ".",
+            ms=4,
+            alpha=0.6,
+            color=colour,
+            label=label,
+        )
     ax.set(title=title, xlabel="first direction", ylabel="second direction")
 axes[1].legend(frameon=False)

@@ -34,8 +34,12 @@ of_lab = {view: mixing() for view in panels}
 of_lot = {view: mixing() for view in ("blood", "urine")}
 tables = {}
 for view, columns in panels.items():
-    own = measured[rng.integers(len(measured), size=n)][:, columns]  # drawn anew: nothing but lab and lot is shared
-    tables[view] = own + lab @ of_lab[view] + (lot @ of_lot[view] if view in of_lot else 0)
+    own = measured[rng.integers(len(measured), size=n)][
+        :, columns
+    ]  # drawn anew: nothing but lab and lot is shared
+    tables[view] = (
+        own + lab @ of_lab[view] + (lot @ of_lot[view] if view in of_lot else 0)
+    )
 
 # %%
 # Discover
@@ -59,7 +63,9 @@ common = ("blood", "urine", "saliva")
 for view in ("urine", "saliva"):
     truth = np.linalg.solve(of_lab["blood"], of_lab[view]).T
     found = model.transforms_[view, common]
-    print(f"{view}: relative error {np.linalg.norm(found - truth) / np.linalg.norm(truth):.2f}")
+    print(
+        f"{view}: relative error {np.linalg.norm(found - truth) / np.linalg.norm(truth):.2f}"
+    )
     print(found.round(2), truth.round(2), sep="\n\n")
 
 # %%
@@ -79,8 +85,21 @@ names, shares = [], []
 for view in panels:
     total = tables[view].var(axis=0)
     estimate, true = model.components_[(view,)].variance / total, 1.0 / total
-    ax.plot(range(len(names), len(names) + 3), estimate, "o", color="tab:blue", label="estimate" if not names else None)
-    ax.plot(range(len(names), len(names) + 3), true, "*", ms=10, color="tab:pink", label="truth" if not names else None)
+    ax.plot(
+        range(len(names), len(names) + 3),
+        estimate,
+        "o",
+        color="tab:blue",
+        label="estimate" if not names else None,
+    )
+    ax.plot(
+        range(len(names), len(names) + 3),
+        true,
+        "*",
+        ms=10,
+        color="tab:pink",
+        label="truth" if not names else None,
+    )
     names += [f"{view} {j}" for j in range(3)]
 ax.set(xticks=range(9), ylabel="share of variance", ylim=(0, 1))
 ax.set_xticklabels(names, rotation=40, ha="right")
@@ -89,5 +108,7 @@ ax.legend(frameon=False)
 # %%
 # Any model of a component can be learned from here: main directions of the lab, say, without having seen it.
 
-directions = rc.ComponentPCA(n_components=1, component=common).fit_component(model.components_[common])
+directions = rc.ComponentPCA(n_components=1, component=common).fit_component(
+    model.components_[common]
+)
 print(directions.summary())

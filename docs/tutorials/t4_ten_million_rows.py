@@ -32,15 +32,24 @@ biases = np.random.default_rng(0).normal(size=(4, 12))
 
 
 def block(block_id, shape):
-    """Rows of one chunk: the tests and the controls come from different samples, and share the lab only."""
+    """Rows of one chunk: tests and controls of different samples share the lab only."""
     rng = np.random.default_rng([1, block_id[0]])
-    drawn = [measured[rng.integers(len(measured), size=shape[0]), part] for part in (slice(0, 6), slice(6, 12))]
-    return np.hstack(drawn) + 0.1 * rng.normal(size=shape) + biases[rng.integers(4, size=shape[0])]
+    drawn = [
+        measured[rng.integers(len(measured), size=shape[0]), part]
+        for part in (slice(0, 6), slice(6, 12))
+    ]
+    return (
+        np.hstack(drawn)
+        + 0.1 * rng.normal(size=shape)
+        + biases[rng.integers(4, size=shape[0])]
+    )
 
 
 chunks = ((CHUNK,) * (ROWS // CHUNK), (12,))
 X = da.map_blocks(
-    lambda block_info=None: block(block_info[None]["chunk-location"], block_info[None]["chunk-shape"]),
+    lambda block_info=None: block(
+        block_info[None]["chunk-location"], block_info[None]["chunk-shape"]
+    ),
     chunks=chunks,
     dtype=float,
 )
@@ -51,7 +60,9 @@ X
 # -------------------
 # While a client is active, its workers sum the rows.
 
-cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+cluster = LocalCluster(
+    n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+)
 with cluster, Client(cluster):
     there = rc.ContrastiveRCA(views=6).fit(X)
 print(there.summary())
@@ -65,7 +76,9 @@ shift = biases - biases.mean(axis=0)
 figure, ax = plt.subplots(figsize=(4.6, 3.4), layout="constrained")
 ax.plot(shift[:, 6:].ravel(), (shift[:, :6] @ there.A_.T).ravel(), "o", alpha=0.7)
 ax.axline((0, 0), slope=1, color="black", lw=0.8)
-ax.set(xlabel="what a lab adds to a control", ylabel="from what it adds to the tests, by A")
+ax.set(
+    xlabel="what a lab adds to a control", ylabel="from what it adds to the tests, by A"
+)
 
 # %%
 # The same bits
@@ -89,14 +102,20 @@ import pyarrow.parquet as pq
 names = [f"T_{j}" for j in range(6)] + [f"C_{j}" for j in range(6)]
 with TemporaryDirectory() as folder:
     path = Path(folder) / "cells.parquet"
-    with pq.ParquetWriter(path, pa.schema([(name, pa.float64()) for name in names])) as file:
+    with pq.ParquetWriter(
+        path, pa.schema([(name, pa.float64()) for name in names])
+    ) as file:
         for rows in X.to_delayed().ravel():
             file.write_table(pa.table(dict(zip(names, rows.compute().T, strict=True))))
     model = rc.ContrastiveRCA(views={"tests": "T_*", "controls": "C_*"})
     model.fit(path, checkpoint=Path(folder) / "run.npz")
-    model.transform(path, out=Path(folder) / "cleaned.parquet")  # read, predicted and written a few rows at a time
+    model.transform(
+        path, out=Path(folder) / "cleaned.parquet"
+    )  # read, predicted and written a few rows at a time
     print("A agrees in every bit:", np.array_equal(model.A_, here.A_))
-    print(pq.read_table(Path(folder) / "cleaned.parquet").slice(0, 3).to_pandas().round(2))
+    print(
+        pq.read_table(Path(folder) / "cleaned.parquet").slice(0, 3).to_pandas().round(2)
+    )
 
 # %%
 # Several sites
@@ -104,6 +123,9 @@ with TemporaryDirectory() as folder:
 # Rows that may not leave their hospital: each sums its own, the sums are added.
 
 part = ROWS // 2
-sites = [rc.Moments.of(X[rows].compute(), order=4).folded() for rows in (slice(0, part), slice(part, None))]
+sites = [
+    rc.Moments.of(X[rows].compute(), order=4).folded()
+    for rows in (slice(0, part), slice(part, None))
+]
 pooled = rc.ContrastiveRCA(views=6).fit_moments(sites[0] + sites[1])
 print(f"largest difference to the pooled rows: {np.abs(pooled.A_ - here.A_).max():.1e}")

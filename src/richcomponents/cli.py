@@ -99,12 +99,14 @@ def _examples(command: str) -> str:
 
 _SHOWN = 50
 _STRONGEST = 10
+_COLUMNS, _FIT, _WRITTEN = "Which columns", "How it is fitted", "What is written"  # boxes of options in the help
 
 Data = Annotated[
     list[Path],
     typer.Argument(
+        metavar="DATA",
         help="One table, or several (one view each): .csv, .tsv, .tab, .txt (also .gz), .npy, .npz, .parquet (also a folder), "
-        ".h5ad, .h5mu, .zarr."
+        ".h5ad, .h5mu, .zarr.",
     ),
 ]
 ViewOptions = Annotated[
@@ -114,6 +116,8 @@ ViewOptions = Annotated[
         help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
         "first k columns and the rest. Not needed for several files, or a file with several matrices. Three or more views: "
         "hidden components of any subsets of them.",
+        metavar="NAME=COLUMNS",
+        rich_help_panel=_COLUMNS,
     ),
 ]
 TwoViews = Annotated[
@@ -122,52 +126,95 @@ TwoViews = Annotated[
         "--views",
         help="Tests first, then controls: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number "
         "k: the first k columns and the rest. Not needed for two files, or a file with two matrices.",
+        metavar="NAME=COLUMNS",
+        rich_help_panel=_COLUMNS,
     ),
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option(help="Which subsets of the views have a component: a,b,c,a+b,a+b+c. By default all."),
+    typer.Option(
+        help="Which subsets of the views have a component: a,b,c,a+b,a+b+c. By default all.",
+        metavar="SETS",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
-Discover = Annotated[bool, typer.Option("--discover", help="Keep only the components that the data show.")]
+Discover = Annotated[
+    bool, typer.Option("--discover", help="Keep only the components that the data show.", rich_help_panel=_FIT)
+]
 Component = Annotated[
     str | None,
     typer.Option(
-        help="What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view)."
+        help="What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view).",
+        metavar="NAME",
+        rich_help_panel=_FIT,
     ),
 ]
 Target = Annotated[
-    str | None, typer.Option(help="The outcome's column; it may depend on one component only, U's own part by default.")
+    str | None,
+    typer.Option(
+        help="The outcome's column; it may depend on one component only, U's own part by default.",
+        metavar="COLUMN",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
 Positive = Annotated[
     str | None,
     typer.Option(
         help="Of a target with two classes, the one whose odds are modelled. By default the one whose name says so (case, "
-        "yes, disease, treated, ...), else the second in order."
+        "yes, disease, treated, ...), else the second in order.",
+        metavar="CLASS",
+        rich_help_panel=_COLUMNS,
     ),
 ]
 Covariates = Annotated[
-    list[str] | None, typer.Option(help="Known covariates (age, sex), separated by commas, removed from all views.")
+    list[str] | None,
+    typer.Option(
+        help="Known covariates (age, sex), separated by commas, removed from all views.",
+        metavar="COLUMNS",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
 Groups = Annotated[
-    str | None, typer.Option(help="Column that says which rows belong together (repeated measurements).")
+    str | None,
+    typer.Option(
+        help="Column that says which rows belong together (repeated measurements).",
+        metavar="COLUMN",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
-Key = Annotated[str | None, typer.Option("--id", help="Column with sample labels; several files are matched by it.")]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Column with sample labels; several files are matched by it.",
+        metavar="COLUMN",
+        rich_help_panel=_COLUMNS,
+    ),
+]
 Rank = Annotated[
     str,
     typer.Option(
-        help="Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2."
+        help="Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2.",
+        metavar="RANK",
+        rich_help_panel=_FIT,
     ),
 ]
 Order = Annotated[
     int,
     typer.Option(
-        help="Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6.", min=3, max=6
+        help="Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6.",
+        min=3,
+        max=6,
+        metavar="K",
+        rich_help_panel=_FIT,
     ),
 ]
 Missing = Annotated[
     str,
     typer.Option(
-        help="Rows with missing values: drop leaves them out, available uses what is there, error refuses them."
+        help="Rows with missing values: drop leaves them out, available uses what is there, error refuses them.",
+        metavar="HOW",
+        rich_help_panel=_FIT,
     ),
 ]
 Header = Annotated[
@@ -176,12 +223,17 @@ Header = Annotated[
         "--header/--no-header",
         help="Whether the first line of a text table that holds only numbers names the columns, or is a row.",
         show_default=False,
+        rich_help_panel=_COLUMNS,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.")]
-Report = Annotated[Path | None, typer.Option(help="Write an HTML report here.")]
-Save = Annotated[Path | None, typer.Option(help="Save the fitted model here.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.", metavar="K", rich_help_panel=_FIT)]
+Report = Annotated[
+    Path | None, typer.Option(help="Write an HTML report here.", metavar="FILE", rich_help_panel=_WRITTEN)
+]
+Save = Annotated[
+    Path | None, typer.Option(help="Save the fitted model here.", metavar="FILE", rich_help_panel=_WRITTEN)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.", rich_help_panel=_WRITTEN)]
 
 
 def _show_version(wanted: bool) -> None:
@@ -214,7 +266,9 @@ def fit(
         str,
         typer.Option(
             help="pca, regression, logistic, probit, multinomial, poisson, negative-binomial, mixture, ising, or none. "
-            "auto: by the target, none without one."
+            "auto: by the target, none without one.",
+            metavar="NAME",
+            rich_help_panel=_FIT,
         ),
     ] = "auto",
     component: Component = None,
@@ -223,18 +277,27 @@ def fit(
     key: Key = None,
     rank: Rank = "auto",
     order: Order = 4,
-    components: Annotated[int | None, typer.Option(help="How many, for pca and mixture.", min=1)] = None,
+    components: Annotated[
+        int | None, typer.Option(help="How many, for pca and mixture.", min=1, metavar="K", rich_help_panel=_FIT)
+    ] = None,
     missing: Missing = "drop",
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
     coefficients: Annotated[
-        Path | None, typer.Option(help="Write the table of all coefficients here: .csv, .tsv or .parquet.")
+        Path | None,
+        typer.Option(
+            help="Write the table of all coefficients here: .csv, .tsv or .parquet.",
+            metavar="FILE",
+            rich_help_panel=_WRITTEN,
+        ),
     ] = None,
     cleaned: Annotated[
         Path | None,
         typer.Option(
-            help="Write U's own part of every row here, the shared part removed: .csv, .tsv or .parquet (see rca transform)."
+            help="Write U's own part of every row here, the shared part removed: .csv, .tsv or .parquet (see rca transform).",
+            metavar="FILE",
+            rich_help_panel=_WRITTEN,
         ),
     ] = None,
     save: Save = None,
@@ -272,16 +335,30 @@ def fit(
 @app.command(epilog=_examples("effects"))
 def effects(
     data: Data,
-    exposure: Annotated[str, typer.Option(help="The exposure's column: disease, drug, dose; numbers, or classes.")],
+    exposure: Annotated[
+        str,
+        typer.Option(
+            help="The exposure's column: disease, drug, dose; numbers, or classes.",
+            metavar="COLUMN",
+            rich_help_panel=_COLUMNS,
+        ),
+    ],
     views: TwoViews = None,
     positive: Annotated[
-        str | None, typer.Option(help="Of an exposure with two classes, the one whose effect is wanted.")
+        str | None,
+        typer.Option(
+            help="Of an exposure with two classes, the one whose effect is wanted.",
+            metavar="CLASS",
+            rich_help_panel=_COLUMNS,
+        ),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
             help="The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), "
-            "else the first in order."
+            "else the first in order.",
+            metavar="CLASS",
+            rich_help_panel=_COLUMNS,
         ),
     ] = None,
     covariates: Covariates = None,
@@ -293,7 +370,12 @@ def effects(
     seed: Seed = 0,
     report: Report = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the table of all effects here: .csv, .tsv or .parquet.")
+        Path | None,
+        typer.Option(
+            help="Write the table of all effects here: .csv, .tsv or .parquet.",
+            metavar="FILE",
+            rich_help_panel=_WRITTEN,
+        ),
     ] = None,
     save: Save = None,
     as_json: Json = False,
@@ -365,15 +447,24 @@ def diagnose(
 
 
 Model = Annotated[
-    Path, typer.Argument(help="A model that was saved: rca fit ... --save model.npz, or model.save(path).")
+    Path,
+    typer.Argument(metavar="MODEL", help="A model that was saved: rca fit ... --save model.npz, or model.save(path)."),
 ]
 Rows = Annotated[
-    list[Path], typer.Argument(help="The table, of any size and in any of the formats of rca fit; read in blocks.")
+    list[Path],
+    typer.Argument(
+        metavar="TABLE", help="The table, of any size and in any of the formats of rca fit; read in blocks."
+    ),
 ]
-Out = Annotated[Path, typer.Option(help="Where to: .parquet, .csv or .tsv.")]
+Out = Annotated[Path, typer.Option(help="Where to: .parquet, .csv or .tsv.", metavar="FILE", rich_help_panel=_WRITTEN)]
 Labels = Annotated[
     str | None,
-    typer.Option("--id", help="Column with sample labels, kept in the output; several files are matched by it."),
+    typer.Option(
+        "--id",
+        help="Column with sample labels, kept in the output; several files are matched by it.",
+        metavar="COLUMN",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
 
 
@@ -393,7 +484,11 @@ def transform(
     out: Out,
     component: Annotated[
         str | None,
-        typer.Option(help="S1 (default): U without what it shares with V; S2, S3; of more views a subset, a+b."),
+        typer.Option(
+            help="S1 (default): U without what it shares with V; S2, S3; of more views a subset, a+b.",
+            metavar="NAME",
+            rich_help_panel=_WRITTEN,
+        ),
     ] = None,
     key: Labels = None,
     header: Header = None,
@@ -422,7 +517,7 @@ def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Hea
 
 @app.command(epilog=_examples("simulate"))
 def simulate(
-    out: Annotated[Path, typer.Option(help="Where to: .csv, .tsv, .npz or .parquet.")],
+    out: Annotated[Path, typer.Option(help="Where to: .csv, .tsv, .npz or .parquet.", metavar="FILE")],
     n: Annotated[int, typer.Option("-n", help="Samples.", min=2)] = 3000,
     d: Annotated[int, typer.Option("-d", help="Columns of U, and of V.", min=1)] = 10,
     s1: Annotated[str, typer.Option(help="regression, logistic, pca, mixture or ising.")] = "regression",
@@ -432,7 +527,9 @@ def simulate(
     mixing: Annotated[str, typer.Option(help="A: unif (entries in [-1, 1]) or good (well conditioned).")] = "unif",
     strength: Annotated[float | None, typer.Option(help="sd(S2) / sd(S1).")] = None,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    truth: Annotated[Path | None, typer.Option(help="Write A and the parameters of S1 to this JSON file.")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="Write A and the parameters of S1 to this JSON file.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Write two views with a shared part, and the truth."""
     from richcomponents.commands import simulate as write
@@ -445,9 +542,9 @@ def simulate(
 
 @app.command(epilog=_examples("demo"))
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the report goes; the picture goes next to it.")] = Path(
-        "richcomponents-demo.html"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Where the report goes; the picture goes next to it.", metavar="FILE")
+    ] = Path("richcomponents-demo.html"),
     draws: Annotated[int, typer.Option(help="How often tests, controls and labs are drawn.", min=1)] = 20,
 ) -> None:
     """Effects of an exposure on embedded data: real measurements, hidden labs, and what each method makes of them."""
@@ -494,13 +591,18 @@ def demo(
 @app.command(epilog=_examples("paper"))
 def paper(
     out: Annotated[
-        Path, typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.")
+        Path,
+        typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.", metavar="FOLDER"),
     ] = Path("paper"),
     panel: Annotated[list[str], typer.Option(help="a..k, s3, kernel, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
     full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
-    data: Annotated[Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).")] = None,
-    pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.")] = None,
-    settings: Annotated[Path | None, typer.Option(help="A changed copy of the packaged settings.toml.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).", metavar="FILE")
+    ] = None,
+    pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.", metavar="FILE")] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="A changed copy of the packaged settings.toml.", metavar="FILE")
+    ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="By default one per core.")] = None,
 ) -> None:
     """The paper's experiments: every panel of its Figure 1 and the biomarkers, and its claims next to what is measured."""

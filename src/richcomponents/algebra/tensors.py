@@ -65,7 +65,7 @@ def moments_to_cumulants(moments: Sequence[Array]) -> list[Array]:
 
 
 def cumulants_to_moments(cumulants: Sequence[Array]) -> list[Array]:
-    """Raw moments of orders 1..t from cumulants of orders 1..t; inverse of the above.
+    """Raw moments of orders 1..t from cumulants of orders 1..t; the inverse of :func:`moments_to_cumulants`.
 
     >>> [m.tolist() for m in cumulants_to_moments([np.array([2.0]), np.array([[1.0]])])]
     [[2.0], [[5.0]]]

@@ -62,16 +62,18 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
 
     Parameters
     ----------
-    X : an array, a data frame, a sparse matrix, an AnnData, a dict of tables {view: table} or a MuData, an iterator or list of
+    X : a table in memory, of dask, a stream, or a path
+        An array, a data frame, a sparse matrix, an AnnData, a dict of tables {view: table} or a MuData, an iterator or list of
         blocks of rows, a dask array or data frame; or a path: .npy, .npz, .parquet, .zarr, .h5ad, .h5mu, .csv, .tsv, .tab or
         .txt (also .csv.gz), a directory of Parquet files. A list of paths, or a pattern ("part-*.csv"), is one table whose rows
         follow each other; a dict {view: path} is one table of several views side by side.
-    id : the column with sample labels, by which tables of a dict are matched; without it files must have the same rows, and
-        tables in memory are matched by their own labels (an index, obs_names).
+    id : name of a column, optional
+        The one with sample labels, by which tables of a dict are matched; without it files must have the same rows, and tables
+        in memory are matched by their own labels (an index, obs_names).
         `align=` says which samples: "inner" (those of all tables, the default of files), "outer" (of any), "same" (others are
         refused; the default of tables in memory). Every fit takes what is returned: fit(open_source(tables, align="inner"), y).
-    options : `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only
-        numbers: True when they name the columns, False when they are the first row.
+    **options : align, layer, array, header
+        `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only numbers: True when they name the columns, False when they are the first row.
 
     Examples
     --------

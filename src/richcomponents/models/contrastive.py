@@ -124,6 +124,7 @@ class ContrastiveRCA(ComponentAnalysis):
         How many classes (len), their `shares`, how sure rows are of theirs (`certainty`), evidence in nats.
     diagnostics_ : Diagnostics
     views_ : Views
+        Which columns each view has, and their names.
 
     Examples
     --------

@@ -138,6 +138,7 @@ class RCA(ComponentAnalysis):
         that were given (a SpecificationWarning says which); "not rated" for large problems, "paper" for the paper's method. Of
         two views as in ContrastiveRCA, one for all.
     views_ : Views
+        Which columns each view has, and their names.
 
     Examples
     --------

@@ -82,9 +82,11 @@ class ComponentGLM(OutcomeLearner):
         Change of eta per unit of S1: log of the mean count, log-odds (probit) of `positive_`, or log-odds of each class but the
         reference, in the order of `levels_`.
     intercept_ : float, array (1,) or (k - 1,)
-    family_ : the family as fitted; dispersion_ : float or None, that of a negative binomial given S1 (what the residual does
-        not tell of S1 makes counts vary, too, and is taken out).
-    classes_, class_counts_, positive_ : as in ComponentLogisticRegression; levels_ : tuple of labels, the reference first.
+    family_ : the family as fitted
+    dispersion_ : float or None
+        That of a negative binomial given S1 (what the residual does not tell of S1 makes counts vary, too, and is taken out).
+    classes_, class_counts_, positive_ : as in ComponentLogisticRegression
+    levels_ : tuple of labels, the reference first
     residualised_ : array like coef_ (d,) or (k - 1, d), or None
         The same model on the residual of U, for comparison; None without rows.
     trust_ : float, or array (k - 1,)

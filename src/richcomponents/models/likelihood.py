@@ -52,9 +52,11 @@ class ComponentLikelihood(OutcomeLearner):
         theta -> theta, back into its domain, after every step.
     max_directions : int, optional
         See :func:`richcomponents.fit_likelihood`.
-    solver : {"deterministic", "sgd"}, batch_size, n_steps : int
+    solver : {"deterministic", "sgd"}
         "sgd": steps over mini-batches of rows.
-    n_restarts : int, restart_scale : float
+    batch_size, n_steps : int
+        Of solver="sgd".
+    n_restarts, restart_scale : int, float
         For several maxima: further starts, `start` plus Gaussians of this standard deviation.
     random_state : int or None
     names : sequence of str, optional

@@ -173,14 +173,17 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
             cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
             as the table in memory; an iterator is read once, and fitted as :meth:`fit_moments` does.
-        y : ignored, as scikit-learn expects.
-        groups : (n,) labels; rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
-            Or the name of a column of a file or data frame that belongs to no view.
-        sample_weight : (n,) how often each row is counted, whole numbers: the fit to the rows repeated, all copies of a row
-            in one block (as with groups): one independent row, however often it is counted.
-        progress : show how far it is, on standard error: a line that is written over on a terminal and in a notebook, a line
-            now and then in a log.
-        checkpoint : where passes over a source are kept; the same call goes on after an interruption.
+        y : ignored, as scikit-learn expects
+        groups : array of labels (n,), or the name of a column that belongs to no view, optional
+            Rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
+        sample_weight : array of whole numbers (n,), optional
+            How often each row is counted: the fit to the rows repeated, all copies of a row in one block (as with groups):
+            one independent row, however often it is counted.
+        progress : bool
+            Show how far it is, on standard error: a line that is written over on a terminal and in a notebook, a line now
+            and then in a log.
+        checkpoint : path, optional
+            Where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
         groups, weight = _lined_up(X, groups, "groups"), _lined_up(X, sample_weight, "sample_weight")

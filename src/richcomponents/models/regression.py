@@ -51,7 +51,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     Attributes
     ----------
-    coef_ : array (d,), intercept_ : float, alpha_ : float
+    coef_ : array (d,)
+    intercept_, alpha_ : float
     coefficients_ : Estimate
         Standard errors, z, p and intervals; of least squares only. None with a penalty: it pulls the coefficients towards
         zero, and an interval around them would not cover the truth. Errors are those of the coefficients reported, what was
@@ -61,7 +62,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     residualised_ : array (d,)
         What the simple method would give, for comparison: V as covariates (of many views: those where the component does not
         live). Of a component that lives in several views, the others as instruments: `simple_` says which.
-    shared_coef_ : array (d,), shared_coefficients_ : Estimate
+    shared_coef_, shared_coefficients_ : array (d,), Estimate
         With shared=True: coefficients on S2, in U's columns; where S2 has no part, zero. Else None.
     variance_split_ : Estimate
         With shared=True: the shares of y's variance (of what covariates leave of it) that come from S1, that come from S2, and
