@@ -53,11 +53,11 @@ class GLMFit:
         Cessie 1990), chi^2 that of all its d coefficients: noise alone makes them as long as chi^2 = d says. columns (n, d) :
         its own.
 
-        Draws in which they came out long have a large chi^2 too: it is taken one standard error, sqrt(4 chi^2 - 2 d), lower.
+        Draws in which they came out long have a large chi^2 too: it is taken two standard errors, sqrt(4 chi^2 - 2 d), lower.
         """
         along, d = columns @ self.coefs[j], columns.shape[1]
         square = len(along) * float(self.information[j]) * float(np.var(along))
-        surely = square - np.sqrt(max(4 * square - 2 * d, 0.0))
+        surely = square - 2 * np.sqrt(max(4 * square - 2 * d, 0.0))
         return max(0.0, 1 - d / surely) if surely > 0 else 0.0
 
     def predictor(self, j: int = 0) -> LinearPredictor:

@@ -124,13 +124,20 @@ def believed(component: Component, function: Callable[[CumulantSource], Array]) 
     source = component.source
     if source is None or source.max_order < 4 or len(source.blocks) < 2:
         return 0.0
-    value = function(source)
-    replicates = np.stack([function(source.without_block(block)) for block in source.blocks])
-    return max(0.0, 1 - float(np.sum(jackknife_variance(replicates))) / max(float(np.sum(value**2)), 1e-300))
+    return above_noise(function(source), np.stack([function(source.without_block(block)) for block in source.blocks]))
 
 
-def match_tilt(component: Component, covariance: Array, tilt: Array, start: Array) -> tuple[Array, Array]:
-    """theta (d,) of a log link whose S1 has the cumulants of the component, grad K(theta) = tilt; what it owes to order four.
+def above_noise(value: Array, without: Array) -> float:
+    """The share of a value (k,) that stands above its noise: max(0, 1 - Var / |.|^2); without (B, k) : without each block."""
+    return max(0.0, 1 - float(np.sum(jackknife_variance(without))) / max(float(np.sum(value**2)), 1e-300))
+
+
+def match_tilt(
+    component: Component, covariance: Array, tilt: Array, start: Array, without: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """theta (d,) of a log link whose S1 has the cumulants of the component, grad K(theta) = tilt; how far it may be off (d,).
+
+    without : tilt and start (B, d) of the rows without each block.
 
     Where E[y | s] = exp(a + theta's), Cov(s, y) / E[y] = E[s exp(theta's)] / E[exp(theta's)] - E[s] = grad K(theta), with K the
     logarithm of E[exp(theta'(s - E s))], whatever the law of s. The residual R is S1 and something independent of S1 and y, so
@@ -138,18 +145,24 @@ def match_tilt(component: Component, covariance: Array, tilt: Array, start: Arra
 
         grad K(theta) = Cov theta + k3(s, w, w) / 2 + k4(s, w, w, w) / 6,    w = theta's,
 
-    and of the solution as much is used as the blocks believe in the last two terms at the start: regression calibration, which
-    takes S1 for Gaussian. Orders beyond four are left out: of an exponential S1 grad K is theta + theta^2 + theta^3 + ...,
-    which at theta = .6 is 1.5 and 1.18 up to order four. How far order four moved theta says how much the next ones may.
+    and of the solution as much is proposed as the blocks believe in the last two terms at the start: regression calibration,
+    which takes S1 for Gaussian. The proposal is followed only as far as rows and cumulants contradict the start: by the share
+    of grad K(start) - tilt, in the metric of Cov^-1, above its noise, that of the tilt and of the start included. Rows
+    with large counts make the tilt noisier than the fit, and K of few rows may be so flat that its solution is far away.
+    Orders beyond four are left out: of an exponential S1 grad K is theta + theta^2 + theta^3 + ...,
+    which at theta = .6 is 1.5 and 1.18 up to order four. How far order four moved theta says how much the next ones may;
+    that, and what was not followed, is how far theta may be off.
     """
+    source, nothing = component.source, np.zeros_like(start)
+    if source is None or source.max_order < 4 or not 1 < len(source.blocks) == len(without[0]):
+        return start, nothing
 
     def bend(source: CumulantSource, theta: Array) -> Array:
         return np.asarray(component.projected_on(source, theta, 3) / 2 + component.projected_on(source, theta, 4) / 6)
 
     share = believed(component, lambda source: bend(source, start))
-    source = component.source
-    if not share or source is None:
-        return start, np.zeros_like(start)
+    if not share:
+        return start, nothing
     limit = 2 * max(float(start @ covariance @ start), 1e-12)  # K of order four may have no minimum
 
     def solved(most: int) -> Array:
@@ -163,8 +176,16 @@ def match_tilt(component: Component, covariance: Array, tilt: Array, start: Arra
 
         return np.asarray(confined_minimum(objective, covariance, limit, edge=0.0, start=(0.0, start))[1])
 
+    root = whitener(covariance)
+
+    def contradiction(source: CumulantSource, tilt: Array, theta: Array) -> Array:
+        return np.asarray((covariance @ theta + bend(source, theta) - tilt) @ root)
+
+    left_out = [contradiction(source.without_block(b), *one) for b, *one in zip(source.blocks, *without, strict=True)]
+    followed = above_noise(contradiction(source, tilt, start), np.stack(left_out))
     found = solved(4)
-    return np.asarray(start + share * (found - start)), np.asarray(share * (found - solved(3)))
+    proposed, last = share * (found - start), share * (found - solved(3))
+    return np.asarray(start + followed * proposed), np.hypot(last, (1 - followed) * proposed)
 
 
 def _matched(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -178,18 +178,17 @@ class ComponentGLM(OutcomeLearner):
             for j, outcome in enumerate(outcomes)
         ]
         self.simple_, told = found[0].simple, self._warn_of_size(found[0], target)
-        theta, intercepts, held_back = self._calibrate(found, plain, columns, target, nuisance, low)
+        theta, intercepts, held_back = self._calibrate(found, plain, columns, target, nuisance, low, first.kept)
         theta, intercepts = self._instead(model, outcomes[0], plain[0], target, theta, intercepts)
         self._set(theta, intercepts)
         keep = first.kept
         self.coefficients_ = None
         if len(keep) > 1 and told:
-            options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-            replicates = newton_replicates(columns, target, low, float(self.alpha), keep, **options)
+            replicates = self._without_blocks(columns, target, low, keep, nuisance)
             estimates = []
             for j, (one, outcome, left_out) in enumerate(zip(found, outcomes, replicates, strict=True)):
                 refit = self._refitting(one, j, target, nuisance)
-                options = {"grouped": grouped, "replicates": left_out, "refit": refit}
+                options: dict[str, Any] = {"grouped": grouped, "replicates": left_out, "refit": refit}
                 estimates.append(model.estimate_of(one, outcome, self.component, **options))
             self.coefficients_ = self._together(estimates, theta, held_back)
         return self
@@ -398,6 +397,13 @@ class ComponentGLM(OutcomeLearner):
         options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
         return ridge_glm(features, y, self._unfitted_family(), float(self.alpha), **options)
 
+    def _without_blocks(
+        self, features: Sequence[Array], y: Array, fit: GLMFit, keep: Array, nuisance: Array | None
+    ) -> list[Array]:
+        """The coefficients (B, d_j) of a fit without each block, for each predictor."""
+        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
+        return newton_replicates(features, y, fit, float(self.alpha), keep, **options)
+
     def _calibrate(
         self,
         found: Sequence[Calibrated],
@@ -406,37 +412,46 @@ class ComponentGLM(OutcomeLearner):
         y: Array,
         nuisance: Array | None,
         low: GLMFit,
+        keep: Array,
     ) -> tuple[Array, Array, Array]:
         """theta (m, d) and the intercepts (m,) at the mean of S1, from the correction of the fit on R, and what theta was
-        shortened by, or owes to cumulants of the highest order (m, d).
+        shortened by, or may be off by for higher orders (m, d). keep : (B, n), the rows without each block.
 
         Predictors without a correction, and those beside variates of V, are as they were corrected; the others are fitted again
         on what their correction predicts of S1, all together. With few rows coefficients come out too large, by noise and by
         the bias of maximum likelihood, which the correction would multiply: each goes from the simple ones towards the
-        corrected ones only as far as these are not longer than what shrinking would leave of them.
+        corrected ones only as far as these are not longer than what the correction would make of shrunken ones.
         """
         trusts = np.array([one.trust for one in found], dtype=np.float64)
         d = plain[0].shape[1]
         asis = [one.trust == 0 or len(coef) > d for one, coef in zip(found, low.coefs, strict=True)]
-        again = low
-        if not all(asis):
-            features = [
-                kept if as_is else one.features + self._origin()
-                for kept, one, as_is in zip(columns, found, asis, strict=True)
-            ]
-            again = self._glm(features, y, nuisance)
+        features = [
+            kept if as_is else one.features + self._origin()
+            for kept, one, as_is in zip(columns, found, asis, strict=True)
+        ]
+        again = low if all(asis) else self._glm(features, y, nuisance)
         theta, intercepts, unsure = np.empty((len(found), d)), np.empty(len(found)), np.zeros((len(found), d))
+        lengths = np.empty(len(found))
         for j, (one, as_is) in enumerate(zip(found, asis, strict=True)):
-            coef = again.coefs[j] if not as_is else one.coef
-            factor = float(again.family.attenuation(unsaid(one, coef))) if not as_is else one.factor
-            theta[j] = coef if as_is else factor * coef
+            coef = again.coefs[j] if not as_is else one.coef / one.factor
+            left = unsaid(one, coef)
+            factor = float(again.family.attenuation(left)) if not as_is else one.factor
+            theta[j] = factor * coef
             intercepts[j] = again.family.intercept(float(again.intercepts[j]), factor, unsaid(one, theta[j]))
+            shrunk = low.shrinkage(columns[j], j)
+            lengths[j] = shrunk * float(again.family.attenuation(shrunk**2 * left) / again.family.attenuation(left))
         self._keep_family(again.family, unsaid(found[0], theta[0]))
         if not asis[0]:
-            theta[0], intercepts[0], unsure[0] = self._refined(found[0], plain[0], y, again, theta[0], intercepts[0])
+
+            def without_blocks() -> tuple[Array, Array]:
+                return _tilts(plain[0], y, keep), self._without_blocks(features, y, again, keep, nuisance)[0]
+
+            theta[0], intercepts[0], unsure[0] = self._refined(
+                found[0], plain[0], y, again, theta[0], intercepts[0], without_blocks
+            )
         corrected = theta.copy()
         for j, simple in enumerate(low.coefs):
-            share = toward_simple(simple[:d], theta[j], low.shrinkage(columns[j], j))
+            share = toward_simple(plain[j] @ simple[:d], plain[j] @ theta[j], lengths[j])
             theta[j] = simple[:d] + share * (theta[j] - simple[:d])
             intercepts[j] = low.intercepts[j] + share * (intercepts[j] - low.intercepts[j])
         self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
@@ -451,17 +466,25 @@ class ComponentGLM(OutcomeLearner):
             self.dispersion_ = max(family.dispersion - more, 0.0) / (1 + more)
 
     def _refined(
-        self, found: Calibrated, plain: Array, y: Array, fit: GLMFit, theta: Array, intercept: float
+        self,
+        found: Calibrated,
+        plain: Array,
+        y: Array,
+        fit: GLMFit,
+        theta: Array,
+        intercept: float,
+        without_blocks: Callable[[], tuple[Array, Array]],
     ) -> tuple[Array, float, Array]:
         """With what cumulants say of the shape of theta'S1: of log links, and of log-odds of strong signal, where the rows
-        agree; and how much the highest order does."""
+        agree; and how far they may be off. without_blocks : tilts and coefficients (B, d) of a log link."""
         nothing = np.zeros_like(theta)
         if not found.weighed or not self.fit_intercept:
             return theta, intercept, nothing
         covariance, cross = found.covariance, plain.T @ (y - y.mean()) / found.free
         if isinstance(fit.family, Poisson):
-            refined, last = match_tilt(self.component_, np.asarray(covariance), cross / y.mean(), theta)
-            return theta + found.trust * (refined - theta), intercept, found.trust * last
+            tilt = cross / y.mean()
+            refined, unsure = match_tilt(self.component_, np.asarray(covariance), tilt, theta, without_blocks())
+            return theta + found.trust * (refined - theta), intercept, found.trust * unsure
         if not isinstance(fit.family, Logistic) or not theta @ (covariance @ theta) > _STRONG:
             return theta, intercept, nothing
         a, refined = match_fourth(
@@ -619,11 +642,21 @@ class ComponentGLM(OutcomeLearner):
         return tags
 
 
-def toward_simple(simple: Array, corrected: Array, shrinkage: float) -> float:
-    """The share w in [0, 1] at which simple + w (corrected - simple) is nearest to shrinkage * corrected."""
+def toward_simple(simple: Array, corrected: Array, length: float) -> float:
+    """The share w in [0, 1] at which simple + w (corrected - simple) is nearest to length * corrected: of fitted predictors
+    (n,), since coefficients depend on the units of their columns."""
     change = corrected - simple
     size = float(change @ change)
-    return float(np.clip((shrinkage * corrected - simple) @ change / size, 0.0, 1.0)) if size > 0 else 1.0
+    return float(np.clip((length * corrected - simple) @ change / size, 0.0, 1.0)) if size > 0 else 1.0
+
+
+def _tilts(rows: Array, y: Array, keep: Array) -> Array:
+    """Cov(rows, y) / E[y], (B, d), of the rows without each block."""
+
+    def tilt(rows: Array, y: Array) -> Array:
+        return np.asarray(rows.T @ (y - y.mean()) / (len(y) * y.mean()))
+
+    return np.stack([tilt(rows[kept], y[kept]) for kept in keep])
 
 
 def unsaid(found: Calibrated, coef: Array, features: Array | None = None) -> float:
