@@ -54,6 +54,17 @@ def softplus_counts(theta, s, y):
     return y * np.log(mean) - mean
 
 
+def gamma(theta, s, y):
+    """A positive outcome whose mean is exp(eta), over its shape: waiting times, costs."""
+    return -eta(theta, s) - y * np.exp(-eta(theta, s))
+
+
+def first_event(theta, s, y):
+    """Whether anything happened in a time, events of a log-linear rate: the complementary log-log link."""
+    rate = np.exp(np.clip(eta(theta, s), -20, 20))
+    return y * np.log(-np.expm1(-rate)) - (1 - y) * rate
+
+
 @storable
 def least_squares(theta, s, y):
     return -((y - eta(theta, s)) ** 2) / 2
@@ -67,10 +78,12 @@ def outcomes(model, data, rng):
         robust: lambda: at + 0.5 * rng.standard_t(5, size=N),
         probit: lambda: (rng.normal(size=N) < at).astype(float),
         softplus_counts: lambda: rng.poisson(np.logaddexp(0, at)),
+        gamma: lambda: rng.gamma(2.0, np.exp(at) / 2),
+        first_event: lambda: (rng.poisson(np.exp(at)) > 0).astype(float),
     }[model](), truth
 
 
-@pytest.mark.parametrize("model", [robust, probit, softplus_counts])
+@pytest.mark.parametrize("model", [robust, probit, softplus_counts, gamma, first_event])
 def test_outcomes_are_read_off_the_table(model, data):
     y, truth = outcomes(model, data, np.random.default_rng(3))
     start = np.r_[1.0, np.zeros(D)]
