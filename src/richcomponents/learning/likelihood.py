@@ -455,17 +455,10 @@ def hessian(mean: Mean, theta: Array) -> Array:
     return _matrix(lambda at: -mean.gradient(at), theta)
 
 
-def newton_steps(mean: Mean, theta: Array, gradients: Array) -> Array:
-    """How far the maxima of others lie from theta (p,), that of a mean, by their gradients there (m, p), to first order:
-    H^-1 (g_other - g), (m, p)."""
-    changes = gradients - mean.gradient(theta)
-    return np.asarray(np.linalg.solve(hessian(mean, theta), changes.T).T)
-
-
-def sandwich(mean: SampleMean, theta: Array) -> Array:
+def sandwich(mean: SampleMean, theta: Array, H: Array) -> Array:
     """The covariance (p, p) of the theta that maximises the mean over n samples, whether or not the model is true (Huber,
-    White): H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples."""
-    steps = np.linalg.solve(hessian(mean, theta), mean.log_likelihood.by_sample(theta, mean.samples).T)
+    White): H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples; H : see :func:`hessian`."""
+    steps = np.linalg.solve(H, mean.log_likelihood.by_sample(theta, mean.samples).T)
     return np.asarray(steps @ steps.T / (mean.n_rows * (mean.n_rows - len(theta))))
 
 

@@ -16,7 +16,7 @@ from richcomponents.cumulants.estimate import Estimate, from_replicates, jackkni
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
-from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, newton_steps, sandwich
+from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, sandwich
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree, check_method
 from richcomponents.models.base import OutcomeLearner
@@ -188,7 +188,7 @@ class ComponentLikelihood(OutcomeLearner):
         def gradients(block: int, other: Any) -> tuple[Array, Array]:
             """Without a block, at the maximum and at that on the residual."""
             without, rows = self._of_rows(other, outcome.without(block), alone, part)
-            at_best = self._mean(function, without.condensed(self._order)).gradient(self.fit_.theta)
+            at_best = self._mean(function, without).gradient(self.fit_.theta)
             return at_best, SampleMean(function, rows).gradient(simple)
 
         self._no_errors = self._why_no_errors()
@@ -223,7 +223,9 @@ class ComponentLikelihood(OutcomeLearner):
         n, p = samples.shape[0], len(start)
         self._no_errors = self._why_no_errors() or ("" if n > p else f"{n} samples are too few for {p} parameters")
         if not self._no_errors:
-            self._keep_errors(mean, Estimate(self.theta_, np.sqrt(np.diag(sandwich(mean, self.theta_))), n - p))
+            H = hessian(mean, self.theta_)
+            error = np.sqrt(np.diag(sandwich(mean, self.theta_, H)))
+            self._keep_errors(Estimate(self.theta_, error, n - p), mean.gradient(self.theta_), H)
         return self
 
     # ---- fitting
@@ -321,10 +323,9 @@ class ComponentLikelihood(OutcomeLearner):
             return "the log-likelihood is flat, or bends upwards, in some direction of the parameters"
         return ""
 
-    def _keep_errors(self, mean: MomentMean | SampleMean, found: Estimate) -> bool:
+    def _keep_errors(self, found: Estimate, gradient: Array, H: Array) -> bool:
         """Unless theta is where its gradient is not zero, and first order says nothing."""
-        left = np.linalg.solve(hessian(mean, found.value), mean.gradient(found.value))
-        if np.any(np.abs(left) > _AT_REST * found.standard_error):
+        if np.any(np.abs(np.linalg.solve(H, gradient)) > _AT_REST * found.standard_error):
             self._no_errors = (
                 "theta is no maximum inside its domain: confine= holds it at the edge, or the climb did not converge"
             )
@@ -343,14 +344,15 @@ class ComponentLikelihood(OutcomeLearner):
         best, simple = self.fit_.theta, self.residualised_
         assert simple is not None
         at_best, at_simple = map(np.stack, zip(*without, strict=True))
-        moved = newton_steps(mean, best, at_best)
-        if not self._keep_errors(mean, from_replicates(best, list(best + moved))):
+        H, g = hessian(mean, best), mean.gradient(best)
+        moved = np.linalg.solve(H, (at_best - g).T).T
+        if not self._keep_errors(from_replicates(best, list(best + moved)), g, H):
             return
-        apart, H = best - simple, hessian(mean, best)
-        noise = moved - newton_steps(simply, simple, at_simple)
+        moved_simply = np.linalg.solve(hessian(simply, simple), (at_simple - simply.gradient(simple)).T).T
+        apart = best - simple
         size = float(apart @ H @ apart)
-        varies = float(np.trace(H @ jackknife_covariance(noise)))
-        self.trust_ = 1.0 if size <= 0 else max(0.0, 1 - varies / size)
+        noise = float(np.sum(H * jackknife_covariance(moved - moved_simply)))  # tr(H Var(d))
+        self.trust_ = 1.0 if size <= 0 else max(0.0, 1 - noise / size)
         self.theta_ = self.coef_ = simple + self.trust_ * apart
         assert self.coefficients_ is not None
         error = np.hypot(self.coefficients_.standard_error, self.theta_ - best)
