@@ -514,6 +514,10 @@ class Component(Storable):
         weights = {("weights", t): self._weights(t) for t in range(3, order + 1)}
         return Component(self.name, self.feature_names, self.mean, self._moved(source), source, self.terms, weights)
 
+    def weighted_like(self, other: Component, order: int) -> Component:
+        """The same, its alternatives weighed as those of another up to this order: a replicate without a block."""
+        return replace(self, _known={("weights", t): other._weights(t) for t in range(3, order + 1)})
+
     def with_outcome(self, stand_in: Array, y: Array, level: float = 0.0, *, order: int = 4) -> Component:
         """The component (S, y), d + 1 coordinates, of an outcome y that depends on S and on nothing else in the rows.
 

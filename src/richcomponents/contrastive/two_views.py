@@ -17,7 +17,7 @@ Maps are (p, d): column j holds the weights of the observed coordinates z in coo
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +130,23 @@ class TwoViews:
     def component_verdicts(self) -> dict[Key, str]:
         """One for all three: what tells one part tells the others."""
         return dict.fromkeys(self.keys, self.verdict)
+
+    def leaves_open(self, key: Key) -> bool:
+        """Whether the data tell no more of a component than its identified set."""
+        return self.verdict in ("not identified", "model fails")
+
+    @abstractmethod
+    def without(self, block: int) -> TwoViews:
+        """Refitted without one block."""
+
+    @property
+    def replicable(self) -> bool:
+        """Whether solutions without a block know as much as this one: not of views that were searched in few directions."""
+        return not self.reduced_views
+
+    def without_blocks(self, key: Key, *, refit: bool) -> Iterator[TwoViews]:
+        """Without each block in turn, as far as a component depends on it; refit : nothing less will do."""
+        return map(self.without, self.blocks)
 
     @property
     def d_u(self) -> int:

@@ -288,6 +288,12 @@ def jackknife_variance(replicates: Array) -> Array:
     return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
 
 
+def jackknife_covariance(replicates: Array) -> Array:
+    """The same of vectors (B, p), with the covariances between their entries: (p, p)."""
+    b, centred = len(replicates), replicates - replicates.mean(axis=0)
+    return np.asarray((b - 1) / b * centred.T @ centred)
+
+
 def jackknife_error(replicates: Array) -> Array:
     """The square root of the jackknife variance."""
     return np.asarray(np.sqrt(jackknife_variance(replicates)))

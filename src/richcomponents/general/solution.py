@@ -9,7 +9,7 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -933,6 +933,10 @@ class SetSolution:
         """Whether the data tell how much there is of a component, as far as that is rated."""
         return self.component_verdicts[key] not in ("model fails", "weak", "covariance not told")
 
+    def leaves_open(self, key: Subset) -> bool:
+        """Whether the data tell no more of a component than its identified set."""
+        return not self._told(key)
+
     def interval(self, key: Subset, view: str | None = None) -> Estimate | None:
         """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
 
@@ -1116,3 +1120,12 @@ class SetSolution:
             parameters=fitted.parameters,
             mean=self.mean + state.mean @ self.white.back,
         )
+
+    @property
+    def replicable(self) -> bool:
+        """Whether solutions without a block know as much as this one."""
+        return not self.beyond
+
+    def without_blocks(self, key: Subset, *, refit: bool) -> Iterator[SetSolution]:
+        """Without each block in turn: refitted, whatever is asked for."""
+        return map(self.without, self.blocks)

@@ -21,14 +21,15 @@ from numpy.polynomial import hermite_e, polynomial
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.learning.expectation import Differentiated, Mean, MomentMean, component_on
+from richcomponents.learning.expectation import Differentiated, Mean, MomentMean, SampleMean, component_on
 from richcomponents.learning.polynomials import REACH, approximate, check_degree, check_method
 from richcomponents.learning.solvers import proximal_steps, robbins_monro, sgd, shrink
 from richcomponents.storage import storable
 
 _NODES, _WEIGHTS = hermite_e.hermegauss(40)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-_SMALL = 100  # parameters up to which the whole Hessian is differenced
+SMALL = 100
+"""Parameters up to which all curvatures, and standard errors, are computed."""
 
 
 @dataclass(frozen=True)
@@ -449,16 +450,34 @@ def maximise(
     return LikelihoodFit(best, path, converged, mu, largest, epsilon, float(bound), first, mean.value(best), reached)
 
 
+def hessian(mean: Mean, theta: Array) -> Array:
+    """H (p, p), minus the second derivative of the expected log-likelihood, by differences."""
+    return _matrix(lambda at: -mean.gradient(at), theta)
+
+
+def sandwich(mean: SampleMean, theta: Array, H: Array) -> Array:
+    """The covariance (p, p) of the theta that maximises the mean over n samples, whether or not the model is true (Huber,
+    White): H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples; H : see :func:`hessian`."""
+    steps = np.linalg.solve(H, mean.log_likelihood.by_sample(theta, mean.samples).T)
+    return np.asarray(steps @ steps.T / (mean.n_rows * (mean.n_rows - len(theta))))
+
+
+def _times(descent: Callable[[Array], Array], theta: Array) -> Callable[[Array], Array]:
+    """x -> the second derivative at theta times x."""
+    step = 1e-4
+    return lambda x: (descent(theta + step * x) - descent(theta - step * x)) / (2 * step)
+
+
+def _matrix(descent: Callable[[Array], Array], theta: Array) -> Array:
+    matrix = np.stack([_times(descent, theta)(e) for e in np.eye(len(theta))])
+    return np.asarray((matrix + matrix.T) / 2)
+
+
 def _curvature(descent: Callable[[Array], Array], theta: Array) -> tuple[float, float]:
     """Smallest and largest curvature at theta: by differences, or by power iterations for many parameters."""
-    p, step = len(theta), 1e-4
-
-    def times(x: Array) -> Array:
-        return (descent(theta + step * x) - descent(theta - step * x)) / (2 * step)
-
-    if p <= _SMALL:
-        matrix = np.stack([times(e) for e in np.eye(p)])
-        values = np.linalg.eigvalsh((matrix + matrix.T) / 2)
+    p, times = len(theta), _times(descent, theta)
+    if p <= SMALL:
+        values = np.linalg.eigvalsh(_matrix(descent, theta))
         return float(values[0]), float(values[-1])
     rng = np.random.default_rng(0)
     largest = _power(times, rng.normal(size=p))

@@ -67,6 +67,27 @@ class Outcome:
         squares = float(self.weight @ centred**2)
         return replace(self, y=left, coef=coef, mean=mean, squares=squares, data=None, on_v=None)
 
+    def without(self, block: int) -> Outcome:
+        """The rows outside of a block, y about its mean there."""
+        keep = self.block != block
+        weight, y, known = self.weight[keep], self.y[keep], self.known[keep]
+        level = float(np.average(y, weights=weight))
+        measured = y - level if self.coef is None else y - level + known @ self.coef
+        return replace(
+            self,
+            rows=self.rows[keep],
+            y=y - level,
+            weight=weight,
+            block=self.block[keep],
+            free=self.free * float(weight.sum()) / self.n,
+            known=known,
+            mean=self.mean + level,
+            squares=float(weight @ measured**2),
+            units=self.units.take(np.flatnonzero(keep)),
+            data=None,
+            at=np.flatnonzero(keep) if self.at is None else self.at[keep],
+        )
+
     @property
     def covariates(self) -> int:
         """How many there are."""

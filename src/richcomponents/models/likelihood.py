@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,15 +12,18 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.estimate import Estimate, from_replicates, jackknife_covariance
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
-from richcomponents.learning.likelihood import LikelihoodFit, maximise
+from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, sandwich
+from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree, check_method
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
 from richcomponents.notebook import Summary
+
+_AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 
 
 class ComponentLikelihood(OutcomeLearner):
@@ -27,6 +31,27 @@ class ComponentLikelihood(OutcomeLearner):
 
     You write the log-likelihood of one sample; its expectation over the hidden S1 and the gradient of that come from the
     moments of S1 (Ge and Zou's meta-algorithm), those with y, such as E[S1 y], from the table. y may depend on S1 only.
+
+    Standard errors come from leaving out blocks of rows (those of `groups` stay together). Without block b the RCA has another
+    A, and S1 other moments; at the maximum theta of the whole the expected gradient is then g_b instead of g = 0, and theta
+    moves by one Newton step,
+
+        theta_b - theta = H^-1 (g_b - g),      H = - d/dtheta g,
+
+    which the block jackknife adds up. So the noise of A, of the mean and moments of S1 and of E[S1 y] is in them; the error of
+    the polynomials (`fit_.epsilon`) is not: `summary()` says where its bound is larger. In `fit_clean` they are those of Huber
+    and White, H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples. For some fits there are none:
+    with a penalty (it biases theta), with solver="sgd", where `confine` holds theta at the edge of its domain, in
+    `fit_component` (which does not say how well A is known), for more than 100 parameters, and for views that were searched in
+    few of their directions; `summary()` says why.
+
+    Where rows are few the moments of S1 are noisy, and the same likelihood on the residual of U (`residualised_`) can be
+    nearer to the truth. Reported is what lies between, theta_ = residualised_ + trust_ (fit_.theta - residualised_), with
+
+        trust_ = max(0, 1 - tr(H Var(d)) / d'H d),      d = fit_.theta - residualised_,
+
+    Var(d) from the same blocks; what was held back is added to the standard errors. There is no such protection where there
+    are no errors.
 
     Parameters
     ----------
@@ -65,8 +90,13 @@ class ComponentLikelihood(OutcomeLearner):
     Attributes
     ----------
     theta_ : array (p,)
+    coefficients_ : Estimate or None
+        theta_ with standard errors, intervals (`interval(level)`) and p values; `replicates` are the maxima without each block.
+        Where the RCA's verdict is "not identified" or "model fails" theta_ is residualised_, and the limits are infinite.
+    trust_ : float
+        How much of the way from residualised_ to fit_.theta was believed: 0 to 1.
     fit_ : LikelihoodFit
-        theta with its trajectory, curvatures, the error of the polynomials and the bound on theta that follows from it.
+        The maximum with its trajectory, curvatures, the error of the polynomials and the bound on theta that follows from it.
     residualised_ : array (p,) or None
         The same likelihood maximised on the residual of U as if that were S1: the simple method, and where the
         climb begins. None without rows.
@@ -135,32 +165,40 @@ class ComponentLikelihood(OutcomeLearner):
         model of
         the component alone. groups : (n,) labels; rows of a group stay in one block.
         """
-        start = self._start()
-        model = self.unfitted_rca()
-        order = int(self.degree) + 1
-        if y is None:
+        start, model = self._start(), self.unfitted_rca()
+        column, alone = y if is_column(y) else None, y is None
+        X, y, groups, _ = model.present(X, y, groups)
+        if alone:
             model.fit_data(X, groups=groups)
             self._keep_rca(model)
-            part, simple = model.component_on_rows(X, self.component, groups), model.residual(X, self.component)
-            samples = simple + self.component_.mean
-            self.on_v_ = None
+            outcome = model.rows_alone(X, groups)
         else:
-            column = y if is_column(y) else None
-            X, y, groups, _ = model.present(X, y, groups)
             _, outcome = model.fit_outcome(X, y if column is not None else _numbers(y), groups, every_row=True)
             self._keep_rca(model)
             outcome, _ = model.beside(outcome, self.component)
             outcome = self._named(outcome, y if column is None else column)
-            self.on_v_ = outcome.on_v
             self._warn_of_others(outcome)
-            part, simple = model.component_on_rows(outcome, self.component), model.residual(outcome, self.component)
-            part = part.with_outcome(simple, outcome.y, outcome.mean, order=order)
-            samples = np.column_stack([simple + self.component_.mean, outcome.y + outcome.mean])
-        self.simple_ = "residualised"
-        function = self._function(None if y is None else samples[:, -1])
-        self.residualised_ = self._climb(SampleMean(function, samples), start, plainly=True).theta
-        part = part if self.solver == "sgd" else part.condensed(order)
-        self._set(self._climb(self._mean(function, part), self.residualised_))
+        self.on_v_, self.simple_ = outcome.on_v, "residualised"
+        part, samples = self._of_rows(model, outcome, alone)
+        function = self._function(None if alone else samples[:, -1])
+        simply = SampleMean(function, samples)
+        self.residualised_ = simple = self._climb(simply, start, plainly=True).theta
+        part = part if self.solver == "sgd" else part.condensed(self._order)
+        mean = self._mean(function, part)
+        self._set(self._climb(mean, simple))
+
+        def gradients(block: int, other: Any) -> tuple[Array, Array]:
+            """Without a block, at the maximum and at that on the residual."""
+            without, rows = self._of_rows(other, outcome.without(block), alone, part)
+            at_best = self._mean(function, without).gradient(self.fit_.theta)
+            return at_best, SampleMean(function, rows).gradient(simple)
+
+        self._no_errors = self._why_no_errors()
+        if model.leaves_open(self.component):
+            self.trust_, self.theta_, self.coef_, self._no_errors = 0.0, simple, simple, ""
+            self.coefficients_ = Estimate.unbounded(self.theta_, names=self._names(None))
+        elif not self._no_errors:
+            self._protect(mean, simply, [gradients(*one) for one in model.without_blocks(self.component)])
         return self
 
     def fit_component(self, component: Component) -> Self:
@@ -169,6 +207,7 @@ class ComponentLikelihood(OutcomeLearner):
         self._take_component(component)
         self.residualised_, self.on_v_ = None, None
         self._set(self._climb(self._mean(self._function(None), component), start))
+        self._no_errors = "a component does not say how well it is known; fit(X) does"
         return self
 
     def fit_clean(self, S: object, y: object = None) -> Self:
@@ -180,8 +219,15 @@ class ComponentLikelihood(OutcomeLearner):
             check_consistent_length(samples, outcome)
             samples = np.column_stack([samples, outcome])
         self.on_v_ = None
-        self._set(self._climb(SampleMean(self._function(outcome), samples), start))
+        mean = SampleMean(self._function(outcome), samples)
+        self._set(self._climb(mean, start))
         self.residualised_ = self.theta_
+        n, p = samples.shape[0], len(start)
+        self._no_errors = self._why_no_errors() or ("" if n > p else f"{n} samples are too few for {p} parameters")
+        if not self._no_errors:
+            H = hessian(mean, self.theta_)
+            error = np.sqrt(np.diag(sandwich(mean, self.theta_, H)))
+            self._keep_errors(Estimate(self.theta_, error, n - p), mean.gradient(self.theta_), H)
         return self
 
     # ---- fitting
@@ -225,6 +271,25 @@ class ComponentLikelihood(OutcomeLearner):
     def _mean(self, function: Differentiated, part: Component) -> MomentMean:
         return MomentMean(function, part, part, int(self.degree), self.approximation, self.max_directions)
 
+    @property
+    def _order(self) -> int:
+        """Of the cumulants that are read."""
+        return int(self.degree) + 1
+
+    def _of_rows(
+        self, model: Any, outcome: Outcome, alone: bool, like: Component | None = None
+    ) -> tuple[Component, Array]:
+        """The component S1, or (S1, y), and the rows (R, y) that stand in for it.
+
+        alone : there is no y; like : of which it is a replicate, and takes the weights.
+        """
+        part, simple = model.component_on_rows(outcome, self.component), model.residual(outcome, self.component)
+        part, samples = part if like is None else part.weighted_like(like, self._order), simple + part.mean
+        if alone:
+            return part, samples
+        part = part.with_outcome(simple, outcome.y, outcome.mean, order=self._order)
+        return part, np.column_stack([samples, outcome.y + outcome.mean])
+
     def _climb(self, mean: MomentMean | SampleMean, start: Array, *, plainly: bool = False) -> LikelihoodFit:
         """plainly : without mini-batches."""
         return maximise(
@@ -244,6 +309,56 @@ class ComponentLikelihood(OutcomeLearner):
     def _set(self, found: LikelihoodFit) -> None:
         self.fit_, self.theta_, self.coefficients_ = found, found.theta, None
         self.coef_ = self.theta_  # by the name that all outcome learners share
+        self._no_errors, self.trust_ = "", 1.0
+
+    # ---- how sure
+
+    def _why_no_errors(self) -> str:
+        """Empty where there may be some."""
+        if np.any(np.asarray(self.ridge) != 0) or np.any(np.asarray(self.lasso) != 0):
+            return "a penalty pulls the parameters towards zero, and an interval around them would not cover the truth"
+        if self.solver == "sgd":
+            return "the noise of mini-batches would not be in them; use solver='deterministic'"
+        if len(self.theta_) > SMALL:
+            return f"there are more than {SMALL} parameters"
+        if not self.fit_.mu > 0:
+            return "the log-likelihood is flat, or bends upwards, in some direction of the parameters"
+        return ""
+
+    def _keep_errors(self, found: Estimate, gradient: Array, H: Array) -> bool:
+        """Unless theta is where its gradient is not zero, and first order says nothing."""
+        if np.any(np.abs(np.linalg.solve(H, gradient)) > _AT_REST * found.standard_error):
+            self._no_errors = (
+                "theta is no maximum inside its domain: confine= holds it at the edge, or the climb did not converge"
+            )
+            return False
+        self.coefficients_ = replace(found, names=self._names(None))
+        return True
+
+    def _protect(self, mean: MomentMean, simply: SampleMean, without: Sequence[tuple[Array, Array]]) -> None:
+        """Errors by leaving out blocks, and theta as far towards residualising as they ask for.
+
+        without : for each block the gradients without it, of both means at their maxima.
+        """
+        if len(without) < 2:
+            self._no_errors = "the views have too many columns, or too few blocks of rows, to leave some out"
+            return
+        best, simple = self.fit_.theta, self.residualised_
+        assert simple is not None
+        at_best, at_simple = map(np.stack, zip(*without, strict=True))
+        H, g = hessian(mean, best), mean.gradient(best)
+        moved = np.linalg.solve(H, (at_best - g).T).T
+        if not self._keep_errors(from_replicates(best, list(best + moved)), g, H):
+            return
+        moved_simply = np.linalg.solve(hessian(simply, simple), (at_simple - simply.gradient(simple)).T).T
+        apart = best - simple
+        size = float(apart @ H @ apart)
+        noise = float(np.sum(H * jackknife_covariance(moved - moved_simply)))  # tr(H Var(d))
+        self.trust_ = 1.0 if size <= 0 else max(0.0, 1 - noise / size)
+        self.theta_ = self.coef_ = simple + self.trust_ * apart
+        assert self.coefficients_ is not None
+        error = np.hypot(self.coefficients_.standard_error, self.theta_ - best)
+        self.coefficients_ = replace(self.coefficients_, value=self.theta_, standard_error=error)
 
     # ---- words
 
@@ -264,6 +379,30 @@ class ComponentLikelihood(OutcomeLearner):
             f"{'converged' if self.fit_.converged else 'not converged'}; error of the gradient by the polynomials "
             f"{self.fit_.epsilon:.2g})"
         )
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the parameters must be told, as sentences."""
+        said, found = super().notes(), self.coefficients_
+        if found is None:
+            return (*said, f"No standard errors: {self._no_errors}.")
+        if found.identified is not None:
+            own = self.component_.name
+            return (
+                *said,
+                f"{self.verdict_.capitalize()}: these are the parameters on the residual. The data do not tell {own} from the "
+                "shared part, and leave those on it open.",
+            )
+        if self.trust_ < 1:
+            said = (*said, f"{self.trust_:.0%} of the way from residualised to the maximum was believed.")
+        error, bound = float(np.linalg.norm(found.standard_error)), float(np.sqrt(self.fit_.error_bound))
+        if bound > error:
+            limit = f"{bound:.2g}" if np.isfinite(bound) else "any amount"
+            said = (
+                *said,
+                f"The polynomials may have moved theta by up to {limit}, more than its standard errors ({error:.2g} in all), "
+                "which leave that out: compare with another degree=.",
+            )
+        return said
 
     def summary(self) -> Summary:
         """The parameters, the error of the polynomials, and how sure the RCA was."""

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -1005,6 +1006,23 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             sample_weight = np.asarray(sample_weight)[at]
         return self._outcome_of(table, groups, sample_weight, log_odds)
 
+    def rows_alone(self, X: object, groups: object = None) -> Outcome:
+        """The complete rows of X, in the blocks of the fit, beside an outcome that is zero: what models of a component alone
+        read."""
+        check_is_fitted(self)
+        groups = self._open(X, reset=False).group_labels(groups)
+        with warnings.catch_warnings():  # the fit said it
+            warnings.simplefilter("ignore")
+            table, groups, at = self.without_gaps(self._table(X), slice(None), self._design, groups)
+        keep = complete_rows(table) if self.missing == "available" else np.ones(table.n_rows or 0, dtype=bool)
+        if keep.all():
+            blocks = block_numbers(len(keep), self.n_blocks, groups)
+        else:
+            blocks, at = self._blocks_of_complete(keep, groups), np.flatnonzero(keep)
+        rows = self._about_fit(table.array()[keep])
+        zeros = np.zeros(len(rows))
+        return Outcome(rows, zeros, zeros + 1, blocks, float(len(rows)), np.zeros((len(rows), 0)), at=at)
+
     def _outcome_of(
         self,
         table: Rows,
@@ -1059,14 +1077,19 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         n, at = len(keep), np.flatnonzero(keep)
         units = self._row_units(n, groups, sample_weight)
         weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)[at]
-        blocks = block_numbers(n, self.n_blocks, drawn_blocks(n, self.n_blocks) if groups is None else groups)
-        if len(np.unique(blocks[at])) < len(np.unique(blocks)):
-            raise DataError(
-                f"{len(at)} of {n} rows are complete, too few for an outcome in {self.n_blocks} blocks of rows: use fewer "
-                "blocks (n_blocks=), or leave out columns with many gaps"
-            )
-        made = self._prepared(table.kept(keep).array(), weight, blocks[at])
+        made = self._prepared(table.kept(keep).array(), weight, self._blocks_of_complete(keep, groups))
         return replace(made, units=units.take(at), log_odds=log_odds, at=at)
+
+    def _blocks_of_complete(self, keep: Any, groups: object) -> IntArray:
+        """The blocks, of the fit, of the rows without gaps."""
+        n = len(keep)
+        blocks = block_numbers(n, self.n_blocks, drawn_blocks(n, self.n_blocks) if groups is None else groups)
+        if len(np.unique(blocks[keep])) < len(np.unique(blocks)):
+            raise DataError(
+                f"{int(np.sum(keep))} of {n} rows are complete, too few for an outcome in {self.n_blocks} blocks of rows: use "
+                "fewer blocks (n_blocks=), or leave out columns with many gaps"
+            )
+        return np.asarray(blocks[keep])
 
     def _few(self, table: Rows) -> bool:
         """Whether there are fewer rows than what would stand for them."""
@@ -1225,12 +1248,33 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _without(self, block: int) -> Self:
         """This model refitted without one block."""
+        return self._replicate(block, partial(self._solution.without, block))
+
+    def _replicate(self, block: int, solve: Callable[[], Any]) -> Self:
+        """This model with a solution without one block."""
         other = copy(self)
         other._class_part = None if self._class_part is None else self._class_part.without(block)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            other._adopt(self._solution.without(block))
+            other._adopt(solve())
         return other
+
+    def without_blocks(self, component: object = None) -> Iterator[tuple[int, Self]]:
+        """Each block of samples, with this model without it, as far as a component depends on it: refitted, or moved by one
+        Newton step where that is known. None of views of which few directions were looked at (see :meth:`jackknife`)."""
+        check_is_fitted(self)
+        if not self._solution.replicable:
+            return
+        key, given = self._key(component), set(getattr(self, "mean", None) or ())
+        moved_by_A = bool(given - {key} - set(self._solution.keys[1:2]))  # the mean of S1, where another was given
+        solutions = self._solution.without_blocks(key, refit=moved_by_A)
+        for block in self._solution.blocks:
+            yield block, self._replicate(block, partial(next, solutions))
+
+    def leaves_open(self, component: object = None) -> bool:
+        """Whether the data tell no more of a component than its identified set."""
+        check_is_fitted(self)
+        return bool(self._solution.leaves_open(self._key(component)))
 
     def covariance_for_directions(self, component: object, k: int) -> Blend:
         """The covariance that the k leading directions of a component are read from, and what it was put together from."""
