@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401 (it has a BLAS of its own)
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
+
+threadpool_limits(1, user_api="blas")  # there is a worker of pytest for each core
 
 settings.register_profile("suite", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("suite")

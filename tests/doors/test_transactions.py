@@ -28,20 +28,21 @@ def fitted_once(name, door):
     X = (spins if name == "ComponentIsing" else clean)(np.random.default_rng(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ways[door](new(), X), X
+        model = ways[door](new(), X)
+    return model, X, answers(model, X)  # what is computed when it is first asked for is there, too
 
 
 def fitted(name, door="fit"):
-    """A fitted model of one's own, how it was fitted, and to what."""
-    model, X = deepcopy(fitted_once(name, door))
-    return model, MODELS[name][1][door], X
+    """A fitted model of one's own, how it was fitted, to what, and what it says."""
+    model, X, said = deepcopy(fitted_once(name, door))
+    return model, MODELS[name][1][door], X, said
 
 
 @pytest.mark.parametrize(("name", "door"), CASES)
 @pytest.mark.parametrize("how", ["bad rows", "no rows", "warnings are errors", "interrupted"])
 def test_a_fit_that_fails_changes_nothing(monkeypatch, name, door, how):
-    model, fit, X = fitted(name, door)
-    said, before = answers(model, X), state(model)  # what is computed when it is first asked for, too
+    model, fit, X, said = fitted(name, door)
+    before = state(model)
     other = X[::-1].copy() if name == "ComponentIsing" else X[::-1] * 2.0 + 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -78,8 +79,7 @@ def test_a_fit_that_fails_changes_nothing(monkeypatch, name, door, how):
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_set_params_is_for_the_next_fit(tmp_path, name, parameter):
-    model, _, X = fitted(name)
-    said = answers(model, X)
+    model, _, X, said = fitted(name)
     for value in MODELS[name][2][parameter]:
         model.set_params(**{parameter: value})
         assert answers(model, X) == said

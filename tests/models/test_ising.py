@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -72,6 +73,14 @@ def identified():
     S2 = rng.choice([-1.0, 1.0], (3000, 3))[:, [0, 1, 2, 2, 2, 2, 2, 2, 2]]
     A = np.linalg.qr(rng.normal(size=(9, 9)))[0]
     return edges, J, np.hstack([S1 + S2, S2 @ A + 0.5 * rng.uniform(-1, 1, (3000, 9))])
+
+
+@pytest.fixture(scope="module")
+def ten_blocks(identified):
+    """Models of these views by method and fields, each fitted once."""
+    edges, _, X = identified
+    rca = ContrastiveRCA(views=9, n_blocks=10)
+    return cache(lambda method, fields: ComponentIsing(edges=edges, method=method, fields=fields, rca=rca).fit(X))
 
 
 # ---- graphs
@@ -401,9 +410,9 @@ def test_other_fits_of_the_views():
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 @pytest.mark.parametrize(("method", "fields"), [("auto", False), ("likelihood", True)])
-def test_intervals(identified, method, fields):
-    edges, J, X = identified
-    model = ComponentIsing(edges=edges, method=method, fields=fields, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+def test_intervals(identified, ten_blocks, method, fields):
+    edges, J, _ = identified
+    model = ten_blocks(method, fields)
     assert model.rca_.diagnostics_.gate > 0
     table = model.confidence_interval()
     assert table.names[0] == "x0 -- x1"
@@ -415,9 +424,8 @@ def test_intervals(identified, method, fields):
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
-def test_one_step_errors_are_those_of_refits(identified):
-    edges, _, X = identified
-    model = ComponentIsing(edges=edges, rca=ContrastiveRCA(views=9, n_blocks=10)).fit(X)
+def test_one_step_errors_are_those_of_refits(ten_blocks):
+    model = ten_blocks("auto", False)
     refitted = model.rca_.jackknife(
         lambda rca: model._learn(rca.components_["S1"], rca, model.edges_, model.coef_)[0]
     ).standard_error

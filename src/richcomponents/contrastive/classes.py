@@ -203,9 +203,9 @@ def start(x: Array, y: Array, weight: Array, given: Array, J: int, rng: np.rando
 
 def climb(model: ClassModel, x: Array, y: Array, weight: Array, steps: int, least: float) -> tuple[ClassModel, float]:
     """Steps until the log-likelihood gains less than `least` nats; the model and its log-likelihood."""
-    before, columns = -np.inf, [np.ascontiguousarray(one.T) for one in (x, y)]
+    before, of_x, of_y = -np.inf, np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     for _ in range(steps):
-        following, value = model.step(*columns, weight)
+        following, value = model.step(of_x, of_y, weight)
         if abs(value - before) < least:
             break
         model, before = following, value
