@@ -111,8 +111,9 @@ def joined_figure(settings: Settings, curves: Curves) -> Figure:
     """All panels of Figure 1 that were measured; legends have cells of their own."""
     present = [name for name in settings.panels if len(name) == 1 and any(key[0] == name for key in curves)]
     lines = _joined_lines([settings.panels[name] for name in present], curves)
-    figure = Figure(figsize=(3.7 * _DEPTH, 3.3 * len(lines) + 0.5), layout="constrained")
-    grid = figure.subplots(len(lines), _DEPTH, squeeze=False)
+    depth = min(max(map(len, lines)) + 1, _DEPTH)  # of few panels, no empty half
+    figure = Figure(figsize=(3.7 * depth, 3.3 * len(lines) + 0.5), layout="constrained")
+    grid = figure.subplots(len(lines), depth, squeeze=False)
     for line, axes in zip(lines, grid, strict=True):
         for axis, (panel, case) in zip(axes, line, strict=False):
             _draw(axis, settings, curves, panel, case)
@@ -120,7 +121,7 @@ def joined_figure(settings: Settings, curves: Curves) -> Figure:
             axis.set_title(f"{_letter(panel)}{panel.title}{short}", fontsize=10, fontweight="bold", loc="left")
         for axis in axes[len(line) :]:
             axis.set_axis_off()
-        if len(line) < _DEPTH:
+        if len(line) < depth:
             methods = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
             place = axes[len(line)]
             place.legend(methods.values(), methods.keys(), loc="center left", fontsize=9, frameon=False)
@@ -129,7 +130,7 @@ def joined_figure(settings: Settings, curves: Curves) -> Figure:
         "Figure 1 of Ge and Zou, measured again: mean squared error, mean and standard deviation over repeats. "
         f"The paper does not say which A it used in a-j: both are shown. {mixings}"
     )
-    figure.suptitle(fill(about, width=180), fontsize=12)
+    figure.suptitle(fill(about, width=30 * depth), fontsize=12)
     return figure
 
 

@@ -60,7 +60,17 @@ pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line); 
 .matrix th, .matrix td { text-align: center; } .matrix td { vertical-align: top; min-width: 7rem; }
 .matrix td.words { text-align: left; white-space: normal; min-width: 22rem; }
 .note { border-left: 4px solid var(--part); padding: .3rem .8rem; }
-@media print { details { display: block; } .claim { break-inside: avoid; } }
+@media (max-width: 600px) { body { padding: 1rem .8rem; } figure.joined { overflow-x: auto; }
+  figure.joined img { max-width: none; width: 60rem; } .matrix td.words { min-width: 13rem; } }
+@media print { @page { margin: 14mm 12mm; }
+  :root { --ink: #000; --paper: #fff; --soft: #444; --line: #bbb; --card: #fff; --yes: #1a7f37; --part: #9a6700; --no: #cf222e;
+    color-scheme: light; }
+  body { max-width: none; padding: 0; font-size: 10.5pt; } .scroll { overflow: visible; } pre { white-space: pre-wrap; }
+  .note, figure, tr { break-inside: avoid; } h2, h3, blockquote { break-after: avoid; } thead { display: table-header-group; }
+  figure img { max-height: 200mm; } table { font-size: 7.5pt; max-width: 100%; } th, td { padding: .12rem .25rem; }
+  th:first-child, td:first-child { white-space: normal; } .matrix td, .matrix td.words { min-width: 0; }
+  details > summary { list-style: none; }
+  details::details-content { content-visibility: visible; display: block; height: auto; } }
 """
 
 
@@ -80,10 +90,12 @@ def write_page(
         "<p class=lead>Ge and Zou, Section 5 and Figure 1. U = S1 + S2, V = A S2 + S3; the parameters of S1 are learned "
         "from U and V. What the paper claims stands next to what was measured, agreeing or not.</p>",
         _overview(settings, claims),
-        *([_image(figures / "figure-1.png", "all panels of Figure 1")] if (figures / "figure-1.png").exists() else []),
-        "<h2>Claim by variant</h2>",
-        _variants(settings),
-        _matrix(settings, claims),
+        *(
+            [_image(joined, "all panels of Figure 1", "joined")]
+            if (joined := figures / "figure-1.png").exists()
+            else []
+        ),
+        *_by_variant(settings, claims),
         *(f"<p class=note>{escape(note)}</p>" for note in notes),
         "<h2>Claim by claim</h2>",
         "<p class=soft>Quotations are from the paper (its figure was not at hand). Errors are means over repeats; all methods "
@@ -143,11 +155,20 @@ def _variants(settings: Settings) -> str:
     )
 
 
+def _by_variant(settings: Settings, claims: Sequence[Claim]) -> list[str]:
+    """The claims that were measured, if any was."""
+    if not any(claim.measured for claim in claims):
+        return []
+    return ["<h2>Claim by variant</h2>", _variants(settings), _matrix(settings, claims)]
+
+
 def _matrix(settings: Settings, claims: Sequence[Claim]) -> str:
-    """Claim by variant."""
+    """Claim by variant; those that were not measured are folded below."""
     heads = "".join(f"<th>{escape(text)}</th>" for text in ("claim", *(settings.methods.get(v, v) for v in VARIANTS)))
     lines = []
     for number, claim in enumerate(claims, 1):
+        if not claim.measured:
+            continue
         verdicts = claim_verdicts(claim)
         span = f" colspan={len(VARIANTS)}" if len(verdicts) == 1 else ""
         cells = "".join(
@@ -236,7 +257,8 @@ def _numbers(settings: Settings, curves: Curves, name: str, case: str) -> str:
                 for m, s, e in zip(curve.mean, curve.sd, curve.standard_error, strict=True)
             ]
             lines.append([method_label(settings, panel, method), *cells])
-    about = f"{settings.mixings.get(case, case)}: mean ± standard deviation (standard error), {count} repeats"
+    repeats = f"{count} repeat{'' if count == 1 else 's'}"
+    about = f"{settings.mixings.get(case, case)}: mean ± standard deviation (standard error), {repeats}"
     return f"<details><summary>{escape(about)}</summary>{_table([panel.x, *heads], lines)}</details>"
 
 
@@ -246,9 +268,9 @@ def _table(heads: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
-def _image(path: Path, label: str) -> str:
+def _image(path: Path, label: str, kind: str = "panel") -> str:
     data = base64.b64encode(path.read_bytes()).decode()
-    return f"<figure><img alt='{escape(label)}' src='data:image/png;base64,{data}'></figure>"
+    return f"<figure class={kind}><img alt='{escape(label)}' src='data:image/png;base64,{data}'></figure>"
 
 
 def _how(settings: Settings, rows: Sequence[Row]) -> str:

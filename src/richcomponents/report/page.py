@@ -60,7 +60,8 @@ def _with_contents(body: str) -> str:
     return (
         f'<nav aria-label="Contents"><ul>{entries}</ul><p class="tools" hidden><label>search all tables '
         '<input type="search" id="everywhere" autocomplete="off" spellcheck="false"></label> '
-        '<button type="button" id="theme">dark</button> <span class="soft" id="matches" aria-live="polite"></span></p></nav>'
+        '<button type="button" id="theme">dark colours</button> '
+        '<span class="soft" id="matches" aria-live="polite"></span></p></nav>'
         f"\n{body}"
     )
 

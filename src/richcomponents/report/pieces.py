@@ -56,7 +56,8 @@ def with_tools(table: str, name: str, rows: int, shown: int = SHOWN) -> str:
     )
     more = f'<button type="button" class="all">show all {rows} rows</button> ' if rows > shown else ""
     return (
-        f'<div class="searched" data-shown="{shown}" data-file="{escape(form)}"><p class="tools" hidden>{search}{more}'
+        f'<div class="searched" role="group" aria-label="table: {escape(name)}" data-shown="{shown}" '
+        f'data-file="{escape(form)}"><p class="tools" hidden>{search}{more}'
         '<button type="button" class="save">save as CSV</button> <span class="soft" aria-live="polite"></span></p>'
         f"{table}</div>"
     )

@@ -85,10 +85,10 @@ everywhere.addEventListener("input", () => {
 });
 const root = document.documentElement, theme = document.getElementById("theme");
 const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-theme.textContent = dark() ? "light" : "dark";
+theme.textContent = dark() ? "light colours" : "dark colours";
 theme.addEventListener("click", () => {
   root.dataset.theme = dark() ? "light" : "dark";
-  theme.textContent = dark() ? "light" : "dark";
+  theme.textContent = dark() ? "light colours" : "dark colours";
 });
 theme.closest(".tools").hidden = false;
 
