@@ -376,3 +376,9 @@ def test_groups_of_columns_are_offered_by_name(frame):
     ):
         with pytest.raises(rc.DataError, match=message):
             rca(views={"tests": tests, "controls": "obsm:protein"}).fit(cells)
+
+
+def test_opened_rows_say_what_they_hold(frame, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert repr(rc.open_source(tmp_path / "t.csv")).startswith("<Rows of t.csv, 11 columns: U0, U1, ")
+    assert repr(rc.open_source(frame.to_numpy())) == "<Rows of the table, 400 rows, 11 columns>"

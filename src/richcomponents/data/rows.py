@@ -53,6 +53,7 @@ from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
+from richcomponents.text import in_line
 
 _PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
 
@@ -160,6 +161,11 @@ class Rows:
         if names is None and not maps and source.names is not None:
             names = [source.names[c] for c in self.read_columns[: self.width]]
         self.names = None if names is None else tuple(names)
+
+    def __repr__(self) -> str:
+        count = "" if self.n_rows is None else f"{self.n_rows} rows, "
+        names = f": {listed([in_line(name) for name in self.names])}" if self.names else ""
+        return f"<Rows of {in_line(self.source.title)}, {count}{self.width} columns{names}>"
 
     @property
     def labels(self) -> Sequence[str | int] | None:
