@@ -60,6 +60,13 @@ class GLMFit:
         surely = square - 2 * np.sqrt(max(4 * square - 2 * d, 0.0))
         return max(0.0, 1 - d / surely) if surely > 0 else 0.0
 
+    def corrected_length(self, columns: Array, remainder: float, j: int = 0) -> float:
+        """What the correction makes of predictor j so shrunk, over what it makes of it as it is: less than the shrinkage where
+        the corrected coefficients lack a factor for a variance, the remainder, that grows with their square."""
+        shrunk = self.shrinkage(columns, j)
+        lacked = self.family.attenuation(remainder * np.array([shrunk**2, 1.0]))
+        return float(shrunk * lacked[0] / lacked[1])
+
     def predictor(self, j: int = 0) -> LinearPredictor:
         return LinearPredictor(self.coefs[j], float(self.intercepts[j]), float(self.information[j]), self.family)
 

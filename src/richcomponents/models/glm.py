@@ -438,8 +438,7 @@ class ComponentGLM(OutcomeLearner):
             factor = float(again.family.attenuation(left)) if not as_is else one.factor
             theta[j] = factor * coef
             intercepts[j] = again.family.intercept(float(again.intercepts[j]), factor, unsaid(one, theta[j]))
-            shrunk = low.shrinkage(columns[j], j)
-            lengths[j] = shrunk * float(again.family.attenuation(shrunk**2 * left) / again.family.attenuation(left))
+            lengths[j] = low.corrected_length(columns[j], left, j)
         self._keep_family(again.family, unsaid(found[0], theta[0]))
         if not asis[0]:
 
