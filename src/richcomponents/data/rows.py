@@ -71,7 +71,8 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         `align=` says which samples: "inner" (those of all tables, the default of files), "outer" (of any), "same" (others are
         refused; the default of tables in memory). Every fit takes what is returned: fit(open_source(tables, align="inner"), y).
     **options : align, layer, array, header
-        `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only numbers: True when they name the columns, False when they are the first row.
+        `layer=` of an h5ad file; `array=` of a Zarr group; `header=` of a text table whose first line holds only numbers: True
+        when they name the columns, False when they are the first row.
 
     Examples
     --------
