@@ -1,6 +1,7 @@
 """Effects of exposures under hidden confounding: laws first, then doors, then what is refused."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -293,6 +294,8 @@ def test_one_invalid_control_is_named_and_nothing_is_strong(confounder, seed):
     assert found.verdict_ not in ("strong", "supported")
     (answer,) = found.answers()
     assert answer.suspects() == ["x8"]
+    doubted = [{**row, "p of the others": 0.03 if row["control"] == "x8" else 1e-3} for row in answer.controls]
+    assert replace(answer, controls=doubted).suspects() == ["x8"]  # at 3% the others do not contradict each other
     assert "contradict each other" in answer.meaning or found.verdict_ != "weak"
     without = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6)).fit(np.delete(drawn.X, 8, axis=1), drawn.y)
     assert without.outside_["y"].p_value == pytest.approx(found.controls_[2]["p of the others"], rel=0.05)

@@ -16,8 +16,9 @@ from richcomponents.notebook import Table
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
 MISFIT = 0.01
-"""p value of the test of all controls from which on they contradict each other, and a verdict is weak at best."""
-_AGREE = 0.05  # p value of the test of the others, from which on a control may be the one that the exposure changes
+"""p value of the test of controls, all of them or all but one, below which they contradict each other; a verdict is weak then at
+best."""
+_AGREE = 0.05  # p value of the test of the others, from which on they agree well without a control
 _LITTLE = 0.05  # of the correction
 _NARROW = 0.5  # identified sets, in standard errors
 _DOUBTFUL = 0.01  # p value, for all hidden controls together, from which one is worth a second look
@@ -199,11 +200,13 @@ class ExposureAnswer:
 
     def suspects(self) -> list[str]:
         """Where the controls contradict each other: those of which one may be changed by the exposure, since the others agree
-        without it, the likeliest first; a confidence set if it is one, and empty if no single control explains it."""
+        without it, the likeliest first; a confidence set if it is one, and empty if no single control explains it: the others
+        contradict each other without any of them."""
         if not self._misfit:
             return []
         rows = [(float(row["p of the others"]), str(row["control"])) for row in self.controls]  # type: ignore[arg-type]
-        return [control for p, control in sorted(rows, reverse=True) if p >= _AGREE]
+        levels = ([control for p, control in sorted(rows, reverse=True) if p >= level] for level in (_AGREE, MISFIT))
+        return next(filter(None, levels), [])
 
     def _blame(self) -> str:
         """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
