@@ -16,8 +16,8 @@ from richcomponents.notebook import Table
 FALSE_DISCOVERIES = 0.1
 """Share of false ones among the effects that are counted as found."""
 MISFIT = 0.01
-"""p value of the test of controls, all of them or all but one, below which they contradict each other; a verdict is weak then at
-best."""
+"""p value of the test of controls, all of them or all but one, below which they contradict each other (a verdict is weak then
+at best)."""
 _AGREE = 0.05  # p value of the test of the others, from which on they agree well without a control
 _LITTLE = 0.05  # of the correction
 _NARROW = 0.5  # identified sets, in standard errors
