@@ -335,8 +335,9 @@ def check_inline(span, names, known):
         return
     if words[0] == "make":
         assert words[1] in make_targets()
-    elif words[0] == "rca" and len(words) == 2:
+    elif words[0] == "rca" and (len(words) == 2 or words[1] in PARSED_ONLY):
         assert words[1] in {*typer.main.get_command(app).commands} | options_of_commands()
+        assert {word for word in words if word.startswith("--")} <= options_of_commands()
     elif words[0] == "rca":
         assert rca(*words[1:]) == 0
     elif words[0].startswith("--"):
