@@ -20,12 +20,12 @@ from sklearn.base import clone
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.contrastive.canonical import canonical
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
 from richcomponents.learning.predicted import Places
 from richcomponents.models.design import is_column, labels_in
+from richcomponents.pair.canonical import canonical
 
 __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
 

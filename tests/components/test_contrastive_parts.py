@@ -8,7 +8,6 @@ import pytest
 from richcomponents.algebra import multilinear, unfold, unpack
 from richcomponents.algebra.spectral import whitening
 from richcomponents.contrastive.calibration import Reading, calibrate, residualise
-from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.contrastive.diagnostics import flip_test, outcome_test
 from richcomponents.contrastive.evidence import grams, implicit_grams, joint_whitening, pair_mean
 from richcomponents.contrastive.pair import energy_and_score, near_pair
@@ -18,6 +17,7 @@ from richcomponents.datasets import make_contrastive
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models import ContrastiveRCA
 from richcomponents.moments import Moments
+from richcomponents.pair.canonical import canonical, choose_rank
 
 
 def covariances(data):

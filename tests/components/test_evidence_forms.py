@@ -8,13 +8,13 @@ import pytest
 import richcomponents as rc
 from richcomponents.algebra.packing import packed_rank
 from richcomponents.contrastive import evidence, posterior, solution
-from richcomponents.contrastive.canonical import canonical_of
 from richcomponents.contrastive.evidence import Sketch, form_of, grams, implicit_grams, joint_whitening, sketched_rows
 from richcomponents.contrastive.posterior import Prior, SharedEnergy, identify
 from richcomponents.cumulants.kstatistics import linearised_block_cumulants
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.solvers import conjugate_gradients
 from richcomponents.moments import Moments, Rows
+from richcomponents.pair.canonical import canonical_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 

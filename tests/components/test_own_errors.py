@@ -7,7 +7,6 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.algebra import Array
-from richcomponents.contrastive.canonical import Canonical, canonical
 from richcomponents.contrastive.own_errors import (
     ErrorsByBlock,
     OwnCovariances,
@@ -19,6 +18,7 @@ from richcomponents.contrastive.own_errors import (
 from richcomponents.contrastive.pair import BlockCovariances, Pair
 from richcomponents.contrastive.posterior import SharedEnergy, identify
 from richcomponents.datasets import make_contrastive
+from richcomponents.pair.canonical import Canonical, canonical
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 D_U, D_V, RANK, BLOCKS = 6, 7, 3, 12

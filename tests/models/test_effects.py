@@ -9,11 +9,11 @@ import pytest
 from sklearn.base import clone
 
 import richcomponents as rc
-from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.effects import Basis, Correction, identified_ends, left_out_tests, outside_test
 from richcomponents.contrastive.pair import Pair
 from richcomponents.contrastive.slopes import Products, Slopes
 from richcomponents.moments import block_numbers
+from richcomponents.pair.canonical import canonical
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 

@@ -12,13 +12,13 @@ from sklearn.base import clone
 
 import richcomponents as rc
 from richcomponents.contrastive.calibration import Reading, residualise
-from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.coefficients import OnResidual
 from richcomponents.contrastive.pair import RIDGE, Pair
 from richcomponents.contrastive.shared_outcomes import BothParts, Parts
 from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.outcome import Outcome
+from richcomponents.pair.canonical import canonical
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 

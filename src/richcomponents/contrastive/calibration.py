@@ -43,9 +43,9 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import symmetric
 from richcomponents.components.component import LEAST_KEPT
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.posterior import Posterior
 from richcomponents.cumulants.estimate import jackknife_variance
+from richcomponents.pair.canonical import Canonical
 
 MAX_T = 1 - LEAST_KEPT
 """No direction is stretched more than 1/(1 - MAX_T) times."""

@@ -17,14 +17,6 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.contrastive.canonical import (
-    Canonical,
-    canonical,
-    canonical_of,
-    leftover_statistic,
-    remaining_p_value,
-    resolve_rank,
-)
 from richcomponents.contrastive.classes import HiddenClasses
 from richcomponents.contrastive.evidence import pair_mean
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
@@ -44,6 +36,14 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import minimise
 from richcomponents.moments import Moments
 from richcomponents.notebook import Summary
+from richcomponents.pair.canonical import (
+    Canonical,
+    canonical,
+    canonical_of,
+    leftover_statistic,
+    remaining_p_value,
+    resolve_rank,
+)
 from richcomponents.storage import storable
 from richcomponents.text import p_value, page
 

@@ -42,11 +42,11 @@ from richcomponents.algebra import Array
 from richcomponents.components.component import Blend
 from richcomponents.components.wide import Factored, Spread, added, top_directions
 from richcomponents.contrastive.calibration import block_variance, posterior_variance, trust
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.intervals import BlockEvidence, replicate
 from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
 from richcomponents.contrastive.posterior import Logistic, Posterior
 from richcomponents.cumulants.estimate import delete_one
+from richcomponents.pair.canonical import Canonical
 
 BLOCK_WEIGHT, POSTERIOR_WEIGHT = 0.5, 0.1
 """Of the block variance and of the posterior variance of a change of directions. Left-out blocks move eigenvectors twice as

@@ -25,7 +25,6 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import RANK_TOLERANCE
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.evidence import joint_whitening, pair_mean
 from richcomponents.contrastive.own_errors import IndependentErrors
 from richcomponents.contrastive.pair import (
@@ -50,6 +49,7 @@ from richcomponents.contrastive.posterior import (
 )
 from richcomponents.cumulants.estimate import Estimate, delete_one, jackknife_variance
 from richcomponents.moments import Moments
+from richcomponents.pair.canonical import Canonical
 
 Target = Literal["mixing", "cov_s1", "var_s1", "cov_s2", "cov_s3"]
 

@@ -31,8 +31,8 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.contrastive.calibration import block_variance, trust
-from richcomponents.contrastive.canonical import Canonical, canonical, leftover_statistic
 from richcomponents.contrastive.posterior import PRIOR_CENTRE, FurtherEvidence, Posterior, SharedEnergy, sign_flip_z
+from richcomponents.pair.canonical import Canonical, canonical, leftover_statistic
 from richcomponents.storage import storable
 
 PRIOR_SHARE = 0.25

@@ -28,10 +28,10 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.diagnostics import TestResult, outcome_test
 from richcomponents.contrastive.pair import RIDGE
 from richcomponents.learning.outcome import Outcome
+from richcomponents.pair.canonical import Canonical
 from richcomponents.storage import storable
 from richcomponents.text import in_line
 

@@ -41,10 +41,10 @@ import numpy as np
 from scipy import linalg, stats
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.pair import BlockCovariances, Pair, near_pair
 from richcomponents.contrastive.posterior import INFLATION, KNOWN_PRIOR_SD, PRIOR_CENTRE, Logistic, symmetric_matrices
 from richcomponents.cumulants.estimate import delete_one
+from richcomponents.pair.canonical import Canonical
 from richcomponents.storage import storable
 from richcomponents.text import p_value
 

@@ -38,7 +38,6 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.wide import Spread
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.posterior import (
     Beside,
     Logistic,
@@ -50,6 +49,7 @@ from richcomponents.contrastive.posterior import (
 from richcomponents.cumulants.estimate import delete_one, jackknife_error
 from richcomponents.moments import Moments
 from richcomponents.notebook import Table, Tabular
+from richcomponents.pair.canonical import Canonical
 from richcomponents.storage import storable
 
 RIDGE = 4.0

@@ -11,7 +11,6 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import Blend, Calibrated, CumulantSource, Terms, error_at_fixed_features
 from richcomponents.components.wide import Spread
-from richcomponents.contrastive.canonical import canonical_coordinates
 from richcomponents.contrastive.diagnostics import check_known_mixing
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.pair import IdentifiedSet
@@ -21,6 +20,7 @@ from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.moments.data import AffineMap, Data, StateData
+from richcomponents.pair.canonical import canonical_coordinates
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 

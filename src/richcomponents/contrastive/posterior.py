@@ -36,10 +36,10 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import available_cores, run_all
 from richcomponents.algebra.spectral import symmetric
-from richcomponents.contrastive.canonical import Canonical
 from richcomponents.contrastive.evidence import pair_mean, pair_means
 from richcomponents.cumulants.estimate import delete_one, jackknife_variance
 from richcomponents.learning.solvers import conjugate_gradients, minimise
+from richcomponents.pair.canonical import Canonical
 from richcomponents.storage import storable
 
 MAX_LOGIT = 15.0

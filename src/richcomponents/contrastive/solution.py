@@ -43,15 +43,6 @@ from richcomponents.contrastive.calibration import (
     residualise,
     residualise_all_columns,
 )
-from richcomponents.contrastive.canonical import (
-    Canonical,
-    EveryColumn,
-    canonical,
-    canonical_coordinates,
-    every_column,
-    largest_rank,
-    resolve_rank,
-)
 from richcomponents.contrastive.coefficients import OnResidual, corrected_estimate, drawn_estimate, identified_estimate
 from richcomponents.contrastive.diagnostics import (
     ADVICE,
@@ -110,6 +101,15 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data, StateData
+from richcomponents.pair.canonical import (
+    Canonical,
+    EveryColumn,
+    canonical,
+    canonical_coordinates,
+    every_column,
+    largest_rank,
+    resolve_rank,
+)
 from richcomponents.storage import storable
 
 INVERSE_RIDGE = 20.0  # in units of 1/n, the noise of a squared canonical correlation

@@ -27,12 +27,12 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Component, CumulantSource, Term, Terms
 from richcomponents.components.wide import Factored, Spread, gaussian_score
-from richcomponents.contrastive.canonical import Canonical, remaining_p_value
 from richcomponents.contrastive.diagnostics import Diagnostics, TestResult, leftover_test
 from richcomponents.contrastive.pair import IdentifiedSet
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
+from richcomponents.pair.canonical import Canonical, remaining_p_value
 from richcomponents.storage import storable
 
 Key = Any

@@ -17,10 +17,10 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank
 from richcomponents.components.sets import Subset
 from richcomponents.components.wide import LinearMap
-from richcomponents.contrastive.canonical import canonical, choose_rank
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
+from richcomponents.pair.canonical import canonical, choose_rank
 from richcomponents.storage import storable
 
 _DEPENDENT = 1e-10  # eigenvalues of a correlation matrix below this are linear dependence

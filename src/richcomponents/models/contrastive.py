@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.wide import added
-from richcomponents.contrastive.canonical import canonical_coordinates, resolve_rank
 from richcomponents.contrastive.classes import (
     FEWEST_ROWS,
     MOST_DIRECTIONS,
@@ -35,6 +34,7 @@ from richcomponents.models.answers import pair_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
+from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")

@@ -15,7 +15,6 @@ from richcomponents.algebra import Array
 from richcomponents.components.component import Component
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
-from richcomponents.contrastive.canonical import canonical
 from richcomponents.contrastive.intervals import Target
 from richcomponents.contrastive.next_steps import rounded
 from richcomponents.contrastive.solution import PairSolution, solve_pair
@@ -37,6 +36,7 @@ from richcomponents.models.answers import sets_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
+from richcomponents.pair.canonical import canonical
 from richcomponents.plots import GREY, new_figure
 from richcomponents.text import in_line, page
 

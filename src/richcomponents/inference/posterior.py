@@ -1,0 +1,282 @@
+"""What is known of T, a symmetric matrix with 0 <= T <= I: one optimiser, one Laplace approximation, one step per block.
+
+T = logistic(X), X symmetric and free, keeps every estimate admissible. The prior is hierarchical, few numbers first:
+
+    X = b I + E,     b ~ N(-1, 1.5^2),     Var E_ii = tau^2 + SCATTER / n,  Var E_ij half of that.
+
+The level b is a mixture of narrow laws, weighed by their Laplace evidence: a mode over the level and the entries together goes
+to the level at which entries have most room. Entries of the T of a sample scatter about those of the population by
+sqrt(SCATTER / n). tau is weighed by left-out blocks: nats of all rows less those without a block, at T without it.
+
+CALIBRATION. Each part of the evidence is right up to a factor; the curvature of a log-likelihood is the variance of its score,
+which left-out blocks tell. One rule for every kind of evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import optimize
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.inference.draws import Draws, jackknife_variance
+
+__all__ = ["Evidence", "Posterior", "Views", "entries", "infer", "logistic", "multiplicity", "symmetric_of"]
+
+TAUS = (0.3, 1.0)
+"""Standard deviations of the entries of logit T, a priori."""
+
+LEVELS = (-3.5, -2.5, -1.5, -0.5, 0.5, 1.5)
+"""Centres of the narrow laws of the level b."""
+
+LEVEL, LEVEL_SD, NARROW_SD = -1.0, 1.5, 0.5
+"""Centre and standard deviation of the level b, and of each narrow law."""
+
+SCATTER = 30.0
+"""Over n: variance of the entries of logit T of a sample about the population's."""
+
+DRAWS = 40
+"""Of T, for each level and tau."""
+
+
+class Views(Protocol):
+    """What is asked of second moments: independent rows (...), of a sample or of a stack of replicates, and the rank."""
+
+    @property
+    def n(self) -> Array: ...
+
+    @property
+    def rank(self) -> int: ...
+
+
+class Evidence(Protocol):
+    """Something that tells T. Its parts are log-likelihoods up to a factor each; `scale` (parts,) makes them nats."""
+
+    @property
+    def scale(self) -> Array: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def parts(self, pair: Any, T: Array) -> tuple[Array, Array]:
+        """Values (parts, ...) and gradients in T (parts, ..., r, r)."""
+
+    def weighed(self, pair: Any, T: Array) -> Evidence:
+        """The same, with weights that are right near T."""
+
+    def scaled(self, scale: Array) -> Evidence:
+        """The same with other factors."""
+
+    def above_noise(self, values: Array) -> float:
+        """The share of a part's values without each block, (B,), that stands above their noise; 1 for a likelihood."""
+
+    def use(self, pair: Any, T: Array) -> float:
+        """0 to 1: how far what it assumes may be used, at its own best T."""
+
+    def strength(self, pair: Any, T: Array, end: Array) -> float:
+        """How far T is told from the end, in standard errors."""
+
+
+# ---- T = logistic(X)
+
+
+@lru_cache(maxsize=64)
+def _places(r: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows and columns of the lower triangle (m,), and where each entry of the matrix (r, r) stands in it."""
+    i, j = np.indices((r, r))
+    low, high = np.minimum(i, j), np.maximum(i, j)
+    return *np.tril_indices(r), high * (high + 1) // 2 + low
+
+
+def entries(matrix: Array) -> Array:
+    """Lower triangles (..., m) of symmetric matrices (..., r, r)."""
+    rows, columns, _ = _places(matrix.shape[-1])
+    return np.asarray(matrix[..., rows, columns])
+
+
+def symmetric_of(vector: Array) -> Array:
+    """The inverse of `entries`."""
+    return np.asarray(vector[..., _places(int(np.sqrt(2 * vector.shape[-1])))[2]])
+
+
+@lru_cache(maxsize=64)
+def multiplicity(r: int) -> Array:
+    """How often each entry of the lower triangle stands in the matrix."""
+    return entries(2 - np.eye(r))
+
+
+def logistic(X: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """T, and the map from gradients in T to gradients in X (Daleckii and Krein)."""
+    a, v = np.linalg.eigh(X)
+    a, vt = np.clip(a, -15, 15), np.swapaxes(v, -1, -2)
+    gap = (a[..., :, None] - a[..., None, :]) / 2
+    far, half = np.abs(gap) > 1e-8, 2 * np.cosh(a / 2)
+    quotient = np.where(far, np.sinh(gap) / np.where(far, gap, 1.0), 1.0) / (half[..., :, None] * half[..., None, :])
+    return (v / (1 + np.exp(-a))[..., None, :]) @ vt, lambda g: v @ (quotient * (vt @ g @ v)) @ vt
+
+
+def nats(evidences: Sequence[Evidence], pair: Any, T: Array) -> tuple[Array, Array]:
+    """Of all evidence together: (...), and the gradient in T (..., r, r)."""
+    value, slope = np.zeros(T.shape[:-2]), np.zeros(T.shape)
+    for one in evidences:
+        values, slopes = one.parts(pair, T)
+        value, slope = value + np.tensordot(one.scale, values, 1), slope + np.tensordot(one.scale, slopes, 1)
+    return value, slope
+
+
+def score(evidences: Sequence[Evidence], pair: Any, X: Array) -> tuple[Array, Array]:
+    """Nats (...) and their gradient (..., m) in the entries of X = logit T, given as (..., m)."""
+    T, pull = logistic(symmetric_of(X))
+    value, slope = nats(evidences, pair, T)
+    return value, entries(pull(slope)) * multiplicity(T.shape[-1])
+
+
+def bend(evidences: Sequence[Evidence], pair: Any, X: Array, step: float = 1e-3) -> Array:
+    """Minus the Hessian (m, m) of the nats, by differences of the gradient."""
+    moves, chunk = step * np.eye(len(X)), max(1, 200_000 // max(pair.rank, 1) ** 2)
+    rows = [
+        (score(evidences, pair, X + part)[1] - score(evidences, pair, X - part)[1]) / (2 * step)
+        for part in np.split(moves, range(chunk, len(X), chunk))
+    ]
+    hessian = np.concatenate(rows)
+    return np.asarray(-(hessian + hessian.T) / 2)
+
+
+# ---- prior, mode, posterior
+
+
+class Prior:
+    """Of the entries (m,) of logit T, at one level and tau: centre (m,) and root (m, m) of their covariance; log_weight : log
+    of the probability of this level, but for a constant."""
+
+    def __init__(self, pair: Views, tau: float, level: float = LEVEL) -> None:
+        identity = entries(np.eye(pair.rank))
+        entry = np.diag((tau**2 + SCATTER / float(pair.n)) / multiplicity(pair.rank))
+        self.centre = level * identity
+        self.root = np.linalg.cholesky(entry + NARROW_SD**2 * np.outer(identity, identity))
+        self.log_weight = -(((level - LEVEL) / LEVEL_SD) ** 2) / 2
+
+
+@dataclass(frozen=True)
+class Mode:
+    """X (m,) at a mode; the curvature there, in units of the prior: values (m,), axes (m, m); evidence : log of the integral of
+    likelihood times prior (Laplace)."""
+
+    X: Array
+    evidence: float
+    prior: Prior
+    values: Array
+    axes: Array
+
+    @classmethod
+    def of(cls, evidences: Sequence[Evidence], pair: Any, prior: Prior, start: Array) -> Mode:
+        def objective(s: Array) -> tuple[float, Array]:
+            value, slope = score(evidences, pair, prior.centre + prior.root @ s)
+            return float(s @ s / 2 - value), s - prior.root.T @ slope
+
+        start = np.linalg.solve(prior.root, start - prior.centre)
+        best = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200, "ftol": 1e-7})
+        X = prior.centre + prior.root @ best.x
+        values, axes = np.linalg.eigh(np.eye(len(X)) + prior.root.T @ bend(evidences, pair, X) @ prior.root)
+        values = np.maximum(values, 0.5)
+        return cls(X, float(-best.fun - np.log(values).sum() / 2), prior, values, axes)
+
+    def solve(self, rows: Array) -> Array:
+        """rows (n, m) times the posterior covariance."""
+        return np.asarray((rows @ self.prior.root @ self.axes / self.values) @ self.axes.T @ self.prior.root.T)
+
+    def deviations(self, normal: Array) -> Array:
+        """Standard normal rows (n, m) as deviations of X."""
+        return np.asarray((normal @ self.axes / np.sqrt(self.values)) @ self.axes.T @ self.prior.root.T)
+
+
+def calibrated(evidences: Sequence[Evidence], pair: Any, left_out: Any, rounds: int = 3) -> list[Evidence]:
+    """Every part in nats; what says nothing is left out."""
+    prior, loose, used = Prior(pair, 0.5), Prior(pair, 2.0), []
+    for one in evidences:
+        X = prior.centre
+        for _ in range(rounds):
+            one = one.weighed(pair, logistic(symmetric_of(X))[0])
+            if not one.scale.any():
+                break
+            X, scale = Mode.of([one], pair, prior, X).X, np.zeros(len(one.scale))
+            for k, unit in enumerate(np.eye(len(scale))):
+                alone = one.scaled(unit)
+                value, scores = score([alone], left_out, X)
+                noise = jackknife_variance(scores * (pair.n / left_out.n)[:, None]).sum()
+                curvature = np.trace(bend([alone], pair, X))
+                scale[k] = max(0.0, curvature / max(noise, 1e-300)) * one.above_noise(value)
+            one = one.scaled(scale)
+        if one.scale.any():
+            best = logistic(symmetric_of(Mode.of([one], pair, loose, X).X))[0]
+            one = one.scaled(one.scale * one.use(pair, best))
+        if one.scale.any():
+            used.append(one)
+    return used
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """T (r, r) as Draws; evidences : in nats, those that say something."""
+
+    T: Draws
+    evidences: tuple[Evidence, ...] = ()
+
+    def resampled(self, size: int, most: int = 20_000_000) -> Posterior:
+        """With fewer draws, where an answer of so many numbers would not fit."""
+        count = max(DRAWS, most // max(size, 1))
+        if count >= len(self.T.weight):
+            return self
+        at = np.searchsorted(np.cumsum(self.T.weight), (np.arange(count) + 0.5) / count).clip(
+            max=len(self.T.weight) - 1
+        )
+        return replace(self, T=replace(self.T, posterior=self.T.posterior[at], weight=np.full(count, 1 / count)))
+
+    @property
+    def doubt(self) -> Array:
+        """E (T - E T)^2, (r, r)."""
+        off = self.T.posterior - self.T.value
+        return np.asarray(np.tensordot(self.T.weight, off @ off, 1))
+
+    def strengths(self, pair: Any, end: Array) -> dict[str, float]:
+        """By evidence: how far T is told from an end, in standard errors."""
+        return {one.name: one.strength(pair, self.T.value, end) for one in self.evidences}
+
+
+def infer(pair: Any, left_out: Any, evidences: Sequence[Evidence], seed: int | None = 0) -> Posterior:
+    """A mode with Laplace draws and one Newton step per left-out block, for every tau and level of the prior; without any
+    evidence the prior itself.
+
+    pair : of the whole sample; left_out : a stack, without each block.
+    """
+    evidences, m, blocks = calibrated(evidences, pair, left_out), len(entries(np.eye(pair.rank))), len(left_out.n)
+    half = np.random.default_rng(seed).normal(size=(DRAWS // 2, m))
+    weights, gains, moves, drawn = [], [], [], []
+    for tau in TAUS:
+        X = Prior(pair, tau, LEVELS[0]).centre
+        for prior in (Prior(pair, tau, level) for level in LEVELS):
+            top = Mode.of(evidences, pair, prior, X)
+            X, scores = (
+                top.X,
+                score(evidences, left_out, np.tile(top.X, (blocks, 1)))[1] * (pair.n / left_out.n)[:, None],
+            )
+            without = logistic(symmetric_of(X + top.solve(scores - scores.mean(0))))[0]
+            weights.append(prior.log_weight + top.evidence)
+            gains.append(float(np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0])))
+            moves.append(without - logistic(symmetric_of(X))[0])
+            drawn.append(logistic(symmetric_of(X + top.deviations(np.concatenate([half, -half]))))[0])
+    levels = softmax(np.reshape(weights, (len(TAUS), -1)))
+    taus = softmax(np.sum(levels * np.reshape(gains, levels.shape), axis=1))
+    weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(drawn)
+    each = np.repeat(weight, DRAWS) / DRAWS
+    mean = np.tensordot(each, draws, 1)
+    return Posterior(Draws(mean, mean + np.tensordot(weight, moves, 1), draws, each), tuple(evidences))
+
+
+def softmax(a: Array) -> Array:
+    a = np.exp(a - a.max(-1, keepdims=True))
+    return np.asarray(a / a.sum(-1, keepdims=True))

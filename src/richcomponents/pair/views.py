@@ -1,0 +1,201 @@
+"""Two views at rank r: second moments of one sample, or of a stack of replicates, and what they are at a given T.
+
+Let x, y be white shared coordinates of the views, K = Cov(x, y) (r x r), h = (I - K K')^(1/2). The model U = S1 + S2,
+V = A S2 + S3 leaves ONE symmetric matrix open,
+
+    S = Cov(S2) = K K' + h T h  in x,     0 <= T <= I:
+
+Cov(S1) = Cov(U) - S on the shared coordinates, A = K'S^-1, Cov(S3) = Cov(V) - K'S^-1 K. T = 0 is residualising U on V; T = I is
+regressing V on U. All functions take leading axes ("..."): none for a sample, (B,) for the samples without one block each.
+
+A replicate takes the white basis that is nearest to the one of the whole sample: a smooth function of its second moments, also
+where canonical correlations are tied, and nothing has to be matched. Coordinates z = (x_1.., y_1..) of the whole sample are
+those of `Canonical`, so that no number here has a unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.moments import Moments
+from richcomponents.pair.canonical import Canonical
+
+__all__ = ["BlockSums", "Pair", "turned"]
+
+EDGE = 1e-4
+"""1 - K K' is kept above this: a canonical correlation of one leaves no room for S1."""
+
+
+def turned(a: Array) -> Array:
+    """The transpose of every matrix of a stack."""
+    return np.swapaxes(a, -1, -2)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSums:
+    """Rows (B,), means (B, k) and mean products (B, k, k) of the coordinates z in each block, about the mean of all rows."""
+
+    count: Array
+    first: Array
+    second: Array
+
+    @classmethod
+    def of(cls, state: Moments) -> BlockSums:
+        """From the state of z; empty blocks are left out."""
+        state = state.up_to(2)  # higher orders, by block, are many
+        used = np.flatnonzero(state.block_sizes)
+        count = state.block_sizes[used].astype(np.float64)
+        first = state.central_blocks()[used][:, state.layout.orders[1]] / count[:, None]
+        return cls(count, first, state.block_covariances()[used])
+
+    def without_each(self) -> Array:
+        """Which blocks are kept, (B, B), in the samples without one block each."""
+        return np.asarray(1.0 - np.eye(len(self.count)))
+
+    def covariance(self, kept: Array) -> Array:
+        """Covariance (..., k, k) of the pooled blocks, block b counted kept[..., b] times."""
+        weight = kept * self.count
+        weight = weight / weight.sum(-1, keepdims=True)
+        mean = weight @ self.first
+        pooled = np.tensordot(weight, self.second, 1)
+        return np.asarray(pooled - mean[..., :, None] * mean[..., None, :])
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """canonical : coordinates of the whole sample, in the user's columns; covariance (..., k, k) : of z = (x, y), all of them;
+    n (...) : independent rows; kept (..., B) : which blocks; to_x (..., r, k_u), to_y (..., r, k_v) : to the shared
+    coordinates, from those of the whole sample.
+
+    corrected : so many leading coordinates have a T; the others have T = 0.
+    """
+
+    canonical: Canonical
+    covariance: Array
+    n: Array
+    kept: Array
+    to_x: Array
+    to_y: Array
+    corrected: int
+
+    @classmethod
+    def of(
+        cls, canonical: Canonical, covariance: Array, n: Array, kept: Array, rank: int, corrected: int | None = None
+    ) -> Pair:
+        """The basis nearest to the first `rank` coordinates of `canonical`."""
+        first = rank if corrected is None else min(rank, corrected)
+        k_u = canonical.rank_u
+        cu, cv, cross = covariance[..., :k_u, :k_u], covariance[..., k_u:, k_u:], covariance[..., :k_u, k_u:]
+        white_u, white_v = power(cu, -0.5, 1e-8), power(cv, -0.5, 1e-8)
+        left, _, right = np.linalg.svd(white_u @ cross @ white_v)
+        groups = (slice(0, first), slice(first, rank))
+        to_x = np.concatenate([nearest(left[..., :, g], g) for g in groups], axis=-1)
+        to_y = np.concatenate([nearest(turned(right)[..., :, g], g) for g in groups], axis=-1)
+        return cls(canonical, covariance, np.asarray(n), kept, turned(to_x) @ white_u, turned(to_y) @ white_v, first)
+
+    @classmethod
+    def whole(cls, canonical: Canonical, blocks: int, rank: int, corrected: int | None = None) -> Pair:
+        """The sample itself: Cov(x, y) = D exactly."""
+        k, k_u = canonical.rank_u + canonical.rank_v, canonical.rank_u
+        covariance, at = np.eye(k), np.arange(len(canonical.correlations))
+        covariance[at, k_u + at] = covariance[k_u + at, at] = canonical.correlations
+        eye_u, eye_v, n = np.eye(k_u)[:rank], np.eye(k - k_u)[:rank], np.asarray(canonical.n)
+        first = rank if corrected is None else min(rank, corrected)
+        return cls(canonical, covariance, n, np.ones(blocks), eye_u, eye_v, first)
+
+    @classmethod
+    def left_out(cls, canonical: Canonical, sums: BlockSums, rank: int, corrected: int | None = None) -> Pair:
+        """The stack (B,) of the samples without one block each."""
+        kept = sums.without_each()
+        n = canonical.n * (kept @ sums.count) / sums.count.sum()
+        return cls.of(canonical, sums.covariance(kept), n, kept, rank, corrected)
+
+    @property
+    def rank(self) -> int:
+        return int(self.to_x.shape[-2])
+
+    def leading(self) -> Pair:
+        """The coordinates that have a T."""
+        first = self.corrected
+        return (
+            self
+            if first == self.rank
+            else replace(self, to_x=self.to_x[..., :first, :], to_y=self.to_y[..., :first, :])
+        )
+
+    # ---- second moments, in coordinates of the whole sample
+
+    @property
+    def cov_x(self) -> Array:
+        k = self.canonical.rank_u
+        return np.asarray(self.covariance[..., :k, :k])
+
+    @property
+    def cov_y(self) -> Array:
+        k = self.canonical.rank_u
+        return np.asarray(self.covariance[..., k:, k:])
+
+    @cached_property
+    def from_x(self) -> Array:
+        """(..., k_u, r): the loadings of the shared coordinates."""
+        return np.asarray(self.cov_x @ turned(self.to_x))
+
+    @cached_property
+    def from_y(self) -> Array:
+        return np.asarray(self.cov_y @ turned(self.to_y))
+
+    @cached_property
+    def K(self) -> Array:
+        k = self.canonical.rank_u
+        return np.asarray(self.to_x @ self.covariance[..., :k, k:] @ turned(self.to_y))
+
+    @cached_property
+    def h(self) -> Array:
+        return power(np.eye(self.rank) - self.K @ turned(self.K), 0.5, EDGE)
+
+    # ---- at a given T
+
+    def S(self, T: Array) -> Array:
+        """Cov(S2) in x."""
+        return np.asarray(self.K @ turned(self.K) + self.h @ T @ self.h)
+
+    def own_x(self, T: Array) -> Array:
+        """Cov(S1) in the coordinates of the whole sample, (..., k_u, k_u)."""
+        return symmetric(self.cov_x - self.from_x @ self.S(T) @ turned(self.from_x))
+
+    def own_y(self, T: Array) -> Array:
+        """Cov(S3) alike, (..., k_v, k_v)."""
+        loadings = self.from_y @ turned(self.K)
+        return symmetric(self.cov_y - loadings @ np.linalg.solve(self.S(T), turned(loadings)))
+
+    # ---- the same in the user's columns
+
+    def cov_s1(self, T: Array) -> Array:
+        back = self.canonical.u_from_x
+        return np.asarray(back @ self.own_x(T) @ back.T)
+
+    def cov_s2(self, T: Array) -> Array:
+        lift = self.canonical.u_from_x @ self.from_x
+        return symmetric(lift @ self.S(T) @ turned(lift))
+
+    def cov_s3(self, T: Array) -> Array:
+        back = self.canonical.v_from_y
+        return np.asarray(back @ self.own_y(T) @ back.T)
+
+    def mixing(self, T: Array) -> Array:
+        """A on the range of S2, zero on its complement in the metric of Cov(U)^-1."""
+        into = self.canonical.v_from_y @ self.from_y @ turned(self.K)
+        return np.asarray(into @ np.linalg.solve(self.S(T), self.to_x @ self.canonical.x_from_u))
+
+
+def nearest(frame: Array, places: slice) -> Array:
+    """Orthonormal columns (..., k, m), rotated so that they are nearest to the unit vectors of `places`."""
+    if frame.shape[-1] == 0:
+        return frame
+    a, _, b = np.linalg.svd(frame[..., places, :])
+    return np.asarray(frame @ turned(a @ b))
