@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SITE := docs/_build/html
-CODE := src tests benchmarks examples torture docs
+CODE := src tests benchmarks reproduction examples torture docs
 
 .PHONY: demo test check docs dist install bench accuracy paper torture setup format clean
 
@@ -19,7 +19,7 @@ check: $(STAMP)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --doctest-modules src/richcomponents
+	$(BIN)/python -m pytest --doctest-modules src/richcomponents reproduction
 	@$(MAKE) --no-print-directory dist docs
 
 # What would be uploaded, checked; nothing is uploaded.
@@ -48,9 +48,9 @@ accuracy: $(STAMP)
 	$(BIN)/python benchmarks/contrastive.py run
 	$(BIN)/python benchmarks/general.py run
 
-# The paper's figure and its biomarkers: about ten minutes on two idle cores; `rca paper --full --out paper` for all repeats.
+# The paper's figure, its claims and its biomarkers: about ten minutes on two idle cores; `make paper FULL=1` for all repeats.
 paper: $(STAMP)
-	$(BIN)/rca paper --quick --out paper
+	$(BIN)/python -m reproduction --out paper $(if $(FULL),--full)
 
 # Awkward tables, mutated files, every door, refits that fail, kill -9, threads, memory caps: about half an hour on two idle cores.
 torture: $(STAMP)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import richcomponents as rc
-from richcomponents.experiments.rows import Job, Row, by_case
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main
 
 SECTIONS = ("labs", "smooth", "outcome")

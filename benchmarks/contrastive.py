@@ -17,7 +17,7 @@ import numpy as np
 
 import richcomponents as rc
 from richcomponents.datasets import Contrastive, make_contrastive
-from richcomponents.experiments.rows import Job, Row, by_case
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 SECTIONS = ("accuracy", "mixing", "protection", "rank", "coverage", "tests")

@@ -27,7 +27,7 @@ import numpy as np
 
 import richcomponents as rc
 from richcomponents import baselines, datasets
-from richcomponents.experiments.rows import Job, Row, by_case
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main
 
 SECTIONS = (

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 from richcomponents import ComponentGLM, ContrastiveRCA, baselines
 from richcomponents.datasets import Contrastive, make_contrastive
-from richcomponents.experiments.rows import Job, Row, by_case
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 SECTIONS = ("ratio", "coverage")

@@ -28,8 +28,8 @@ import numpy as np
 from richcomponents import ComponentIsing, ContrastiveRCA, baselines
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.learning.ising import grid_edges, moment_model, with_ghost
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main
 
 SECTIONS = ("accuracy", "paper", "fields", "large")

@@ -19,10 +19,10 @@ from sklearn.base import clone
 
 from richcomponents import ComponentHMM, ComponentLDA, ContrastiveRCA, baselines
 from richcomponents.algebra import Array
-from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.learning.hmm import Chain, matched_states, stationary
 from richcomponents.learning.lda import matched_topics
 from richcomponents.models.base import ComponentLearner
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 SECTIONS = ("hmm", "topics")

@@ -24,9 +24,9 @@ import numpy as np
 
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, baselines
 from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.learning.likelihood import expected_gradient
 from richcomponents.paper.gradient import LogisticLikelihood
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 SECTIONS = ("ratio", "safety", "coverage", "trajectory", "wide", "times")

@@ -20,8 +20,8 @@ import numpy as np
 from richcomponents import ComponentGaussianMixture, ContrastiveRCA
 from richcomponents.algebra import Array
 from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.rows import Job, Row, by_case
 from richcomponents.learning.mixture import Mixture, MixtureCumulants, fit_mixture, match_centres
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 K = D = 10

@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 import richcomponents as rc
-from richcomponents.experiments.rows import Job, Row, measured
+from rows import Job, Row, measured
 
 
 def measure(job: Job) -> list[Row]:

@@ -20,7 +20,7 @@ import numpy as np
 import richcomponents as rc
 from richcomponents.algebra import Array
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.experiments.rows import Job, Row, by_case
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, drawn, main, medians
 
 DESIGNS = {

@@ -26,9 +26,9 @@ from scipy.special import expit, log_ndtr, ndtr
 
 import richcomponents as rc
 from richcomponents.components.component import CumulantSource
-from richcomponents.experiments.rows import Job, Row
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
 from richcomponents.learning.likelihood import fit_likelihood, maximise
+from rows import Job, Row
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 Array = Any

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from richcomponents import ContrastiveRCA
 from richcomponents.contrastive.next_steps import samples_for_strong
 from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.rows import Job, Row
+from rows import Job, Row
 from sections import RESULTS, Measured, Options, drawn, main
 from sections import medians as medians_of
 

@@ -25,7 +25,7 @@ import numpy as np
 from richcomponents import ComponentPCA, ContrastiveRCA, baselines
 from richcomponents.algebra import Array
 from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.rows import Job, Row, by_case, settings_of
+from rows import Job, Row, by_case, settings_of
 from sections import RESULTS, Measured, Options, main, medians
 
 SIZES = (100, 300, 1000, 3000, 10_000)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from richcomponents.experiments.rows import Job, Row, read_rows, run_jobs
+from rows import Job, Row, read_rows, run_jobs
 
 RESULTS = Path(__file__).parent / "results"
 Options = argparse.Namespace

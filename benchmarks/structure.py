@@ -25,7 +25,7 @@ from sklearn.decomposition import FactorAnalysis
 
 import richcomponents as rc
 from richcomponents.algebra import Array
-from richcomponents.experiments.rows import Job, Row, by_case
+from rows import Job, Row, by_case
 from sections import RESULTS, Measured, drawn, main, medians
 
 D = 10

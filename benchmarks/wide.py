@@ -30,7 +30,7 @@ import numpy as np
 
 import richcomponents as rc
 from richcomponents.contrastive import evidence, solution
-from richcomponents.experiments.rows import Job, Row, measured, settings_of
+from rows import Job, Row, measured, settings_of
 
 SIZES = (60, 150, 500, 1500)
 COLUMNS_U = (2, 4, 10, 20, 48, 100, 150, 300)

@@ -18,6 +18,6 @@ def prose(document: Path) -> str:
 
 
 def shell_lines(document: Path) -> list[list[str]]:
-    """Commands to type: indented lines that begin with rca, make or pip, as words; what follows # is a comment."""
-    lines = re.findall(r"^    ((?:rca|make|pip) .*)$", prose(document), flags=re.M)
+    """Commands to type: indented lines that begin with rca, make, pip or python, as words; what follows # is a comment."""
+    lines = re.findall(r"^    ((?:rca|make|pip|python) .*)$", prose(document), flags=re.M)
     return [shlex.split(line, comments=True) for line in lines]

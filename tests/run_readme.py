@@ -19,7 +19,7 @@ from documents import fenced, shell_lines
 
 README = Path(__file__).parent.parent / "README.md"
 EXTRAS = ("numba", "dask", "zarr", "h5py", "anndata", "pandas", "polars")
-TOO_LONG = ("demo", "paper")
+TOO_LONG = ("demo",)
 
 
 def write_table(path: Path) -> None:

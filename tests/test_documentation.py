@@ -23,6 +23,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import reproduction.__main__ as reproduction
 import sklearn.preprocessing
 import typer
 
@@ -46,7 +47,6 @@ SMALLER = {  # as written it takes seconds more and says nothing more
     "grid_edges(5, 5)": "grid_edges(3, 3)",
 }
 PARSED_ONLY = {  # commands whose options are read, no more
-    "paper": "takes minutes; tests/experiments run it",
     "demo": "tests/cli runs it",
 }
 NOT_RUN = {
@@ -179,6 +179,9 @@ def test_commands_run(document, folder, capsys):
             assert arguments[0] in make_targets()
         elif command == "pip":
             assert arguments[0] == "install"
+        elif command == "python":
+            assert arguments[:2] == ["-m", "reproduction"]
+            reproduction.command_line().parse_args(arguments[2:])  # it takes minutes; tests/reproduction run it
         else:
             check_command(arguments, capsys)
 
@@ -345,7 +348,8 @@ def check_inline(span, names, known):
     elif words[0] == "pip":
         assert set(re.search(r"\[(.*)\]", span)[1].split(",")) <= extras()
     elif words[0] == "python":
-        assert (ROOT / (words[1] if words[1] != "-m" else words[2])).exists()
+        place = words[1] if words[1] != "-m" else words[2].replace(".", "/")
+        assert (ROOT / place).exists() or (ROOT / f"{place}.py").exists()
     elif "/" in span:
         assert list(ROOT.glob(span)) or span == "figures/"
     elif re.fullmatch(r"\.?\w+(\(\))?", span):

@@ -112,17 +112,6 @@ def test_no_two_outputs_are_one_file(capsys, tmp_path, table, one, two):
         assert state_of(tmp_path) == before
 
 
-def test_the_papers_directory_keeps_what_is_read(tmp_path, monkeypatch):
-    from richcomponents.experiments.paper import run_paper
-
-    (tmp_path / "rows.csv").write_text("mine")
-    (tmp_path / "pheno.csv").write_text("theirs")
-    before = state_of(tmp_path)
-    with pytest.raises(rc.DataError, match=r"would overwrite the input .*rows.csv"):
-        run_paper(tmp_path, ["biomarkers"], data=tmp_path / "rows.csv", pheno=tmp_path / "pheno.csv")
-    assert state_of(tmp_path) == before
-
-
 # ---- every way to write
 
 

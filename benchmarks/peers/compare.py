@@ -40,7 +40,7 @@ sys.path.append(str(Path(__file__).parent.parent))  # last: a peer has the name 
 from richcomponents import ComponentPCA, ComponentRegression, ContrastiveRCA, ExposureEffects, baselines
 from richcomponents.algebra import Array, IntArray
 from richcomponents.datasets import Contrastive, load_confounded_labs, make_confounded, make_contrastive
-from richcomponents.experiments.rows import Job, Row
+from rows import Job, Row
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
 EFFECTS: dict[str, Job] = {

@@ -85,10 +85,6 @@ EXAMPLES: dict[
         ("Three hidden labs, a binary outcome:", "rca simulate --out labs.csv --s2 'labs(3)' --s1 logistic -n 700"),
     ),
     "demo": (("With fewer draws, in seconds:", "rca demo --draws 5 --out demo.html"),),
-    "paper": (
-        ("Minutes:", "rca paper --quick --out paper"),
-        ("Two panels, all repeats; a killed run continues:", "rca paper --panel a --panel k --full --out paper"),
-    ),
 }
 
 
@@ -586,30 +582,6 @@ def demo(
         "With a table of your own:\n"
         "  rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html"
     )
-
-
-@app.command(epilog=_examples("paper"))
-def paper(
-    out: Annotated[
-        Path,
-        typer.Option(help="Directory for rows, figures and the page; a killed run continues in it.", metavar="FOLDER"),
-    ] = Path("paper"),
-    panel: Annotated[list[str], typer.Option(help="a..k, s3, kernel, biomarkers or all; may be repeated.")] = ["all"],  # noqa: B006
-    full: Annotated[bool, typer.Option("--full/--quick", help="All repeats, or a few (minutes).")] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Biomarkers: CSV of markers, rows are people (.gz too).", metavar="FILE")
-    ] = None,
-    pheno: Annotated[Path | None, typer.Option(help="Biomarkers: CSV that says who is ill.", metavar="FILE")] = None,
-    settings: Annotated[
-        Path | None, typer.Option(help="A changed copy of the packaged settings.toml.", metavar="FILE")
-    ] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="By default one per core.")] = None,
-) -> None:
-    """The paper's experiments: every panel of its Figure 1 and the biomarkers, and its claims next to what is measured."""
-    from richcomponents.experiments.paper import run_paper
-
-    page = run_paper(out, panel, full=full, data=data, pheno=pheno, settings_file=settings, processes=processes)
-    _print(f"the page is {page}")
 
 
 # ---- printing

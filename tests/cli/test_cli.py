@@ -276,8 +276,8 @@ def test_errors_come_with_their_notes(capsys, tmp_path, monkeypatch):
     def fails(*given: object, **options: object) -> None:
         raise problem
 
-    monkeypatch.setattr("richcomponents.experiments.paper.run_paper", fails)
-    code, _, error = run(capsys, "paper", "--out", tmp_path)
+    monkeypatch.setattr("richcomponents.demo.run_demo", fails)
+    code, _, error = run(capsys, "demo", "--out", tmp_path / "demo.html")
     assert code == 1
     assert error == "error: too wide\nin draw 7\n"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reproduction.biomarkers import lab_differences
 
 from richcomponents.components import CumulantSource
 from richcomponents.cumulants import Cumulants
 from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.biomarkers import lab_differences
 from richcomponents.learning.ising import grid_edges
 from richcomponents.models import ComponentPCA, ComponentRegression, ContrastiveRCA
 from richcomponents.moments import Moments

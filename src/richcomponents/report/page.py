@@ -19,10 +19,12 @@ from richcomponents.report.sections import SECTIONS
 from richcomponents.text import escape
 
 
-def policy(style: str, script: str | None = None) -> str:
+def _policy(style: str, script: str) -> str:
     """A meta element: whatever a column is called, only these very blocks apply, no handler runs and nothing is fetched."""
-    scripts = "" if script is None else f" script-src {_hash(script)};"
-    rules = f"default-src 'none'; style-src {_hash(style)};{scripts} img-src data:; base-uri 'none'; form-action 'none'"
+    rules = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
     return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
 
 
@@ -40,7 +42,7 @@ def render(found: Findings, title: str = "Rich component analysis") -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'{policy(style, script)}\n<link rel="icon" href="data:,">\n'
+        f'{_policy(style, script)}\n<link rel="icon" href="data:,">\n'
         f"<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n"
         f"<script>{script}</script>\n</body>\n</html>\n"
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from richcomponents.errors import DataError
-from richcomponents.experiments.rows import Job, Row, by_case, read_rows, run_jobs, settings_of
+from richcomponents import DataError
+from rows import Job, Row, by_case, read_rows, run_jobs, settings_of
 
 
 def job(repeat: int, xs: tuple[float, ...] = (1.0, 2.0)) -> Job:

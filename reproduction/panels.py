@@ -6,18 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from richcomponents.algebra import Array
-from richcomponents.experiments.rows import Panel, Row, Settings
-from richcomponents.outputs import writing
+from reproduction.settings import Array, Panel, Settings
+from rows import Row
 
 # Okabe and Ito's colours, told apart by colour-blind readers; the markers repeat the distinction.
 STYLES: dict[str, dict[str, Any]] = {
@@ -132,15 +129,6 @@ def joined_figure(settings: Settings, curves: Curves) -> Figure:
     )
     figure.suptitle(fill(about, width=30 * depth), fontsize=12)
     return figure
-
-
-def save_figure(figure: Figure, directory: Path, stem: str) -> None:
-    """PNG and SVG; the same bytes for the same figure."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with writing(directory / f"{stem}.png") as file:
-        figure.savefig(file, format="png", dpi=130)
-    with matplotlib.rc_context({"svg.hashsalt": "richcomponents"}), writing(directory / f"{stem}.svg") as file:
-        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 # ---- parts of a figure

@@ -1,10 +1,10 @@
 """The five models of a component beside the simple methods: medians of the squared error over draws.
 
-    python benchmarks/learners.py run   [--out DIR] [--quick] [--panel a ...]   # rows; a killed run continues
-    python benchmarks/learners.py show  [--out DIR]                             # the table and the figures that must hold
+    python -m reproduction.learners run   [--out DIR] [--quick] [--panel a ...]   # rows; a killed run continues
+    python -m reproduction.learners show  [--out DIR]                             # the table and the figures that must hold
 
 Columns: true samples of S1, RCA with A known, RCA with A unknown (the default), V as covariates, the first canonical variate
-projected out, U as if it were S1. The designs are those of the paper's panels (learners.toml), the rows those of `rca paper`.
+projected out, U as if it were S1. The designs are those of the paper's panels a-e, with seeds of their own (learners.toml).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from richcomponents.experiments.paper import measure_panels
-from richcomponents.experiments.rows import Settings, load_settings, read_rows
+from reproduction.measure import measure_panels
+from reproduction.settings import Settings, load_settings
+from rows import read_rows
 
 HERE = Path(__file__).parent
 Medians = dict[tuple[str, str, float, str], float]
@@ -54,7 +55,7 @@ def show(settings: Settings, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["run", "show"])
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "learners")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "benchmarks" / "results" / "learners")
     parser.add_argument("--quick", action="store_true", help="four draws instead of twenty")
     parser.add_argument("--panel", action="append", help="a: PCA, b: regression, c: mixture, d: logistic, e: Ising")
     parser.add_argument("--processes", type=int)
@@ -63,7 +64,7 @@ def main() -> None:
     if options.action == "run":
         measure_panels(
             options.out,
-            options.panel or ["all"],
+            options.panel or (),
             full=not options.quick,
             settings_file=file,
             processes=options.processes,

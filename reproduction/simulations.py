@@ -1,7 +1,4 @@
-"""One draw of a setting of the paper, and what each method makes of it.
-
-The rows of the panels on simulated data.
-"""
+"""The panels on simulated data: one draw of a setting of the paper, and what each method makes of it."""
 
 from __future__ import annotations
 
@@ -12,21 +9,19 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from richcomponents import baselines
-from richcomponents.algebra import Array
-from richcomponents.datasets import make_contrastive
-from richcomponents.experiments.rows import Job, Row, Settings, settings_of
-from richcomponents.learning.mixture import match_centres
-from richcomponents.learning.solvers import SGDResult
-from richcomponents.models import (
+from reproduction.settings import Array, Settings
+from richcomponents import (
     ComponentGaussianMixture,
     ComponentIsing,
     ComponentLogisticRegression,
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
+    baselines,
 )
+from richcomponents.datasets import make_contrastive
 from richcomponents.paper.experiments import (
     Extraction,
     contrastive_ising,
@@ -38,6 +33,7 @@ from richcomponents.paper.experiments import (
     mixing_of_rows,
     true_samples,
 )
+from rows import Job, Row, settings_of
 
 
 @dataclass(frozen=True)
@@ -45,14 +41,14 @@ class Task:
     """What is learned of S1, and how.
 
     learner : makes a learner of S1, given rca=; parameters : fitted learner -> what was learned; error : what was learned ->
-    mean squared error; by_paper : the paper's own learner on what it extracts, to what was learned or the path there (options
-    of the path: batch_size, n_steps).
+    mean squared error; by_paper : the paper's own learner on what it extracts, to what was learned (theta, steps and trajectory
+    where it was learned by stochastic gradients; options: batch_size, n_steps).
     """
 
     learner: Callable[..., Any]
     parameters: Callable[[Any], Array]
     error: Callable[[Array], float]
-    by_paper: Callable[..., Array | SGDResult]
+    by_paper: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def error_of(method: str, problem: Problem) -> float:
     """The mean squared error of a method of settings.toml."""
     if method.startswith("paper"):
         found = problem.task.by_paper(extracted(method, problem))
-        return problem.task.error(found.theta if isinstance(found, SGDResult) else found)
+        return problem.task.error(getattr(found, "theta", found))
     return problem.task.error(problem.task.parameters(fit(method, problem)))
 
 
@@ -135,7 +131,6 @@ def descend(
     options = {"batch_size": batch_size, "n_steps": int(steps[-1])}
     if method.startswith("paper"):
         path = problem.task.by_paper(extracted(method, problem), **options)
-        assert isinstance(path, SGDResult)
         at, thetas = path.steps, path.trajectory
     else:
         kept = _descended(method, problem, {**options, "solver": "sgd"}, polynomial).trajectory_
@@ -196,8 +191,11 @@ def _direction_error(truth: Array, estimate: Array) -> float:
 
 
 def _centre_error(truth: Array, estimate: Array) -> float:
-    """Cumulants tell the centres (k, d) up to one common shift: all methods are compared after centring."""
-    return match_centres(estimate - estimate.mean(axis=0), truth - truth.mean(axis=0))[1]
+    """Cumulants tell the centres (k, d) up to one common shift: all methods are compared after centring. Centres have no
+    order."""
+    found, centres = estimate - estimate.mean(axis=0), truth - truth.mean(axis=0)
+    cost = np.mean((centres[:, None] - found[None]) ** 2, axis=2)
+    return float(cost[linear_sum_assignment(cost)].mean())
 
 
 def measure(settings: Settings, job: Job) -> list[Row]:

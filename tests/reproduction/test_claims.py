@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reproduction.claims import VARIANTS, Claim, check_claims, claim_verdicts, paired_p, residualising
+from reproduction.panels import curves_of
+from reproduction.settings import load_settings
 from scipy.stats import wilcoxon
 
-from richcomponents.experiments.claims import VARIANTS, Claim, check_claims, claim_verdicts, paired_p, residualising
-from richcomponents.experiments.panels import curves_of
-from richcomponents.experiments.rows import Row, load_settings
+from rows import Row
 
 SETTINGS = load_settings()
 REPEATS = 6

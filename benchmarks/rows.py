@@ -7,35 +7,28 @@ back to the last bit; the cell of what a row does not have is empty.
 A killed run continues where it stopped. The finished file depends on the settings only: not on the number of processes,
 the order in which jobs finished, or how often the run was killed. A job with any other setting is another job: its rows stand
 beside the old ones, and :func:`by_case` tells them apart.
-
-SETTINGS. The settings of the experiments: settings.toml, read and checked.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import multiprocessing
 import os
 import threading
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from richcomponents.errors import DataError
-from richcomponents.outputs import write_text
+from richcomponents import DataError
 
 Job = Mapping[str, Any]
 Row = dict[str, Any]
@@ -124,7 +117,10 @@ def _write(path: Path, names: Sequence[str], rows: Sequence[Row]) -> list[str]:
     """All at once: a kill leaves the old file or the new one. Returns the columns: the settings first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys([*names, *(name for row in rows for name in row)]))
-    write_text(path, "".join(_line(row, columns) for row in (dict(zip(columns, columns, strict=True)), *rows)))
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    lines = (_line(row, columns) for row in (dict(zip(columns, columns, strict=True)), *rows))
+    new.write_bytes("".join(lines).encode())
+    os.replace(new, path)
     return columns
 
 
@@ -204,113 +200,3 @@ def _leave_with(parent: int) -> None:
 def _work(job: Job) -> list[Row]:
     assert _measure is not None
     return _quiet(_measure, job)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel of the figure.
-
-    x : "n" (sample size), "strength" (sd(S2) / sd(S1)), "step" (of a gradient descent) or "scale" (of lab biases);
-    values : where it is measured; designs : what the rows' column `case` may hold, and the options of
-    datasets.make_contrastive for it; repeats : {"quick", "full"} draws.
-    """
-
-    name: str
-    title: str
-    x: str
-    values: tuple[float, ...]
-    designs: Mapping[str, Mapping[str, Any]]
-    methods: tuple[str, ...]
-    repeats: Mapping[str, int]
-    options: Mapping[str, Any]
-
-    @property
-    def cases(self) -> tuple[str, ...]:
-        return tuple(self.designs)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """settings.toml; `text` is the file as it was read."""
-
-    seed: int
-    methods: Mapping[str, str]
-    mixings: Mapping[str, str]
-    panels: Mapping[str, Panel]
-    text: str
-
-    def jobs(self, panels: Sequence[str], length: str, cases: Mapping[str, Sequence[str]] | None = None) -> list[Job]:
-        """The draws of these panels, repeat by repeat, so that a run cut short has some of everything: dicts of panel, case, x,
-        method, repeat and seed. All methods see the same data; a run over gradient steps gives rows for several x at once.
-
-        length : "quick" or "full"; the draws of "quick" are the first of those of "full". cases : for panels whose cases
-        are not known beforehand.
-        """
-        jobs: list[Job] = []
-        for name in panels:
-            panel = self.panels[name]
-            together = [panel.values] if panel.x == "step" else [(x,) for x in panel.values]
-            for case in (cases or {}).get(name, panel.cases):
-                for xs in together:
-                    for repeat in range(panel.repeats[length]):
-                        draw = {"panel": name, "case": case, "x": xs, "method": panel.methods, "repeat": repeat}
-                        jobs.append({**draw, "seed": self._seed_of(name, case, xs, repeat)})
-        return sorted(jobs, key=lambda job: (job["repeat"], job["panel"], job["case"], job["x"][-1]))
-
-    def _seed_of(self, panel: str, case: str, xs: tuple[float, ...], repeat: int) -> int:
-        """A function of the row's key alone: neither the order of the work nor the other panels change a row."""
-        x = f"{xs[0]:.10g}" if len(xs) == 1 else ""
-        key = f"{self.seed}|{panel}|{case}|{x}|{repeat}"
-        return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
-
-
-def load_settings(path: Path | None = None) -> Settings:
-    """The packaged settings.toml, or a changed copy of it."""
-    if path is None:
-        text = resources.files("richcomponents.experiments").joinpath("settings.toml").read_text(encoding="utf-8")
-    else:
-        text = path.read_text(encoding="utf-8")
-    try:
-        return _settings(tomllib.loads(text), text)
-    except (KeyError, TypeError, tomllib.TOMLDecodeError) as problem:
-        where = "the packaged settings" if path is None else str(path)
-        raise DataError(
-            f"{where} cannot be used: {problem!r}. Begin with a copy of the packaged settings.toml"
-        ) from None
-
-
-def _settings(raw: Mapping[str, Any], text: str) -> Settings:
-    panels = {name: _panel(name, raw["panels"][name], raw) for name in raw["panels"]}
-    return Settings(int(raw["seed"]), raw["methods"], raw["mixings"], panels, text)
-
-
-def _panel(name: str, given: Mapping[str, Any], raw: Mapping[str, Any]) -> Panel:
-    fields = ("title", "x", "values", "methods", "mixings", "repeats")
-    return Panel(
-        name,
-        given["title"],
-        given["x"],
-        tuple(int(x) if x == int(x) else x for x in given["values"]),
-        _cases(given, raw),
-        tuple(given.get("methods", raw["methods"])),
-        given.get("repeats", raw["repeats"]),
-        {key: value for key, value in given.items() if key not in fields},
-    )
-
-
-def _cases(given: Mapping[str, Any], raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each A; or each dimension; or each design, with each S3 if there are several; none, if no design is given."""
-    designs, mixings = raw["designs"], tuple(given.get("mixings", raw["mixings"]))
-    if "designs" in given:
-        (A,) = mixings
-        noises = given.get("S3", ["uniform"])
-        named = {
-            (name, S3): name if len(noises) == 1 else f"{name}, S3 {S3}" for name in given["designs"] for S3 in noises
-        }
-        return {case: {**designs[name], "S3": S3, "A": A} for (name, S3), case in named.items()}
-    if "design" not in given:
-        return {}
-    design = designs[given["design"]]
-    if "dimensions" in given:
-        return {f"d={d}": {**design, "d": d, "A": "unif"} for d in given["dimensions"]}
-    return {A: {**design, "A": A} for A in mixings}

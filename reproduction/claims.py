@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import rankdata
 
-from richcomponents.algebra import Array
-from richcomponents.experiments.panels import Curve, Curves, method_label
-from richcomponents.experiments.rows import Settings
+from reproduction.panels import Curve, Curves, method_label
+from reproduction.settings import Array, Settings
 
 CLOSE = 2.0
 """"Approaches", "fairly accurate", "robust": at most so many times the other error."""
