@@ -133,7 +133,7 @@ def _verdicts(number: int, claim: Claim) -> list[str]:
 
 def _claim(settings: Settings, number: int, claim: Claim) -> str:
     """How it was tested, and the evidence."""
-    about = f"Panels {claim.where}; tested: {claim.test}."
+    about = f"Where: {claim.where}. Tested: {claim.test}."
     if not claim.measured:
         about += f" Not measured: {', '.join(claim.missing)} did not run, or with too few draws."
     return (
