@@ -1,6 +1,6 @@
 """Logistic regression on S1: how exact, how safe, how sure, how light.
 
-    python benchmarks/learner_logistic.py run [ratio safety coverage trajectory wide times] [--rows FILE]
+    python benchmarks/learner_logistic.py run [ratio safety coverage wide times] [--rows FILE]
     python benchmarks/learner_logistic.py show [--rows FILE]
 
 ratio       20 draws: mean squared error of the coefficients for true / RCA with A known / RCA / covariates / naive / CCA, the
@@ -9,7 +9,6 @@ ratio       20 draws: mean squared error of the coefficients for true / RCA with
 safety      500 random designs, N from 100, |beta| up to 10, separable classes included: the error of RCA over the worse of
             naive and covariates (aim: <= 2); the paper's cubic, which nothing protects, beside it.
 coverage    200 draws, N = 10 000, A unknown: share of coefficients inside their 95% intervals (aim: 91-98%).
-trajectory  20 draws, N = 1 000: error along stochastic gradient steps, on true samples and from the views (paper, Figure f).
 wide        d = 200, N = 5 000: seconds and peak memory of one gradient of the cubic likelihood, read off the rows.
 times       the whole cubic learner, N = 4 000, d = 40 and 300: CPU seconds, those of its RCA among them.
 """
@@ -24,17 +23,15 @@ import numpy as np
 
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, baselines
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.likelihood import expected_gradient
 from richcomponents.paper.gradient import LogisticLikelihood
 from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 
-SECTIONS = ("ratio", "safety", "coverage", "trajectory", "wide", "times")
+SECTIONS = ("ratio", "safety", "coverage", "wide", "times")
 METHODS = ("true", "A known", "RCA", "covariates", "naive", "cca")
 MIXINGS = ("good", "unif")
 SIZES = (300, 1000, 3000, 10_000)
 WIDTH = 200
-STEPS = (0, 10, 30, 100, 300, 1000)
 AIMS = {300: 1.15, 1000: 1.15, 3000: 0.85, 10_000: 0.5}
 
 
@@ -44,15 +41,13 @@ def cases(section: str) -> list[Job]:
         return [{"A": None, "n": 5000 if section == "wide" else None}]
     if section == "times":
         return [{"A": None, "n": 4000, "d": d} for d in (40, 300)]
-    sizes = {"ratio": SIZES, "coverage": (10_000,), "trajectory": (1000,)}[section]
-    return [{"A": A, "n": n} for A in (MIXINGS if section != "trajectory" else ("good",)) for n in sizes]
+    sizes = {"ratio": SIZES, "coverage": (10_000,)}[section]
+    return [{"A": A, "n": n} for A in MIXINGS for n in sizes]
 
 
 def jobs(section: str, options: Options) -> list[Job]:
     """Seeds of different sections do not overlap."""
-    draws = (
-        options.draws or {"ratio": 20, "safety": 500, "coverage": 200, "trajectory": 20, "wide": 1, "times": 1}[section]
-    )
+    draws = options.draws or {"ratio": 20, "safety": 500, "coverage": 200, "wide": 1, "times": 1}[section]
     return drawn(cases(section), draws, options.seed + 10_000 * SECTIONS.index(section))
 
 
@@ -114,22 +109,6 @@ def coverage(job: Job) -> Row:
     return {"RCA": error(fitted, data.beta), "covered": covered(fitted, data.beta), "trust": fitted.trust_}
 
 
-def trajectory(job: Job) -> Row:
-    data = make_contrastive(job["n"], S1="logistic", A=job["A"], random_state=job["seed"])
-    assert data.beta is not None
-    options: dict[str, Any] = {"solver": "sgd", "n_steps": STEPS[-1], "approximation": "chebyshev"}
-    clean = ComponentLogisticRegression(**options).fit_clean(data.S1, data.y)
-    unknown = ComponentLogisticRegression(rca=ContrastiveRCA(views=10), **options).fit(data.X, data.y)
-    known = ComponentLogisticRegression(rca=ContrastiveRCA(views=10, A=data.A), **options).fit(data.X, data.y)
-    out: Row = {}
-    for label, model in (("true", clean), ("A known", known), ("RCA", unknown)):
-        assert model.trajectory_ is not None
-        path = model.trajectory_.coef
-        out[label] = [float(np.mean((path[t] - data.beta) ** 2)) for t in STEPS]
-        out[label + " mean"] = error(model, data.beta)
-    return out
-
-
 def factors(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Views of d columns each that share five skewed factors, and S1."""
     rng = np.random.default_rng(seed)
@@ -160,16 +139,16 @@ def wide(job: Job) -> Row:
     at = np.full(1 + likelihood.root.shape[1], 0.05)
     start = time.perf_counter()
     for _ in range(5):
-        expected_gradient(likelihood.component, likelihood, at)
+        likelihood.gradient(at)
     seconds = (time.perf_counter() - start) / 5
     tracemalloc.start()
-    expected_gradient(likelihood.component, likelihood, at)
+    likelihood.gradient(at)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return {"seconds": seconds, "peak MB": peak / 1e6, "table MB": X.nbytes / 1e6}
 
 
-MEASURES = {f.__name__: f for f in (ratio, safety, coverage, trajectory, wide, times)}
+MEASURES = {f.__name__: f for f in (ratio, safety, coverage, wide, times)}
 
 
 def measure(job: Job) -> Row:
@@ -196,12 +175,6 @@ def show(rows: Measured, options: Options) -> None:
     for case, held in by_case(rows("coverage"), cases("coverage")):
         inside = np.mean([row["covered"] for row in held])
         print(f"coverage, A {case['A']}, N = 10 000: {inside:.3f} over {len(held)} draws (aim 0.91-0.98)")
-    if held := rows("trajectory"):
-        print(f"{'step':>14} " + " ".join(f"{t:>8}" for t in STEPS) + f"   mean of the second half ({len(held)} draws)")
-        for label in ("true", "A known", "RCA"):
-            path_error = np.median([row[label] for row in held], axis=0)
-            last = np.median([row[label + " mean"] for row in held])
-            print(f"{label:>14} " + " ".join(f"{e:8.5f}" for e in path_error) + f"   {last:.5f}")
     for row in rows("wide"):
         print(
             f"d = {WIDTH}, N = {row['n']}: one gradient {1000 * row['seconds']:.0f} ms, peak "

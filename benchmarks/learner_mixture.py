@@ -55,7 +55,7 @@ def measure(job: Job) -> Row:
     row["known A"] = error(known.means_, known.weights_)
     model = ComponentGaussianMixture(K, rca=ContrastiveRCA(views=D), equal_weights=equal).fit(data.X)
     row["RCA"] = error(model.means_, model.weights_)
-    paper = ComponentGaussianMixture(K, method="alternating", equal_weights=equal, n_init=3)
+    paper = ComponentGaussianMixture(K, method="paper", equal_weights=equal, n_init=3)
     paper.fit_component(model.component_)
     row["paper"] = error(paper.means_, paper.weights_)
     centred = model.means_ - model.component_.mean

@@ -98,7 +98,7 @@ def exact(job: Job) -> Row:
     start = np.r_[1.0, np.zeros(3)]
     best = maximise(SampleMean(function, table), start, tol=1e-9).theta
     fit = fit_likelihood(law, function.function, start=start, degree=degree)
-    wrong = np.linalg.norm(MomentMean(function, law, law, degree).gradient(best))
+    wrong = np.linalg.norm(MomentMean(function, law, degree).gradient(best))
     gap = np.linalg.norm(fit.theta - best)
     bound = float(np.sqrt(fit.error_bound))
     return {"epsilon": fit.epsilon, "wrong": wrong, "gap": gap, "bound": bound, "converged": fit.converged}

@@ -33,6 +33,10 @@ from richcomponents.paper.experiments import (
     mixing_of_rows,
     true_samples,
 )
+from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, polynomial_sgd
+from richcomponents.paper.ising import exact_sgd as exact_ising_sgd
+from richcomponents.paper.ising import taylor_sgd
+from richcomponents.paper.steps import SGDResult
 from rows import Job, Row, settings_of
 
 
@@ -41,14 +45,16 @@ class Task:
     """What is learned of S1, and how.
 
     learner : makes a learner of S1, given rca=; parameters : fitted learner -> what was learned; error : what was learned ->
-    mean squared error; by_paper : the paper's own learner on what it extracts, to what was learned (theta, steps and trajectory
-    where it was learned by stochastic gradients; options: batch_size, n_steps).
+    mean squared error; by_paper : the paper's own learner on what it extracts, to what was learned or the path there (options
+    of the path: batch_size, n_steps); descend : the paths (steps + 1, p) of its stochastic gradients from elsewhere, of a
+    learner that has some: exact ones on true samples (rca = None), or those of its polynomial from a fitted RCA.
     """
 
     learner: Callable[..., Any]
     parameters: Callable[[Any], Array]
     error: Callable[[Array], float]
-    by_paper: Callable[..., Any]
+    by_paper: Callable[..., Array | SGDResult]
+    descend: Callable[..., Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def draw(design: Mapping[str, Any], n: int, *, seed: int, strength: float | None
 def error_of(method: str, problem: Problem) -> float:
     """The mean squared error of a method of settings.toml."""
     if method.startswith("paper"):
-        found = problem.task.by_paper(extracted(method, problem))
+        found: Any = problem.task.by_paper(extracted(method, problem))
         return problem.task.error(getattr(found, "theta", found))
     return problem.task.error(problem.task.parameters(fit(method, problem)))
 
@@ -121,33 +127,45 @@ def fit(method: str, problem: Problem) -> Any:
     raise ValueError(f"no method {method!r}")
 
 
-def descend(
-    method: str, problem: Problem, steps: Array, *, batch_size: int, polynomial: Mapping[str, Any]
-) -> list[float]:
-    """Errors after these steps (k,) of a stochastic gradient descent; polynomial : options of our learner for the paper's
-    approximate gradient."""
+def descend(method: str, problem: Problem, steps: Array, *, batch_size: int) -> list[float]:
+    """Errors after these steps (k,) of a stochastic gradient descent."""
     if method == "default":
         return [error_of("rca", problem)] * len(steps)
     options = {"batch_size": batch_size, "n_steps": int(steps[-1])}
     if method.startswith("paper"):
         path = problem.task.by_paper(extracted(method, problem), **options)
-        at, thetas = path.steps, path.trajectory
+        assert isinstance(path, SGDResult)
+        thetas = path.trajectory
     else:
-        kept = _descended(method, problem, {**options, "solver": "sgd"}, polynomial).trajectory_
-        at, thetas = kept.steps, kept.coef
-    return [problem.task.error(thetas[np.flatnonzero(at == step)[0]]) for step in steps]
+        assert problem.task.descend is not None
+        thetas = problem.task.descend(_fitted_rca(method, problem), problem, **options)
+    return [problem.task.error(thetas[step]) for step in steps]
 
 
-def _descended(method: str, problem: Problem, options: Mapping[str, Any], polynomial: Mapping[str, Any]) -> Any:
-    y = () if problem.y is None else (problem.y,)
-    rca = ContrastiveRCA(views=problem.S1.shape[1], A=problem.A if method == "known" else None)
-    learner = problem.task.learner(rca=rca).set_params(**options)
-    match method:
-        case "true":
-            return learner.fit_clean(problem.S1, *y)
-        case "rca" | "known":
-            return learner.set_params(**polynomial).fit(problem.X, *y)
-    raise ValueError(f"no method {method!r} for gradient steps")
+def _fitted_rca(method: str, problem: Problem) -> ContrastiveRCA | None:
+    if method not in ("true", "rca", "known"):
+        raise ValueError(f"no method {method!r} for gradient steps")
+    A = problem.A if method == "known" else None
+    return None if method == "true" else ContrastiveRCA(views=problem.S1.shape[1], A=A).fit(problem.X)
+
+
+def _logistic_steps(rca: ContrastiveRCA | None, problem: Problem, **options: Any) -> Array:
+    assert problem.y is not None
+    y, alpha = problem.y.astype(float), ComponentLogisticRegression().alpha
+    if rca is None:
+        path, frame = exact_sgd(problem.S1 - problem.S1.mean(axis=0), y, alpha, **options)
+        return frame.coefficients(path.trajectory)[1]
+    part, residual = rca.component_on_rows(problem.X), rca.residual(problem.X)
+    likelihood = LogisticLikelihood.of(part, np.zeros(len(part.mean)), 0.0, alpha=alpha, fit_intercept=False)
+    return likelihood.coefficients(polynomial_sgd(likelihood, residual, y, **options).trajectory)[1]
+
+
+def _ising_steps(edges: Any, rca: ContrastiveRCA | None, problem: Problem, **options: int) -> Array:
+    ridge = ComponentIsing().alpha / len(problem.X)
+    if rca is None:
+        return exact_ising_sgd(problem.S1, edges, ridge, **options).trajectory
+    rows = rca.predict_component(problem.X, "S1")
+    return taylor_sgd(rows, rca.components_["S1"], edges, ridge, **options).trajectory
 
 
 # ---- what is learned in each setting, and its error
@@ -168,7 +186,13 @@ def _task(kind: str, data: Any) -> Task:
             return Task(ComponentRegression, attrgetter("coef_"), partial(_mse, data.beta), by_paper)
         case "logistic":
             steps = partial(contrastive_logistic, y=data.y)
-            return Task(ComponentLogisticRegression, lambda model: model.coef_[0], partial(_mse, data.beta), steps)
+            return Task(
+                ComponentLogisticRegression,
+                lambda model: model.coef_[0],
+                partial(_mse, data.beta),
+                steps,
+                _logistic_steps,
+            )
         case "mixture":
             k = len(data.centres)
             learner = partial(ComponentGaussianMixture, k, equal_weights=True)
@@ -177,7 +201,8 @@ def _task(kind: str, data: Any) -> Task:
         case "ising":
             learner = partial(ComponentIsing, data.edges)
             couplings = partial(contrastive_ising, edges=data.edges)
-            return Task(learner, attrgetter("coef_"), partial(_mse, data.couplings), couplings)
+            by_steps = partial(_ising_steps, data.edges)
+            return Task(learner, attrgetter("coef_"), partial(_mse, data.couplings), couplings, by_steps)
     raise ValueError(f"no learner for S1 = {kind!r}")
 
 
@@ -214,8 +239,8 @@ def _values(settings: Settings, job: Job) -> Mapping[tuple[float, str], float]:
     n = int(x if panel.x == "n" else panel.options["n"])
     problem = draw(design, n, seed=seed, strength=x if panel.x == "strength" else None)
     if panel.x == "step":
-        options = {key: panel.options[key] for key in ("batch_size", "polynomial")}
-        paths = {method: descend(method, problem, np.array(xs), **options) for method in methods}
+        size = panel.options["batch_size"]
+        paths = {method: descend(method, problem, np.array(xs), batch_size=size) for method in methods}
         return {(x, method): path[i] for method, path in paths.items() for i, x in enumerate(xs)}
     return {(x, method): error_of(method, problem) for method in methods}
 

@@ -31,7 +31,6 @@ import richcomponents
 import richcomponents as rc
 import richcomponents.report
 from richcomponents.cli import EXAMPLES, app, main
-from richcomponents.paper.gradient import LogisticLikelihood
 from tests.documents import fenced, prose, shell_lines
 
 ROOT = Path(__file__).parent.parent
@@ -275,9 +274,6 @@ def names(data):
         "learner": rc.ComponentPCA(rca=rc.ContrastiveRCA(views=D)).fit(X),
         "component": model.components_["S1"],
         "cross": np.cov(data.U.T, y)[:-1, -1],
-        "likelihood": LogisticLikelihood.of(
-            model.components_["S1"], np.cov(data.U.T, y)[:-1, -1], float(y.mean()), fit_intercept=False
-        ),
         "general": rc.RCA(views=several.views, sets=several.sets).fit(several.X),
         "effects": rc.ExposureEffects(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
         "classifier": rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y),
@@ -293,7 +289,7 @@ STANDS_FOR = [  # where a name means something else, or a span is part of a long
     ("model.system_", lambda n: {"model": n["general"]}),
     ('.components_["S1"], cross', lambda n: {"learner": rc.ComponentRegression()}),
     ("log_likelihood", lambda n: {"log_likelihood": lambda t, s, y=0.0: -((y - s @ t) ** 2), "start": np.zeros(D)}),
-    ("fit_.", lambda n: {"fit_": rc.fit_likelihood(n["component"], n["likelihood"])}),
+    ("fit_.", lambda n: {"fit_": rc.fit_likelihood(n["component"], lambda t, s: s[:, 0] - np.logaddexp(0, s @ t))}),
     ("baselines", lambda n: {"learner": rc.ComponentLogisticRegression(rca=n["rca"])}),
 ]
 

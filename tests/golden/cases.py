@@ -279,13 +279,8 @@ def logistic_chebyshev() -> Values:
 
 
 @case
-def logistic_taylor() -> Values:
-    return _logistic(approximation="taylor")
-
-
-@case
-def logistic_sgd() -> Values:
-    return _logistic(approximation="chebyshev", solver="sgd")
+def logistic_paper() -> Values:
+    return _logistic(method="paper")
 
 
 def _mixture(**options: Any) -> Values:
@@ -320,13 +315,8 @@ def ising() -> Values:
 
 
 @case
-def ising_composite() -> Values:
-    return _ising(method="composite")
-
-
-@case
-def ising_taylor() -> Values:
-    return _ising(method="taylor")
+def ising_paper() -> Values:
+    return _ising(method="paper")
 
 
 def _general(sets: Any, k: int, seed: int, **options: Any) -> Values:

@@ -158,14 +158,6 @@ def test_columns_covariates_and_components_of_many_views(data):
     assert general.fit(frame[[*views["u"], *views["v"], "y"]], "y").theta_[1:] == pytest.approx(data.beta, abs=0.25)
 
 
-def test_mini_batches(data):
-    y, _ = outcomes(softplus_counts, data, np.random.default_rng(3))
-    options = {"start": np.r_[1.0, np.zeros(D)], "rca": rca()}
-    steady = rc.ComponentLikelihood(softplus_counts, **options).fit(data.X, y)
-    path = rc.ComponentLikelihood(softplus_counts, solver="sgd", batch_size=400, n_steps=150, **options).fit(data.X, y)
-    assert path.theta_ == pytest.approx(steady.theta_, abs=0.12)
-
-
 def test_refusals(data):
     with pytest.raises(ValueError, match="log_likelihood must be a function"):
         rc.ComponentLikelihood(start=np.zeros(2), rca=rca()).fit(data.X)
@@ -327,7 +319,6 @@ def test_no_errors_are_explained(data):
         ({"ridge": np.r_[0.0, np.full(D, 0.1)]}, "a penalty"),
         ({"lasso": 0.01}, "a penalty"),
         ({"confine": lambda theta: np.clip(theta, -0.2, 0.2)}, "no maximum inside its domain"),
-        ({"solver": "sgd", "n_steps": 5}, "mini-batches"),
     ]:
         found = fitted(**options)
         assert found.coefficients_ is None

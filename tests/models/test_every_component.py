@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.learning.likelihood import Ridge
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import MOST_ADDED, Places, Sums, ends_of_inverse, least_risk, on_features
 from richcomponents.models import subspace_distance
@@ -184,26 +183,10 @@ def test_spins_of_a_subset():
     assert model.confidence_interval().standard_error[0] < 0.1
 
 
-class LeastSquares:
-    """Gradient of -(y - theta's)^2 / 2: E[s y] - E[s s'theta]."""
-
-    def __init__(self, cross):
-        self.cross = cross
-
-    def ridges(self, theta):
-        return [Ridge(theta, (0.0, -1.0), vector=np.eye(len(theta)))]
-
-    def log_likelihood(self, theta, s):
-        return -((s @ theta) ** 2) / 2
-
-    def known(self, theta):
-        return self.cross
-
-
 def test_the_meta_algorithm_takes_any_component(many, rca):
     component = rca.fit(many.X).components_["a", "b", "c"].centred()
     cross = component.covariance @ np.ones(D)
-    found = rc.fit_likelihood(component, LeastSquares(cross))
+    found = rc.fit_likelihood(component, lambda theta, s: theta @ cross - (s @ theta) ** 2 / 2)
     np.testing.assert_allclose(found.theta, np.ones(D), atol=1e-4)
 
 

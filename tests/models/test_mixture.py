@@ -113,7 +113,7 @@ def test_alternating_minimisation_loses_no_component_of_exact_cumulants(even):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         means, weights = rng.normal(size=(10, 10)), np.full(10, 0.1) if even else rng.dirichlet(np.full(10, 6.0))
-        model = ComponentGaussianMixture(10, method="alternating", equal_weights=even)
+        model = ComponentGaussianMixture(10, method="paper", equal_weights=even)
         model.fit_component(exact_component(means, weights, 0.25))
         assert match_centres(model.means_, means)[1] < 1e-12
         assert model.objective_ < 1e-12
@@ -125,13 +125,13 @@ def test_alternating_minimisation_says_when_a_component_may_be_lost(rng):
     third = 9 * sum(third.transpose(axes) for axes in permutations(range(3)))
     noisy = Component("S1", names, np.ones(3), np.diag([1.0, 2.0, 3.0]), None, Terms(), {("cumulant", 3): third})
     with pytest.warns(rc.SpecificationWarning, match="one may be lost"):
-        ComponentGaussianMixture(3, method="alternating", n_init=2).fit_component(noisy)
+        ComponentGaussianMixture(3, method="paper", n_init=2).fit_component(noisy)
 
 
 @pytest.mark.parametrize("even", [False, True])
 def test_the_paper_s_alternating_minimisation(even):
     means, weights = some_mixture(4, 4, seed=1, even=even)
-    model = ComponentGaussianMixture(4, method="alternating", equal_weights=even)
+    model = ComponentGaussianMixture(4, method="paper", equal_weights=even)
     model.fit_component(exact_component(means, weights, 0.25))
     order, error = match_centres(model.means_, means)
     assert error < 1e-12

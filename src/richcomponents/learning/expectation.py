@@ -16,8 +16,8 @@ theta -> sum w_j log L(theta; x_j) with the points held. What the user gives is 
 by theta
 is taken by differences or by jax.
 
-Under the Gaussian with the mean and covariance of s, the approximation "hermite" is the projection on polynomials of degree
-k + 1, whatever the directions: then E[log L] itself is replaced by a function of theta whose gradient this is (E of log L
+Under the Gaussian with the mean and covariance of s, that (a Hermite series) is the projection on polynomials of degree
+k + 1, whatever the directions: E[log L] itself is replaced by a function of theta whose gradient this is (E of log L
 under a
 Gram-Charlier series of s), and it is bounded where the likelihood is.
 
@@ -30,25 +30,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import whitening
-from richcomponents.components import Component, RowSource
-from richcomponents.learning.polynomials import (
-    REACH,
-    gaussian_points,
-    moments_along,
-    monomials,
-    most_variables,
-    stencil,
-    unit,
-)
+from richcomponents.components import Component
+from richcomponents.learning.polynomials import gaussian_points, moments_along, monomials, most_variables, stencil
 
 LogLikelihood = Callable[[Array, Array], Any]
 """theta (p,), samples (m, d) -> (m,)."""
@@ -65,31 +57,14 @@ _TEST_RESTS = 4  # across the directions, where the error is looked at
 class Mean(Protocol):
     """What is climbed: an expected log-likelihood, known by some means."""
 
-    def value(self, theta: Array) -> float | None:
-        """E[log L], None where only its gradient is known."""
+    def value(self, theta: Array) -> float:
+        """E[log L]."""
 
     def gradient(self, theta: Array) -> Array:
         """(p,)."""
 
     def error(self, theta: Array) -> float:
         """Of the gradient, by approximation; sampling error excluded."""
-
-    def on_rows(self, rows: IntArray) -> Mean:
-        """The same measured on some of the rows."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many there are to choose from."""
-
-
-def component_on(component: Component, rows: IntArray, order: int) -> Component:
-    """A component that reads rows, on some of them: a mini-batch."""
-    if not isinstance(component.source, RowSource):
-        raise TypeError(
-            "mini-batches need a component that reads rows: component_on_rows(X) of the fitted RCA, or "
-            "ComponentLikelihood(solver='sgd')"
-        )
-    return component.measured_on(component.source.take(rows), order)
 
 
 @dataclass(frozen=True)
@@ -147,21 +122,15 @@ class SampleMean:
     log_likelihood: Differentiated
     samples: Array
 
-    @property
-    def n_rows(self) -> int:
-        return len(self.samples)
-
     def value(self, theta: Array) -> float:
         return float(np.mean(self.log_likelihood.values(theta, self.samples)))
 
     def gradient(self, theta: Array) -> Array:
-        return self.log_likelihood.gradient(theta, self.samples, np.full(self.n_rows, 1 / self.n_rows))
+        n = len(self.samples)
+        return self.log_likelihood.gradient(theta, self.samples, np.full(n, 1 / n))
 
     def error(self, theta: Array) -> float:
         return 0.0
-
-    def on_rows(self, rows: IntArray) -> SampleMean:
-        return replace(self, samples=self.samples[rows])
 
 
 @dataclass(frozen=True)
@@ -180,25 +149,16 @@ class Rule:
 class MomentMean:
     """The mean over a component, by its moments.
 
-    law : the component whose mean and covariance say where the polynomials are to be good; component : the one whose moments
-    are used, the same or that of a mini-batch. degree : of B; most : directions at most;
-    reach : standard deviations to each side of the interval of Chebyshev series.
+    degree : of B; most : directions at most.
     """
 
     log_likelihood: Differentiated
-    law: Component
     component: Component
     degree: int = 3
-    method: str = "hermite"
     most: int | None = None
-    reach: float = REACH
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ---- what is asked
-
-    @property
-    def n_rows(self) -> int:
-        return int(component_source(self.component).n)
 
     def value(self, theta: Array) -> float:
         rule = self.rule(theta)
@@ -209,17 +169,14 @@ class MomentMean:
         self._finite(theta, rule.around)
         return self.log_likelihood.gradient(theta, rule.around, rule.by_theta)
 
-    def on_rows(self, rows: IntArray) -> MomentMean:
-        return replace(self, component=component_on(self.law, rows, self.degree + 1), _kept={})
-
     def error(self, theta: Array) -> float:
         """Root mean square of what the polynomials miss of the gradient if s were Gaussian, over all parameters, but for
         what is
         odd in r: its mean is zero."""
         Q, t = self.directions(theta), self._stencil(theta)
         z, weights = gaussian_points(Q.shape[1])
-        from_nodes = monomials(z / self._unit, t.powers) @ t.coefficients(self.degree + 1)
-        fitted = from_nodes @ self.log_likelihood.by_sample(theta, self._at(t.nodes * self._unit @ Q.T))
+        from_nodes = monomials(z, t.powers) @ t.coefficients(self.degree + 1)
+        fitted = from_nodes @ self.log_likelihood.by_sample(theta, self._at(t.nodes @ Q.T))
         rests = np.random.default_rng(1).normal(size=(_TEST_RESTS if Q.shape[1] < len(Q) else 1, len(Q)))
         missed = 0.0
         for r in rests - rests @ Q @ Q.T:
@@ -232,15 +189,11 @@ class MomentMean:
     @cached_property
     def _white(self) -> tuple[Array, Array]:
         """s - mean -> standardised coordinates (k, d), and back (d, k)."""
-        return whitening(self.law.covariance)
-
-    @property
-    def _unit(self) -> float:
-        return unit(self.method, self.reach)
+        return whitening(self.component.covariance)
 
     def _at(self, white: Array) -> Array:
         """Samples (m, d) at standardised coordinates (m, k)."""
-        return np.asarray(self.law.mean + white @ self._white[1].T)
+        return np.asarray(self.component.mean + white @ self._white[1].T)
 
     def _finite(self, theta: Array, x: Array) -> Array:
         values = self.log_likelihood.values(theta, x)
@@ -255,7 +208,7 @@ class MomentMean:
 
     def _limit(self) -> int:
         """How many directions there may be."""
-        most = most_variables(self.degree + 1, self.method)
+        most = most_variables(self.degree + 1)
         return most if self.most is None else min(most, self.most)
 
     def directions(self, theta: Array) -> Array:
@@ -291,12 +244,12 @@ class MomentMean:
             found = found @ np.linalg.eigh(found.T @ energy @ found)[1][:, ::-1][:, :limit]
         if found.shape[1] == k:
             return np.eye(k)
-        # which basis of the span does not matter to Hermite series; to the others it must not jump with theta
+        # which basis of the span does not matter to Hermite series, but points scattered in it must not jump with theta
         left, _, right = np.linalg.svd(found.T @ rng.normal(size=found.shape))
         return np.asarray(found @ left @ right)
 
     def _stencil(self, theta: Array) -> Any:
-        return stencil(self.directions(theta).shape[1], self.degree + 1, self.method)
+        return stencil(self.directions(theta).shape[1], self.degree + 1)
 
     def rule(self, theta: Array) -> Rule:
         """At theta; kept while the directions stay."""
@@ -309,22 +262,15 @@ class MomentMean:
 
     def _made_rule(self, Q: Array, nodes: Any) -> Rule:
         white, _ = self._white
-        scalars, vectors = moments_along(self.component, white.T @ Q / self._unit, self.degree)
+        scalars, vectors = moments_along(self.component, white.T @ Q, self.degree)
         level = nodes.coefficients(self.degree + 1).T @ scalars
         across = nodes.coefficients(self.degree).T @ vectors @ white.T  # (m, k): E[w t^alpha] at the nodes
         across -= across @ Q @ Q.T
         size = np.linalg.norm(across, axis=1)
-        at = nodes.nodes * self._unit @ Q.T
+        at = nodes.nodes @ Q.T
         kept = np.flatnonzero(size > 1e-14)
         step = _ACROSS * across[kept] / size[kept, None]
         points = self._at(at)
         around = np.vstack([points, self._at(at[kept] + step), self._at(at[kept] - step)])
         slope = size[kept] / (2 * _ACROSS)
         return Rule(points, level, around, np.concatenate([level, slope, -slope]), Q.shape[1])
-
-
-def component_source(component: Component) -> Any:
-    """Where a component's cumulants come from."""
-    if component.source is None:
-        raise TypeError(f"{component.name} has no rows behind it")
-    return component.source

@@ -1,7 +1,8 @@
 """Functions of a few variables -> polynomials, and their expectations -> a rule of few points.
 
-Every way to approximate here is linear in the function's values at certain nodes t_i: the coefficient of t^alpha is
-sum_i C_{alpha i} h(t_i). So, with moments m_alpha = E[t^alpha] and M_alpha = E[s t^alpha] of a hidden part s,
+Least squares under a standard Gaussian (Hermite series) is linear in the function's values at certain nodes t_i: the
+coefficient of t^alpha is sum_i C_{alpha i} h(t_i). So, with moments m_alpha = E[t^alpha] and M_alpha = E[s t^alpha] of a hidden
+part s,
 
     E[h(t)] ~ sum_i (C'm)_i h(t_i),        E[s h(t)] ~ sum_i (C'M)_i h(t_i):
 
@@ -12,7 +13,6 @@ formed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -20,7 +20,7 @@ from math import comb, factorial, prod
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev, hermite_e, polynomial
+from numpy.polynomial import hermite_e
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -28,17 +28,10 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
 from richcomponents.components.component import check_order
 
-METHODS = ("chebyshev", "taylor", "hermite", "quadrature")
-"""Truncated Chebyshev series; Taylor expansion; least squares under a Gaussian, by its two names."""
-
 MOST_TERMS = 1001
 """Coefficients of a polynomial: degree four in ten variables."""
 
-REACH = 3.0
-"""Standard deviations to each side over which Chebyshev series are taken."""
-
 _GRID = 1000  # nodes of a product grid; four times as many are made of scattered ones
-_FOR_TAYLOR = 18  # degree of the series on [-1/2, 1/2] whose first coefficients are the expansion
 _SCATTERED = 4  # nodes per coefficient
 
 
@@ -62,10 +55,10 @@ def monomials(points: Array, powers: IntArray) -> Array:
 
 @dataclass(frozen=True)
 class Stencil:
-    """A way to approximate functions of k variables t by polynomials, for all functions at once.
+    """Hermite series of functions of k variables t, for all functions at once.
 
     nodes (m, k) : where they are evaluated; powers (q, k) : the monomials, lowest degree first; analysis (q, m) : values at the
-    nodes -> coefficients in the method's own basis; to_monomials (q, q) : these -> of monomials.
+    nodes -> coefficients of the series; to_monomials (q, q) : these -> of monomials.
     """
 
     nodes: Array
@@ -79,25 +72,13 @@ class Stencil:
         return np.asarray(self.to_monomials[:kept, :kept] @ self.analysis[:kept])
 
 
-def _line(degree: int, method: str, nodes: int) -> tuple[Array, Array, Array]:
-    """One variable: nodes (m,), analysis (degree + 1, m), to_monomials (degree + 1, degree + 1).
-
-    Chebyshev and Taylor series belong to [-1, 1], Hermite series to a standard Gaussian.
-    """
-    if method in ("hermite", "quadrature"):
-        at, weights = hermite_e.hermegauss(nodes)
-        norms = np.cumprod(np.r_[1.0, np.arange(1, degree + 1)])
-        analysis = hermite_e.hermevander(at, degree).T * (weights / weights.sum()) / norms[:, None]
-        back = np.stack([_padded(np.asarray(hermite_e.herme2poly(e)), degree) for e in np.eye(degree + 1)], axis=1)
-        return at, analysis, back
-    at = chebyshev.chebpts1(nodes)
-    top = degree if method == "chebyshev" else nodes - 1
-    series = chebyshev.chebvander(at, top).T * 2 / nodes
-    series[0] /= 2
-    back = np.stack([_padded(np.asarray(chebyshev.cheb2poly(e)), top) for e in np.eye(top + 1)], axis=1)
-    if method == "taylor":
-        return at, (back @ series)[: degree + 1], np.eye(degree + 1)
-    return at, series, back
+def _line(degree: int, nodes: int) -> tuple[Array, Array, Array]:
+    """One variable: nodes (m,), analysis (degree + 1, m), to_monomials (degree + 1, degree + 1)."""
+    at, weights = hermite_e.hermegauss(nodes)
+    norms = np.cumprod(np.r_[1.0, np.arange(1, degree + 1)])
+    analysis = hermite_e.hermevander(at, degree).T * (weights / weights.sum()) / norms[:, None]
+    back = np.stack([_padded(np.asarray(hermite_e.herme2poly(e)), degree) for e in np.eye(degree + 1)], axis=1)
+    return at, analysis, back
 
 
 def _padded(coefficients: Any, degree: int) -> Array:
@@ -105,15 +86,13 @@ def _padded(coefficients: Any, degree: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def stencil(variables: int, degree: int, method: str) -> Stencil:
+def stencil(variables: int, degree: int) -> Stencil:
     """The approximation of functions of k variables by polynomials of a total degree; exact for those."""
     powers = exponents(variables, degree)
-    least = _FOR_TAYLOR + 1 if method == "taylor" else degree + 2
-    fine = {"chebyshev": max(64, 2 * degree) + 1, "taylor": least}.get(method, max(40, degree + 2))
-    each = max(least, min(fine, int(_GRID ** (1 / max(variables, 1)))))
+    each = max(degree + 2, min(max(40, degree + 2), int(_GRID ** (1 / max(variables, 1)))))
     if each**variables > 4 * _GRID:
-        return _scattered(variables, degree, method, powers)
-    nodes, analysis, back = _line(degree, method, each)
+        return _scattered(variables, degree, powers)
+    nodes, analysis, back = _line(degree, each)
     grid = np.stack(np.meshgrid(*[nodes] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
     whole = np.ones((len(powers), 1))
     for j in range(variables):
@@ -121,12 +100,10 @@ def stencil(variables: int, degree: int, method: str) -> Stencil:
     return Stencil(grid, powers, whole, _product(back, powers))
 
 
-def most_variables(degree: int, method: str) -> int:
+def most_variables(degree: int) -> int:
     """How many variables a polynomial of this degree may have, and still be made in a moment."""
     most = 1
-    while comb(most + 1 + degree, degree) <= MOST_TERMS and (
-        method != "taylor" or (_FOR_TAYLOR + 1) ** (most + 1) <= 4 * _GRID
-    ):
+    while comb(most + 1 + degree, degree) <= MOST_TERMS:
         most += 1
     return most
 
@@ -136,18 +113,15 @@ def _product(back: Array, powers: IntArray) -> Array:
     return np.asarray(np.prod([back[np.ix_(p, p)] for p in powers.T], axis=0) if powers.shape[1] else np.ones((1, 1)))
 
 
-def _scattered(variables: int, degree: int, method: str, powers: IntArray) -> Stencil:
-    """Many variables: least squares over points of a Sobol sequence in the method's own measure (not of "taylor")."""
+def _scattered(variables: int, degree: int, powers: IntArray) -> Stencil:
+    """Many variables: least squares over Gaussian points of a Sobol sequence."""
     count = 2 ** int(np.ceil(np.log2(_SCATTERED * len(powers))))
-    uniform = qmc.Sobol(variables, rng=np.random.default_rng(0)).random(count)
-    of_hermite = method in ("hermite", "quadrature")
-    nodes = ndtri(uniform) if of_hermite else -np.cos(np.pi * uniform)
-    line = hermite_e.hermevander if of_hermite else chebyshev.chebvander
-    basis = np.prod([line(nodes[:, j], degree)[:, powers[:, j]] for j in range(variables)], axis=0)
+    nodes = ndtri(qmc.Sobol(variables, rng=np.random.default_rng(0)).random(count))
+    basis = np.prod([hermite_e.hermevander(nodes[:, j], degree)[:, powers[:, j]] for j in range(variables)], axis=0)
     scale = np.sqrt(np.mean(basis**2, axis=0))
     basis = basis / scale
     analysis = np.linalg.solve(basis.T @ basis, basis.T) / scale[:, None]
-    _, _, back = _line(degree, method, degree + 2)
+    _, _, back = _line(degree, degree + 2)
     return Stencil(nodes, powers, analysis, _product(back, powers))
 
 
@@ -165,60 +139,11 @@ def gaussian_points(variables: int) -> tuple[Array, Array]:
     return grid, product.ravel()
 
 
-def check_method(method: str) -> None:
-    """Refuse a method that there is not."""
-    if method not in METHODS:
-        raise ValueError(f"approximation must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-
-
 def check_degree(degree: int) -> None:
     """Refuse a degree whose moments no component has."""
     if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree < 0:
         raise ValueError(f"degree must be an integer, at least 0, got {degree!r}")
     check_order(int(degree) + 1)
-
-
-def approximate(
-    function: Callable[[Array], Array],
-    degree: int,
-    method: str = "chebyshev",
-    interval: tuple[float, float] = (-1.85, 1.85),
-) -> Array:
-    """Coefficients (degree + 1,), lowest first, of a polynomial close to a function of one variable.
-
-    method : "chebyshev", the truncated Chebyshev series on the interval; "taylor", about its midpoint;
-    "hermite" (or "quadrature"), least squares under the Gaussian whose mean +- 3 standard deviations are the interval.
-
-    >>> (approximate(lambda z: 1 / (1 + np.exp(-z)), 3).round(3) + 0.0).tolist()
-    [0.5, 0.245, 0.0, -0.014]
-    """
-    if degree < 0:
-        raise ValueError(f"degree must be at least 0, got {degree}")
-    low, high = interval
-    if not low < high:
-        raise ValueError(f"interval must be (low, high) with low < high, got {interval!r}")
-    check_method(method)
-    middle, half = (low + high) / 2, (high - low) / 2
-    scale, found = unit(method, half), stencil(1, degree, method)
-    values = np.asarray(function(middle + scale * found.nodes[:, 0]), dtype=np.float64)
-    return _substitute(found.coefficients(degree) @ values, middle, scale, degree)
-
-
-def unit(method: str, half: float) -> float:
-    """The length of t = 1 for a method on an interval of half this length to each side."""
-    return {"chebyshev": half, "taylor": 0.5}.get(method, half / REACH)
-
-
-def _substitute(inner: Array, middle: float, scale: float, degree: int) -> Array:
-    """Coefficients in z of sum_k inner_k ((z - middle) / scale)^k, padded to degree + 1."""
-    shift = np.array([-middle / scale, 1 / scale])
-    total: Array = np.zeros(1)
-    for c in inner[::-1]:
-        total = polynomial.polyadd(polynomial.polymul(total, shift), [c])
-    out = np.zeros(degree + 1)
-    kept = total[: degree + 1]
-    out[: len(kept)] = kept
-    return out
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,6 @@
-"""The ways to a minimum: L-BFGS; proximal gradient steps, for penalties and for gradients without a function; and stochastic
-gradient steps over mini-batches of rows; the last two with the path they take.
+"""The ways to a minimum: L-BFGS, and proximal gradient steps, for penalties and for gradients without a function.
 
-The loops know nothing of components or models. :func:`sgd` is given the gradient of a mean over a batch of rows (paper,
-Sections 4 and 5): on true samples the exact gradient, for a hidden component the polynomial gradient whose projected
-cumulants are those of the batch. Both leave the same kind of trajectory, which is what the paper's learning curves compare.
-
-Penalised least squares from moments: no rows, only E[s s'] and E[s y].
+The loops know nothing of components or models. Penalised least squares from moments: no rows, only E[s s'] and E[s y].
 """
 
 from __future__ import annotations
@@ -15,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.linear_model import enet_path
 
-from richcomponents.algebra import Array, IntArray
-from richcomponents.storage import storable
+from richcomponents.algebra import Array
+
+_ROUNDING, _MOST = 1e-12, 100_000  # of coordinate descent: tolerance of the duality gap, passes
 
 
 def minimise(
@@ -94,10 +91,9 @@ def shrink(lasso: float | Array, ridge: float | Array) -> Proximal:
 
 @dataclass(frozen=True)
 class Descent:
-    """Where proximal steps led: theta (p,); trajectory (k, p), from the start; converged."""
+    """Where proximal steps led: theta (p,); converged."""
 
     theta: Array
-    trajectory: Array
     converged: bool
 
 
@@ -126,7 +122,7 @@ def proximal_steps(
     """
     theta, first = np.array(start, dtype=np.float64), step
     g = gradient(theta)
-    path, size = [theta], float(np.linalg.norm(g))
+    size = float(np.linalg.norm(g))
     values = [] if value is None else [value(theta)]
     scale, converged = max(size, 1e-12), size == 0.0
     for _ in range(max_iter):
@@ -149,12 +145,11 @@ def proximal_steps(
         moved = float(np.linalg.norm(move)) / step
         bend = float(move @ (g_new - g))
         theta, g, size = new, g_new, size_new
-        path.append(theta)
         values.append(value_new)
         converged = moved <= tol * scale
         if not constant and moved > 0:
             step = min(float(move @ move) / bend, 100 * first) if bend > 0 else min(2 * step, 100 * first)
-    return Descent(theta, np.stack(path), converged)
+    return Descent(theta, converged)
 
 
 def _tried(
@@ -167,186 +162,45 @@ def _tried(
         return np.full_like(theta, np.nan), np.nan
 
 
-@dataclass(frozen=True)
-class SGDResult:
-    """Where mini-batch steps led.
+def elastic_net(gram: Array, cross: Array, alpha: float | Array, l1_ratio: float) -> Array:
+    """argmin_w  w' gram w / 2 - cross' w + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2): (d,), or (m, d) for m decreasing
+    penalties.
 
-    theta : (p,), the mean of the iterates of the second half (Polyak and Juditsky 1992), less noisy than the last one.
-    steps : (k,), numbers of the recorded steps: 0 (the start), then every `record_every`-th and the last.
-    trajectory : (k, p), the iterates after those steps.
-    """
+    The objective of scikit-learn's ElasticNet, whose coordinate descent is given r = rank(gram) rows with these moments.
+    l1_ratio = 0: closed form (ridge, or least squares for alpha = 0).
 
-    theta: Array
-    steps: IntArray
-    trajectory: Array
-
-
-@storable
-@dataclass(frozen=True)
-class Trajectory:
-    """How coefficients were learned, in the user's units: what a learner keeps as `trajectory_`.
-
-    steps : (k,), numbers of the recorded steps, from 0; coef : (k, ...), the coefficients after those steps;
-    intercept : (k,), if the model has one.
-    """
-
-    steps: IntArray
-    coef: Array
-    intercept: Array | None = None
-
-
-def robbins_monro(mu: float, H: float, excess: float = 0.0) -> Callable[[int], float]:
-    """Step sizes eta_t = eta / (1 + mu eta t), t = 0, 1, ...: the lemma's 1 / (2 H) at first, 1 / (mu t) in the end.
-
-    mu, H : smallest and largest curvature of the objective (mu <= 0, a flat one, counts as H / 100).
-    excess : by how much the largest curvature seen on a batch exceeds H, relative to it (about p / batch_size for p
-    standardised directions); the paper asks for steps that are small enough for the variance, eta = 1 / (2 H (1 + excess)).
-    """
-    if not (H > 0 and np.isfinite(H)):
-        raise ValueError(f"the largest curvature H must be a positive number, got {H!r}")
-    eta, least = 1 / (2 * H * (1 + excess)), mu if mu > 0 else H / 100
-    return lambda t: eta / (1 + least * eta * t)
-
-
-def ball(radius: float) -> Callable[[Array], Array]:
-    """The projection of (p,) onto |theta| <= radius."""
-
-    def project(theta: Array) -> Array:
-        length = float(np.linalg.norm(theta))
-        return theta if length <= radius else theta * (radius / length)
-
-    return project
-
-
-def sgd(
-    gradient: Callable[[Array, IntArray], Array],
-    theta0: Array,
-    n_rows: int,
-    *,
-    batch_size: int = 100,
-    n_steps: int = 1000,
-    step_size: float | Callable[[int], float] = 0.1,
-    projection: Callable[[Array], Array] | None = None,
-    proximal: Proximal | None = None,
-    record_every: int = 1,
-    random_state: int | np.random.Generator | None = None,
-) -> SGDResult:
-    """theta <- projection(proximal(theta - eta_t gradient(theta, rows))) over mini-batches of rows.
-
-    Parameters
-    ----------
-    gradient : callable
-        gradient(theta (p,), rows (b,)): the gradient (p,) of what is to be MINIMISED, measured on the rows with these
-        numbers (sorted, no duplicates).
-    theta0 : (p,)
-    n_rows : int
-        Rows are shuffled once per pass and cut into batches of equal size; what is left over waits for the next pass.
-    batch_size : int
-        At most n_rows.
-    n_steps : int
-        Batches in all, over as many passes as that takes.
-    step_size : float or callable
-        A constant, or the step number t = 0, 1, ... -> eta_t (:func:`robbins_monro`).
-    projection : callable, optional
-        Maps theta back into a convex region after every step, such as :func:`ball`: with it nothing can diverge.
-    proximal : callable, optional
-        Of a penalty that is not part of the gradient, such as :func:`shrink`.
-    record_every : int
-        Which iterates are kept in the trajectory.
-    random_state : int, Generator or None
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).normal(3.0, size=(2000, 1))
-    >>> path = sgd(lambda theta, rows: theta - x[rows].mean(axis=0), np.zeros(1), 2000, step_size=0.1, random_state=0)
-    >>> bool(abs(path.theta[0] - x.mean()) < 0.02), path.trajectory.shape
-    (True, (1001, 1))
-    """
-    for name, value in (
-        ("n_rows", n_rows),
-        ("batch_size", batch_size),
-        ("n_steps", n_steps),
-        ("record_every", record_every),
-    ):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value!r}")
-    if not callable(step_size) and not 0 < step_size < np.inf:
-        raise ValueError(f"step_size must be a positive finite number, got {step_size!r}")
-    rng = np.random.default_rng(random_state)
-    batch, eta = min(batch_size, n_rows), step_size if callable(step_size) else lambda _: step_size
-    theta = np.array(theta0, dtype=np.float64)
-    steps, path = [0], [theta]
-    mean, averaged = np.zeros_like(theta), 0
-    order, at = rng.permutation(n_rows), 0
-    for t in range(n_steps):
-        if at + batch > n_rows:
-            order, at = rng.permutation(n_rows), 0
-        rows = np.sort(order[at : at + batch])
-        at += batch
-        theta = theta - eta(t) * np.asarray(gradient(theta, rows), dtype=np.float64)
-        if not np.isfinite(theta).all():
-            raise FloatingPointError(
-                f"the gradient of step {t + 1} is not finite: give a projection that keeps theta where the gradient is "
-                "defined, or smaller steps"
-            )
-        theta = theta if proximal is None else proximal(theta, eta(t))
-        theta = theta if projection is None else projection(theta)
-        if (t + 1) % record_every == 0 or t + 1 == n_steps:
-            steps.append(t + 1)
-            path.append(theta)
-        if 2 * (t + 1) > n_steps:
-            averaged += 1
-            mean = mean + (theta - mean) / averaged
-    return SGDResult(mean, np.array(steps, dtype=np.int64), np.stack(path))
-
-
-def elastic_net(
-    gram: Array, cross: Array, alpha: float, l1_ratio: float, *, max_iter: int = 2000, tol: float = 1e-9
-) -> Array:
-    """argmin_w  w' gram w / 2 - cross' w + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2), shape (d,).
-
-    The objective of scikit-learn's ElasticNet. l1_ratio = 0: closed form (ridge, or least squares for alpha = 0);
-    otherwise coordinate descent with soft thresholds.
-
-    >>> elastic_net(np.eye(2), np.array([2.0, 0.3]), 0.5, 1.0).tolist()
+    >>> elastic_net(np.eye(2), np.array([2.0, 0.3]), 0.5, 1.0).round(9).tolist()
     [1.5, 0.0]
     """
-    ridge, lasso = alpha * (1 - l1_ratio), alpha * l1_ratio
-    if lasso == 0:
-        return np.asarray(np.linalg.pinv(gram + ridge * np.eye(len(cross)), hermitian=True) @ cross)
-    w = np.zeros(len(cross))
-    diagonal = np.diag(gram) + ridge
-    scale = max(float(np.abs(cross).max()), 1e-300)
-    for _ in range(max_iter):
-        largest = 0.0
-        for j in np.flatnonzero(diagonal > 0):
-            rest = cross[j] - gram[j] @ w + gram[j, j] * w[j]
-            new = np.sign(rest) * max(abs(rest) - lasso, 0.0) / diagonal[j]
-            largest = max(largest, abs(new - w[j]) * diagonal[j])
-            w[j] = new
-        if largest <= tol * scale:
-            break
-    return w
+    alphas = np.atleast_1d(alpha)
+    if l1_ratio == 0 or not alphas.any():
+        ridges = alphas[:, None, None] * np.eye(len(cross))
+        paths = np.linalg.pinv(gram + ridges, hermitian=True) @ cross
+    elif not gram.any():
+        paths = np.zeros((len(alphas), len(cross)))
+    else:
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > _ROUNDING * values[-1]
+        size, along = np.sqrt(values[kept] * kept.sum()), vectors[:, kept].T
+        rows, target = np.asfortranarray(size[:, None] * along), along @ cross * kept.sum() / size
+        paths = enet_path(rows, target, l1_ratio=l1_ratio, alphas=alphas, tol=_ROUNDING, max_iter=_MOST)[1].T
+    return np.asarray(paths if np.ndim(alpha) else paths[0])
 
 
-def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array | None = None) -> Array:
-    """The same from centred rows, features (n, d) and y (n,): (d,), or (m, d) for m penalties; weight : (n,), how often each
-    row counts, once by default.
+def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array) -> Array:
+    """The same from centred rows, features (n, d) and y (n,); weight : (n,), how often each row counts.
 
     Ridge on more columns than rows is solved among the rows, w = F' (F F' + n alpha)^-1 y: nothing of size d x d.
     """
-    n, alphas = float(len(features) if weight is None else weight.sum()), np.atleast_1d(alpha)
-    weight = np.ones(len(features)) if weight is None else weight
+    n, alphas = float(weight.sum()), np.atleast_1d(alpha)
     if l1_ratio == 0 and features.shape[1] > len(features) and np.all(alphas > 0):
         features, y = features * np.sqrt(weight)[:, None], y * np.sqrt(weight)
         values, vectors = np.linalg.eigh(features @ features.T / n)
         inner = (vectors.T @ y) / (np.maximum(values, 0.0) + alphas[:, None])  # (m, n)
         paths = inner @ vectors.T @ features / n
-    else:
-        counted = (features * weight[:, None]).T
-        gram, cross = counted @ features / n, counted @ y / n
-        paths = np.stack([elastic_net(gram, cross, float(a), l1_ratio) for a in alphas])
-    return np.asarray(paths if np.ndim(alpha) else paths[0])
+        return np.asarray(paths if np.ndim(alpha) else paths[0])
+    counted = (features * weight[:, None]).T
+    return elastic_net(counted @ features / n, counted @ y / n, alpha, l1_ratio)
 
 
 def penalty_grid(gram: Array, cross: Array, l1_ratio: float, n: int = 30) -> Array:

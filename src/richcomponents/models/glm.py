@@ -252,18 +252,14 @@ class ComponentGLM(OutcomeLearner):
         known = None if covariates is None else as_matrix(covariates)
         if known is not None and not np.isfinite(known).all():
             raise DataError("the covariates hold missing or infinite values: drop those rows")
-        theta, intercepts = self._on_samples(values - centre, target, known, centre)
+        nuisance = None if known is None else known - known.mean(axis=0)
+        found = self._glm([values - centre] * self._unfitted_family().predictors, target, nuisance)
+        self._keep_family(found.family, 0.0)
+        theta = np.stack(found.coefs)
         self.residualised_, self.coefficients_, self.on_v_ = self._shaped(theta, flat=True), None, None
         self.trust_: Any = 1.0
-        self._set(theta, intercepts, centre)
+        self._set(theta, found.intercepts, centre)
         return self
-
-    def _on_samples(self, values: Array, y: Array, known: Array | None, centre: Array) -> tuple[Array, Array]:
-        """Coefficients (m, d), and intercepts (m,) at the centre, of centred samples."""
-        nuisance = None if known is None else known - known.mean(axis=0)
-        found = self._glm([values] * self._unfitted_family().predictors, y, nuisance)
-        self._keep_family(found.family, 0.0)
-        return np.stack(found.coefs), found.intercepts
 
     # ---- what y is
 

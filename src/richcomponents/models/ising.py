@@ -17,12 +17,9 @@ from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
     Elimination,
-    Neighbourhoods,
     SpinMoments,
     as_edges,
-    composite_from_component,
     coupling_matrix,
-    fit_composite,
     fit_joint,
     fit_pair_moments,
     joint_change,
@@ -31,16 +28,14 @@ from richcomponents.learning.ising import (
     whitened_moments,
     with_ghost,
 )
-from richcomponents.learning.likelihood import LikelihoodFit
-from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.notebook import Summary
-from richcomponents.paper.ising import fit_taylor, sgd_from_predictions, sgd_from_spins
+from richcomponents.paper.ising import fit_taylor
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line
 
-_METHODS = ("auto", "likelihood", "composite", "taylor")
+_METHODS = ("auto", "likelihood", "paper")
 _ROWS_IF_UNKNOWN = 1000  # a component that keeps no moments does not say how many rows it came from
 _UNTRUSTED_WEIGHT = 0.3  # of second moments inside the shared block when the higher orders say nothing about T
 _JOINT_WIDTH = 13
@@ -56,27 +51,19 @@ class ComponentIsing(ComponentLearner):
     edges : None, sequence of pairs, or array (d, d)
         The graph. None: all pairs. Pairs hold column numbers or column names of the component; a square array is an
         adjacency matrix (symmetric, its non-zero entries are edges). See :func:`richcomponents.grid_edges`.
-    method : {"auto", "likelihood", "composite", "taylor"}
+    method : {"auto", "likelihood", "paper"}
         "likelihood": maximises m'J - log Z(J), m the extracted pair moments; log Z by summing out one node at a time where
         the graph allows or it has up to 20 nodes, else by Gibbs chains.
-        "composite": exact composite (pseudo-) likelihood; from extracted moments if no node has more than four neighbours.
-        "taylor": composite likelihood with its gradient expanded as in Ge and Zou, by :func:`richcomponents.fit_likelihood`
-        (`likelihood_fit_` holds its curvatures and error bound); biased for couplings above about 0.3 at any sample size.
+        "paper": composite likelihood with its gradient expanded as in Ge and Zou; biased for couplings above about 0.3 at any
+        sample size, and without fields.
         "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten the view, where their errors
         are even (S1, S3; up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the
-        RCA trusts them; a component alone does not say, and all count the same. From true spins, "likelihood" if it is
-        exact, else "composite".
+        RCA trusts them; a component alone does not say, and all count the same. From true spins, "likelihood".
     fields : bool
         Whether there are fields b_i. They are read off the means of the component, which are known by a rule only: by
         default the shared part has mean zero, so that all of the mean of U is S1's. If that is wrong, so are the fields
         (give one known mean, ``rca=ContrastiveRCA(mean={"S2": ...})``). False: b = 0, and all odd moments are taken to be zero,
         whatever the means.
-    solver : {"deterministic", "sgd"}
-        "sgd": the composite likelihood (method "auto" or "composite": its exact gradient; "taylor": the paper's) by
-        mini-batches of rows, for its learning trajectory; no node may have more than four neighbours, unless the spins are
-        true. It needs rows: fit or fit_clean.
-    batch_size, n_steps : int
-        Of solver="sgd".
     alpha : float
         Ridge, as the precision of a Gaussian prior of each coupling and field: the penalty per sample is
         alpha |J|^2 / (2 n).
@@ -97,11 +84,7 @@ class ComponentIsing(ComponentLearner):
     fields_ : array (d,)
         Zero unless fields=True.
     method_ : str
-        What was done: "joint", "likelihood", "composite" or "taylor".
-    trajectory_ : Trajectory or None
-        With solver="sgd": `steps` (k,) and `coef` (k, m), the couplings after those steps (with fields, (k, m + d)).
-    likelihood_fit_ : LikelihoodFit or None
-        With method="taylor".
+        What was done: "joint", "likelihood" or "paper".
     feature_names_ : tuple of str
         Of the spins.
     rca_, component_
@@ -122,10 +105,7 @@ class ComponentIsing(ComponentLearner):
         edges: Any = None,
         method: str = "auto",
         fields: bool = False,
-        solver: str = "deterministic",
         alpha: float = 3.0,
-        batch_size: int = 100,
-        n_steps: int = 1000,
         rca: Any = None,
         component: str = "S1",
         random_state: int = 0,
@@ -133,10 +113,7 @@ class ComponentIsing(ComponentLearner):
         self.edges = edges
         self.method = method
         self.fields = fields
-        self.solver = solver
         self.alpha = alpha
-        self.batch_size = batch_size
-        self.n_steps = n_steps
         self.rca = rca
         self.component = component
         self.random_state = random_state
@@ -148,15 +125,11 @@ class ComponentIsing(ComponentLearner):
         edges = as_edges(self.edges, component.feature_names)
         self._check_spins(component, self.rca_)
         self._warn_of_means(component)
-        if self.solver == "sgd":
-            return self._keep_path(edges, self._descend(X, component, edges))
         return self._keep(edges, *self._learn(component, self.rca_, edges))
 
     def fit_component(self, component: Component) -> Self:
         """Fit to an extracted component."""
         self._check_options()
-        if self.solver == "sgd":
-            raise ValueError("solver='sgd' takes mini-batches of rows: use fit(X), or solver='deterministic'")
         component = self._take_component(component)
         edges = as_edges(self.edges, component.feature_names)
         if not component.terms.is_observed:  # samples may stand in for spins: the simple methods do so
@@ -181,16 +154,9 @@ class ComponentIsing(ComponentLearner):
         covariance = values.T @ values / n - np.outer(mean, mean)
         self.rca_, self.component_ = None, Component("samples", names, mean, covariance)
         edges, ridge = as_edges(self.edges, names), self.alpha / n
-        if self.solver == "sgd":
-            expanded = self.method == "taylor"
-            path = sgd_from_spins(values, edges, ridge, fields=self.fields, expanded=expanded, **self._steps())
-            return self._keep_path(edges, path)
-        if self.method == "taylor":
-            fit = fit_taylor(self.component_, edges, ridge, fields=self.fields)
-            return self._keep(edges, fit.theta, "taylor", fit)
-        model = None if self.method == "composite" else self._sums(d, edges)
-        if model is None or (self.method == "auto" and not model.exact):
-            return self._keep(edges, fit_composite(values, edges, ridge, fields=self.fields), "composite")
+        if self.method == "paper":
+            return self._keep(edges, fit_taylor(self.component_, edges, ridge), "paper")
+        model = self._sums(d, edges)
         seen = np.hstack([values, np.ones((n, 1))]) if self.fields else values
         i, j = model.edges.T
         return self._keep(edges, fit_pair_moments(model, np.mean(seen[:, i] * seen[:, j], axis=0), ridge), "likelihood")
@@ -198,16 +164,12 @@ class ComponentIsing(ComponentLearner):
     def _check_options(self) -> None:
         if self.method not in _METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {self.method!r}")
-        if self.solver not in ("deterministic", "sgd"):
-            raise ValueError(f"solver must be 'deterministic' or 'sgd', got {self.solver!r}")
-        if self.solver == "sgd" and self.method == "likelihood":
-            raise ValueError("solver='sgd' climbs the composite likelihood: use method='auto', 'composite' or 'taylor'")
         if not isinstance(self.fields, (bool, np.bool_)):
             raise ValueError(f"fields must be True or False, got {self.fields!r}")
-        for name in ("batch_size", "n_steps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if self.fields and self.method == "paper":
+            raise ValueError(
+                "the paper's Ising model has no fields: use method='auto' or 'likelihood', or fields=False"
+            )
         number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
         if not number or not np.isfinite(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha must be a finite number, zero or more, got {self.alpha!r}")
@@ -251,36 +213,22 @@ class ComponentIsing(ComponentLearner):
                 SpecificationWarning,
             )
 
-    def _steps(self) -> dict[str, int]:
-        return {"batch_size": self.batch_size, "n_steps": self.n_steps, "random_state": self.random_state}
-
     def _sums(self, d: int, edges: IntArray) -> Any:
         """Sums over the states of the graph, the ghost that carries the fields included."""
         if self.fields:
             return moment_model(d + 1, with_ghost(d, edges), seed=self.random_state)
         return moment_model(d, edges, seed=self.random_state)
 
-    def _descend(self, X: object, component: Component, edges: IntArray) -> SGDResult:
-        known = SpinMoments.of(component, self.fields)
-        near = Neighbourhoods(len(known.mean), edges, fields=self.fields)
-        rows = (self.rca_.predict_component(X, self.component) - component.mean) * known.scale + known.mean
-        ridge = self.alpha / len(rows)
-        moments = known.products(near.products)
-        return sgd_from_predictions(rows, near, moments, ridge, expanded=self.method == "taylor", **self._steps())
-
     def _learn(
         self, component: Component, rca: ComponentAnalysis | None, edges: IntArray, start: Array | None = None
-    ) -> tuple[Array, str, LikelihoodFit | None]:
-        """Parameters (couplings, then fields), the method, and the LikelihoodFit of "taylor".
+    ) -> tuple[Array, str]:
+        """Parameters (couplings, then fields), and the method.
 
         start : parameters close by, for refits.
         """
         ridge = self.alpha / _rows_behind(component, rca)
-        if self.method == "composite":
-            return composite_from_component(component, edges, ridge, fields=self.fields), "composite", None
-        if self.method == "taylor":
-            fit = fit_taylor(component, edges, ridge, fields=self.fields)
-            return fit.theta, "taylor", fit
+        if self.method == "paper":
+            return fit_taylor(component, edges, ridge), "paper"
         known = SpinMoments.of(component, self.fields)
         model = self._sums(len(known.mean), edges)
         i, j = model.edges.T
@@ -289,28 +237,21 @@ class ComponentIsing(ComponentLearner):
         if self.method == "auto" and 0 < len(model.edges) <= NEWTON_EDGES:
             view = _canonical_moments(rca, component, self.component) or whitened_moments(component)
         if view is None:
-            return fit_pair_moments(model, moments, ridge), "likelihood", None
+            return fit_pair_moments(model, moments, ridge), "likelihood"
         if start is None:
             start = fit_pair_moments(model, moments, max(3 * ridge, 0.03))
         if isinstance(model, Elimination):
             model = moment_model(model.n_nodes, model.edges, seed=self.random_state, max_width=_JOINT_WIDTH)
         mean = view[0] @ component.mean if self.fields else None
         rng = np.random.default_rng(self.random_state)
-        return fit_joint(model, *view, start, ridge, mean=mean, rng=rng), "joint", None
+        return fit_joint(model, *view, start, ridge, mean=mean, rng=rng), "joint"
 
-    def _keep(self, edges: IntArray, theta: Array, method: str, fit: LikelihoodFit | None = None) -> Self:
+    def _keep(self, edges: IntArray, theta: Array, method: str) -> Self:
         d, m = len(self.component_.mean), len(edges)
         self.coef_, self.edges_, self.method_ = theta[:m], edges, method
         self.fields_ = theta[m:] if self.fields else np.zeros(d)
         self.couplings_ = coupling_matrix(d, edges, self.coef_)
-        self.likelihood_fit_: LikelihoodFit | None = fit
-        self.trajectory_: Trajectory | None = None
         self.feature_names_ = tuple(map(str, self.component_.feature_names))
-        return self
-
-    def _keep_path(self, edges: IntArray, path: SGDResult) -> Self:
-        self._keep(edges, path.theta, "taylor" if self.method == "taylor" else "composite")
-        self.trajectory_ = Trajectory(path.steps, path.trajectory)
         return self
 
     def edge_table(self) -> list[dict[str, object]]:
@@ -333,10 +274,8 @@ class ComponentIsing(ComponentLearner):
         how = {
             "joint": "fitted to all second moments in canonical coordinates",
             "likelihood": "maximum likelihood from pair moments",
-            "composite": "composite likelihood",
-            "taylor": "composite likelihood, Taylor gradient of order four",
+            "paper": "composite likelihood, Taylor gradient of order four",
         }[self.method_]
-        how += "" if self.trajectory_ is None else f", {self.trajectory_.steps[-1]} steps over mini-batches"
         return f"Ising model of {self.component_.name}: {len(self.couplings_)} spins, {len(self.edges_)} edges; {how}"
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
@@ -357,8 +296,6 @@ class ComponentIsing(ComponentLearner):
         and the couplings are refitted without each block, which takes long for many columns.
         """
         check_is_fitted(self)
-        if self.solver == "sgd":
-            raise ValueError("intervals come from leaving out blocks of rows: use solver='deterministic'")
         rca, theta, names = self._need_rca(), self._parameters(), self._parameter_names(None)
         quick = self._quick_errors(theta)
         if quick is not None:
@@ -381,7 +318,7 @@ class ComponentIsing(ComponentLearner):
 
     def _quick_errors(self, theta: Array) -> tuple[Array, int] | None:
         """Standard errors of the parameters and their degrees of freedom, where no refits are needed."""
-        if self.rca_ is None or self.solver == "sgd" or self.method_ not in ("joint", "likelihood") or not len(theta):
+        if self.rca_ is None or self.method_ not in ("joint", "likelihood") or not len(theta):
             return None
         rca = self._need_rca()
         error = rca.functional_error(self.component, self._change(rca, theta), of_mean=bool(self.fields))

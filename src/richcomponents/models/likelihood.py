@@ -18,7 +18,7 @@ from richcomponents.errors import DataError
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
 from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, sandwich
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.polynomials import check_degree, check_method
+from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
 from richcomponents.notebook import Summary
@@ -41,7 +41,7 @@ class ComponentLikelihood(OutcomeLearner):
     which the block jackknife adds up. So the noise of A, of the mean and moments of S1 and of E[S1 y] is in them; the error of
     the polynomials (`fit_.epsilon`) is not: `summary()` says where its bound is larger. In `fit_clean` they are those of Huber
     and White, H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples. For some fits there are none:
-    with a penalty (it biases theta), with solver="sgd", where `confine` holds theta at the edge of its domain, in
+    with a penalty (it biases theta), where `confine` holds theta at the edge of its domain, in
     `fit_component` (which does not say how well A is known), for more than 100 parameters, and for views that were searched in
     few of their directions; `summary()` says why.
 
@@ -68,7 +68,6 @@ class ComponentLikelihood(OutcomeLearner):
         Of the polynomials that multiply s in the gradient; needs cumulants of order degree + 1 (at most six). Higher
         degrees have
         less bias (`fit_.epsilon`) and more noise.
-    approximation : {"hermite", "chebyshev", "taylor"}
     gradient : {"differences", "jax"}
         How log_likelihood is differentiated by theta; "jax" for functions written with jax.numpy.
     ridge, lasso : float or array (p,)
@@ -77,10 +76,6 @@ class ComponentLikelihood(OutcomeLearner):
         theta -> theta, back into its domain, after every step.
     max_directions : int, optional
         See :func:`richcomponents.fit_likelihood`.
-    solver : {"deterministic", "sgd"}
-        "sgd": steps over mini-batches of rows.
-    batch_size, n_steps : int
-        Of solver="sgd".
     n_restarts, restart_scale : int, float
         For several maxima: further starts, `start` plus Gaussians of this standard deviation.
     random_state : int or None
@@ -96,7 +91,7 @@ class ComponentLikelihood(OutcomeLearner):
     trust_ : float
         How much of the way from residualised_ to fit_.theta was believed: 0 to 1.
     fit_ : LikelihoodFit
-        The maximum with its trajectory, curvatures, the error of the polynomials and the bound on theta that follows from it.
+        The maximum with its curvatures, the error of the polynomials and the bound on theta that follows from it.
     residualised_ : array (p,) or None
         The same likelihood maximised on the residual of U as if that were S1: the simple method, and where the
         climb begins. None without rows.
@@ -123,15 +118,11 @@ class ComponentLikelihood(OutcomeLearner):
         rca: Any = None,
         component: str = "S1",
         degree: int = 3,
-        approximation: str = "hermite",
         gradient: str = "differences",
         ridge: Any = 0.0,
         lasso: Any = 0.0,
         confine: Callable[[Array], Array] | None = None,
         max_directions: int | None = None,
-        solver: str = "deterministic",
-        batch_size: int = 100,
-        n_steps: int = 1000,
         n_restarts: int = 0,
         restart_scale: float = 1.0,
         random_state: int | None = 0,
@@ -142,15 +133,11 @@ class ComponentLikelihood(OutcomeLearner):
         self.rca = rca
         self.component = component
         self.degree = degree
-        self.approximation = approximation
         self.gradient = gradient
         self.ridge = ridge
         self.lasso = lasso
         self.confine = confine
         self.max_directions = max_directions
-        self.solver = solver
-        self.batch_size = batch_size
-        self.n_steps = n_steps
         self.n_restarts = n_restarts
         self.restart_scale = restart_scale
         self.random_state = random_state
@@ -182,8 +169,8 @@ class ComponentLikelihood(OutcomeLearner):
         part, samples = self._of_rows(model, outcome, alone)
         function = self._function(None if alone else samples[:, -1])
         simply = SampleMean(function, samples)
-        self.residualised_ = simple = self._climb(simply, start, plainly=True).theta
-        part = part if self.solver == "sgd" else part.condensed(self._order)
+        self.residualised_ = simple = self._climb(simply, start).theta
+        part = part.condensed(self._order)
         mean = self._mean(function, part)
         self._set(self._climb(mean, simple))
 
@@ -247,7 +234,6 @@ class ComponentLikelihood(OutcomeLearner):
             raise ValueError(f"gradient must be 'differences' or 'jax', got {self.gradient!r}")
         if self.names is not None and len(self.names) != len(start):
             raise ValueError(f"names= has {len(self.names)} names for {len(start)} parameters")
-        check_method(self.approximation)
         check_degree(self.degree)
         return start
 
@@ -269,7 +255,7 @@ class ComponentLikelihood(OutcomeLearner):
         return Differentiated(between, self.gradient == "jax")
 
     def _mean(self, function: Differentiated, part: Component) -> MomentMean:
-        return MomentMean(function, part, part, int(self.degree), self.approximation, self.max_directions)
+        return MomentMean(function, part, int(self.degree), self.max_directions)
 
     @property
     def _order(self) -> int:
@@ -290,17 +276,13 @@ class ComponentLikelihood(OutcomeLearner):
         part = part.with_outcome(simple, outcome.y, outcome.mean, order=self._order)
         return part, np.column_stack([samples, outcome.y + outcome.mean])
 
-    def _climb(self, mean: MomentMean | SampleMean, start: Array, *, plainly: bool = False) -> LikelihoodFit:
-        """plainly : without mini-batches."""
+    def _climb(self, mean: MomentMean | SampleMean, start: Array) -> LikelihoodFit:
         return maximise(
             mean,
             start,
             ridge=self.ridge,
             lasso=self.lasso,
             confine=self.confine,
-            solver="deterministic" if plainly else self.solver,
-            batch_size=self.batch_size,
-            n_steps=self.n_steps,
             n_restarts=self.n_restarts,
             restart_scale=self.restart_scale,
             random_state=self.random_state,
@@ -317,8 +299,6 @@ class ComponentLikelihood(OutcomeLearner):
         """Empty where there may be some."""
         if np.any(np.asarray(self.ridge) != 0) or np.any(np.asarray(self.lasso) != 0):
             return "a penalty pulls the parameters towards zero, and an interval around them would not cover the truth"
-        if self.solver == "sgd":
-            return "the noise of mini-batches would not be in them; use solver='deterministic'"
         if len(self.theta_) > SMALL:
             return f"there are more than {SMALL} parameters"
         if not self.fit_.mu > 0:
@@ -375,7 +355,7 @@ class ComponentLikelihood(OutcomeLearner):
         """What was learned, in a line."""
         name = getattr(self.log_likelihood, "__name__", type(self.log_likelihood).__name__)
         return (
-            f"Maximum likelihood of {name} on {self.component_.name} ({self.approximation}, degree {self.degree}; "
+            f"Maximum likelihood of {name} on {self.component_.name} (degree {self.degree}; "
             f"{'converged' if self.fit_.converged else 'not converged'}; error of the gradient by the polynomials "
             f"{self.fit_.epsilon:.2g})"
         )

@@ -12,14 +12,12 @@ from richcomponents.components import Component
 from richcomponents.components.component import check_order
 from richcomponents.errors import DataError
 from richcomponents.learning.families import Logistic
-from richcomponents.learning.likelihood import LikelihoodFit
 from richcomponents.learning.logistic import from_cumulants
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.solvers import SGDResult, Trajectory
 from richcomponents.models.design import is_column
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.rca import ComponentAnalysis
-from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, fit_polynomial, polynomial_sgd
+from richcomponents.paper.gradient import LogisticLikelihood, fit_polynomial, polynomial_sgd
 
 
 class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignore[misc]
@@ -35,31 +33,24 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         Cloned and fitted on X.
     component : "S1", "S2" or "S3", or a subset of views of an RCA
         The component y depends on.
-    approximation : {"auto", "chebyshev", "taylor"}
-        "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev", "taylor":
-        the sigmoid is replaced by a polynomial and the likelihood maximised from the moments of the component, as in
-        Ge and Zou (their 0.5 + 0.245 z - 0.014 z^3 is "chebyshev" with degree 3). These are biased for strong signal:
-        the variance of coef'S1 is kept below 1.5, since the polynomial's likelihood has no maximum, and the intercept
-        between -1.85 and 1.85. With few rows per column (d = 200, n = 2 000) the noise of the fourth cumulant draws them to
-        that edge: use "auto", or a larger alpha.
+    approximation : {"auto", "chebyshev"}
+        "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev": the sigmoid is
+        replaced by a polynomial and the likelihood maximised from the moments of the component, as in Ge and Zou (their
+        0.5 + 0.245 z - 0.014 z^3 has degree 3). That is biased for strong signal: the variance of coef'S1 is kept below 1.5,
+        since the polynomial's likelihood has no maximum, and the intercept between -1.85 and 1.85. With few rows per column
+        (d = 200, n = 2 000) the noise of the fourth cumulant draws it to that edge: use "auto", or a larger alpha.
     degree : int
         Of the polynomial; needs cumulants of order degree + 1 (ContrastiveRCA(order=...)). Not used by "auto".
     alpha : float
         l2 penalty: mean log-loss + alpha/2 |coef|^2, scikit-learn's C = 1 / (n alpha).
     fit_intercept : bool
-    solver : {"deterministic", "sgd"}
-        "sgd": the paper's stochastic gradient steps, everything but A measured on a mini-batch of rows; needs a polynomial
-        (in fit_clean the sigmoid itself is used). The result is the mean of the second half of the steps.
-    batch_size : int
-        Rows per step of "sgd"; the paper's 100.
-    n_steps : int
-        Steps of "sgd".
-    random_state : int or None
-        Order of the rows in "sgd".
     positive : label, optional
         The class whose log-odds are modelled. By default the one whose name says so (case, yes, true, disease, tumour,
         treated, ... against control, no, false, healthy, normal, untreated, ...), else the second in natural order, numbers as
         numbers (1 of 0 and 1, "10" of "9" and "10"); summary() says which.
+    method : {"auto", "paper"}
+        "paper": stochastic gradients of the cubic, everything but A measured on mini-batches of 100 rows (Ge and Zou, Section
+        5), whatever `approximation` says; nothing is protected. It needs rows.
 
     Attributes
     ----------
@@ -69,11 +60,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     classes_ : array (2,), class_counts_ : array (2,) or None
         The labels sorted as scikit-learn does, and how many rows hold each. predict_proba has its columns in this order and
         decision_function is positive for classes_[1], whichever class is positive_. No counts without rows.
-    trajectory_ : Trajectory or None
-        steps (k,), coef (k, d) and intercept (k,) after each step of "sgd", or of gradient ascent for a polynomial.
-    likelihood_fit_ : LikelihoodFit or None
-        Of a polynomial, deterministic: curvatures mu and H, gradient error epsilon and the bound 8 epsilon^2 / mu^2, in the
-        coordinates (intercept, (Cov + 4 alpha I)^(1/2) coef).
     residualised_ : array (d,) or None
         Logistic regression on the residual of U, for comparison; None without rows.
     trust_ : float
@@ -105,11 +91,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         degree: int = 3,
         alpha: float = 1e-3,
         fit_intercept: bool = True,
-        solver: str = "deterministic",
-        batch_size: int = 100,
-        n_steps: int = 1000,
-        random_state: int | None = 0,
         positive: Any = None,
+        method: str = "auto",
     ) -> None:
         self.rca = rca
         self.component = component
@@ -117,11 +100,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         self.degree = degree
         self.alpha = alpha
         self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.random_state = random_state
         self.positive = positive
+        self.method = method
 
     # ---- doors
 
@@ -132,13 +112,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         the name of a column of X. groups : (n,) labels; rows of a group stay in one block.
 
         A state (X of :class:`Moments`) and a stream of blocks of rows give sums, not rows, and sums suffice for a polynomial
-        (approximation="chebyshev" or "taylor"): y is then a column of zeros and ones, and there are no errors and no
-        protection by residualising, as in fit_component.
+        (approximation="chebyshev"): y is then a column of zeros and ones, and there are no errors and no protection by
+        residualising, as in fit_component.
         """
-        if self.solver == "sgd" and self.approximation == "auto":
-            raise ValueError("solver='sgd' follows a polynomial gradient: set approximation='chebyshev' or 'taylor'")
-        self.trajectory_: Trajectory | None = None
-        self.likelihood_fit_: LikelihoodFit | None = None
         return super().fit(X, y, groups)
 
     def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
@@ -149,21 +125,21 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         return self._from_sums(outcome)
 
     def _beside(self, model: ComponentAnalysis, outcome: Outcome) -> tuple[Outcome, Array | None]:
-        return super()._beside(model, outcome) if self.approximation == "auto" else (outcome, None)
+        return super()._beside(model, outcome) if self._calibrated else (outcome, None)
 
     def _instead(
         self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array, theta: Array, intercepts: Array
     ) -> tuple[Array, Array]:
-        if self.approximation == "auto":
+        if self._calibrated:
             return theta, intercepts
         found, intercept = self._from_rows(model, outcome, plain, y)
         return found[None], np.array([intercept])
 
     def _check_sums(self) -> None:
         """Refuse what sums over rows do not tell."""
-        if self.approximation == "auto" or self.solver != "deterministic":
+        if self.approximation == "auto" or self.method == "paper":
             raise DataError(
-                "approximation='auto' and solver='sgd' need the rows, which states and streams do not keep: give a table or "
+                "approximation='auto' and method='paper' need the rows, which states and streams do not keep: give a table or "
                 "files, or use approximation='chebyshev', which sums suffice for"
             )
 
@@ -196,12 +172,12 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         regression of U on V, which has less noise.
         mean : E[y], the share of the second class. positive=0 gives the log-odds of y = 0.
 
-        "auto" matches the variance and fourth cumulant of coef'S, "chebyshev" and "taylor" are as in fit. No protection by
+        "auto" matches the variance and fourth cumulant of coef'S, "chebyshev" is as in fit. No protection by
         residualising and no standard errors: those need rows.
         """
         self._check_parameters()
-        if self.solver != "deterministic":
-            raise ValueError("solver='sgd' needs rows: use fit(X, y), or solver='deterministic'")
+        if self.method == "paper":
+            raise ValueError("method='paper' takes mini-batches of rows: use fit(X, y), or approximation='chebyshev'")
         self._take_component(component)
         with_y = np.asarray(cross, dtype=np.float64)
         if with_y.shape != component.mean.shape or not np.isfinite(with_y).all():
@@ -213,7 +189,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
         if self._set_classes(np.array([0, 1]), None)[1] == 0:
             with_y, mean = -with_y, 1 - mean
-        self.trajectory_, self.likelihood_fit_ = None, None
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         if self.approximation == "auto":
             intercept, theta = from_cumulants(component, with_y, float(mean), **options)
@@ -224,32 +199,21 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         self._set(theta[None], np.array([intercept]))
         return self
 
-    def _on_samples(self, values: Array, y: Array, known: Array | None, centre: Array) -> tuple[Array, Array]:
-        self.trajectory_, self.likelihood_fit_ = None, None
-        if self.solver != "sgd":
-            return super()._on_samples(values, y, known, centre)
-        if known is not None:
-            raise ValueError("solver='sgd' takes no covariates: use solver='deterministic'")
-        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), **self._steps()}
-        path, frame = exact_sgd(values, y, float(self.alpha), **options)
-        theta, intercept = self._follow(path, frame, centre)
-        self._keep_family(Logistic(), 0.0)
-        return theta[None], np.array([intercept])
-
     # ---- fitting
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.approximation not in ("auto", "chebyshev", "taylor"):
-            raise ValueError(f"approximation must be 'auto', 'chebyshev' or 'taylor', got {self.approximation!r}")
+        if self.approximation not in ("auto", "chebyshev"):
+            raise ValueError(f"approximation must be 'auto' or 'chebyshev', got {self.approximation!r}")
+        if self.method not in ("auto", "paper"):
+            raise ValueError(f"method must be 'auto' or 'paper', got {self.method!r}")
         if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
             raise ValueError(f"degree must be an integer, at least 1, got {self.degree!r}")
-        if self.solver not in ("deterministic", "sgd"):
-            raise ValueError(f"solver must be 'deterministic' or 'sgd', got {self.solver!r}")
-        for name in ("batch_size", "n_steps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
+
+    @property
+    def _calibrated(self) -> bool:
+        """Whether the coefficients are those of regression calibration, and no polynomial's."""
+        return self.approximation == "auto" and self.method == "auto"
 
     def _wanted(self, labels: list[Any]) -> Any:
         return self.positive
@@ -259,41 +223,21 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
         Cumulants come from the state or from the rows, whichever is cheaper; for mini-batches from the rows.
         """
-        order = int(self.degree) + 1
-        check_order(order)
-        component = (
-            model.component_on_rows(outcome, self.component)
-            if self.solver == "sgd"
-            else model.component_for_gradients(outcome, self.component, order)
-        )
         cross = plain.T @ (y - y.mean()) / outcome.free
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
-        likelihood = LogisticLikelihood.of(component, cross, float(y.mean()), **options)
-        if self.solver == "deterministic":
-            return self._polynomial(likelihood)
-        series: dict[str, Any] = {"approximation": self.approximation, "degree": int(self.degree)}
-        path = polynomial_sgd(likelihood, plain, y, **series, **self._steps())
-        return self._follow(path, likelihood, component.mean)
+        if self.method == "paper":
+            likelihood = LogisticLikelihood.of(
+                model.component_on_rows(outcome, self.component), cross, float(y.mean()), **options
+            )
+            intercept, theta = likelihood.coefficients(polynomial_sgd(likelihood, plain, y).theta)
+            return theta, float(intercept)
+        order = int(self.degree) + 1
+        check_order(order)
+        component = model.component_for_gradients(outcome, self.component, order)
+        return self._polynomial(LogisticLikelihood.of(component, cross, float(y.mean()), **options))
 
     def _polynomial(self, likelihood: LogisticLikelihood) -> tuple[Array, float]:
-        found = fit_polynomial(likelihood, approximation=self.approximation, degree=int(self.degree))
-        self.likelihood_fit_ = found
-        path = SGDResult(found.theta, np.arange(len(found.trajectory)), found.trajectory)
-        return self._follow(path, likelihood, self.component_.mean)
-
-    def _steps(self) -> dict[str, Any]:
-        return {
-            "batch_size": int(self.batch_size),
-            "n_steps": int(self.n_steps),
-            "random_state": self.random_state,
-        }
-
-    def _follow(self, path: SGDResult, frame: LogisticLikelihood, centre: Array) -> tuple[Array, float]:
-        """theta (d,) and the intercept at `centre`; the way there is remembered in the user's units."""
-        intercepts, thetas = frame.coefficients(path.trajectory)
-        moved = intercepts - thetas @ centre if self.fit_intercept else intercepts
-        self.trajectory_ = Trajectory(path.steps, thetas, moved)
-        intercept, theta = frame.coefficients(path.theta)
+        intercept, theta = likelihood.coefficients(fit_polynomial(likelihood, degree=int(self.degree)))
         return theta, float(intercept)
 
     # ---- words
@@ -301,7 +245,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     def title(self) -> str:
         """What was learned, in a line."""
         kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
-        kind += "stochastic gradient; " if self.solver == "sgd" else ""
+        kind = "the paper's cubic, stochastic gradients; " if self.method == "paper" else kind
         return (
             f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); {self._contrast_words()}; "
             f"intercept {self.intercept_[0]:.4f}"

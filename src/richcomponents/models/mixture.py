@@ -42,14 +42,14 @@ class ComponentGaussianMixture(ComponentLearner):
     rca : ContrastiveRCA or RCA, optional
         Cloned and fitted to X.
     component : "S1", "S2" or "S3", or a subset of views of an RCA
-    method : {"auto", "alternating"}
+    method : {"auto", "paper"}
         "auto": decomposition of the lifted third-order tensor, then matching of the cumulants of orders two to four.
-        "alternating": the paper's, alternating minimisation on the third-order moment. It needs the component's mean, which
+        "paper": alternating minimisation on the third-order moment (Ge and Zou, Section 5). It needs the mean, which
         is known by a convention only, independent means, and is much less accurate.
     equal_weights : bool
         Whether all w_j = 1/k is known.
     n_init : int
-        Random starts of the tensor decomposition. "alternating" stops at the first whose residual shows that no component is
+        Random starts of the tensor decomposition. "paper" stops at the first whose residual shows that no component is
         lost, and tries up to ten times as many (then a SpecificationWarning).
     random_state : int or None
 
@@ -66,7 +66,7 @@ class ComponentGaussianMixture(ComponentLearner):
     criterion_ : dict or None
         Candidate k -> cross-validated distance, for n_components="auto".
     objective_ : float
-        What is left of the distance to the cumulants (for "alternating": of the third-order moment).
+        What is left of the distance to the cumulants (for "paper": of the third-order moment).
 
     Examples
     --------
@@ -130,8 +130,8 @@ class ComponentGaussianMixture(ComponentLearner):
         k = self.n_components
         if k != "auto" and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
             raise ValueError(f"n_components must be 'auto' or a positive integer, got {k!r}")
-        if self.method not in ("auto", "alternating"):
-            raise ValueError(f"method must be 'auto' or 'alternating', got {self.method!r}")
+        if self.method not in ("auto", "paper"):
+            raise ValueError(f"method must be 'auto' or 'paper', got {self.method!r}")
         if isinstance(self.n_init, bool) or not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
             raise ValueError(f"n_init must be a positive integer, got {self.n_init!r}")
 
@@ -151,7 +151,7 @@ class ComponentGaussianMixture(ComponentLearner):
         else:
             k = int(self.n_components)
         target = MixtureCumulants.of(component)
-        if self.method == "alternating":
+        if self.method == "paper":
             found: Mixture = alternating_minimisation(
                 target, component.mean, k, rng, equal_weights=self.equal_weights, n_init=self.n_init
             )

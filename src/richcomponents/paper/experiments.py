@@ -19,11 +19,11 @@ from richcomponents.algebra import Array, IntArray, symmetrise
 from richcomponents.cumulants import Cumulants
 from richcomponents.learning.ising import MAX_COUPLING, coupling_matrix
 from richcomponents.learning.mixture import MixtureCumulants
-from richcomponents.learning.solvers import SGDResult, ball, robbins_monro, sgd
 from richcomponents.moments import Moments
 from richcomponents.paper.contrastive import mixing_matrix, truncated_pinv
 from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL
 from richcomponents.paper.moments import alternating_minimisation, least_squares, principal_components
+from richcomponents.paper.steps import SGDResult, ball, robbins_monro, sgd
 
 _N_INIT, _MAX_ITER = (
     1,

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
 from scipy.special import expit
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component, RowSource
-from richcomponents.learning.likelihood import LikelihoodFit, Ridge, expected_gradient, fit_likelihood
 from richcomponents.learning.logistic import whitener
-from richcomponents.learning.solvers import SGDResult, ball, robbins_monro, sgd
+from richcomponents.learning.solvers import proximal_steps
+from richcomponents.paper.steps import SGDResult, ball, robbins_monro, sgd
 
 CHEBYSHEV = (0.5, 0.245, 0.0, -0.014)
 """The paper's approximation of the sigmoid by Chebyshev polynomials of degree three: 0.5 + 0.245 z - 0.014 z^3."""
@@ -28,6 +29,17 @@ INTERVAL = 1.85
 
 MAX_VARIANCE = 1.5
 """The polynomial likelihoods are unbounded: theta'Cov theta stays below this."""
+
+
+@lru_cache(maxsize=8)
+def sigmoid_series(degree: int) -> Polynomial:
+    """The Chebyshev series of the sigmoid on [-INTERVAL, INTERVAL], up to this degree, as a polynomial.
+
+    >>> (sigmoid_series(3).coef.round(3) + 0.0).tolist()
+    [0.5, 0.245, 0.0, -0.014]
+    """
+    series = Chebyshev.interpolate(expit, 64, domain=[-INTERVAL, INTERVAL])
+    return series.truncate(degree + 1).convert(kind=Polynomial, domain=[-1, 1], window=[-1, 1])
 
 
 def chebyshev_gradient(component: Component, with_y: Array, theta: Array) -> Array:
@@ -41,7 +53,7 @@ def chebyshev_gradient(component: Component, with_y: Array, theta: Array) -> Arr
 
 @dataclass(frozen=True)
 class LogisticLikelihood:
-    """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)] as a :class:`Likelihood`, for :func:`fit_likelihood`.
+    """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)], with a polynomial for the sigmoid.
 
     Its parameters are (a, q), or q alone without intercept, with theta = root q and root = (Cov + 4 alpha I)^(-1/2), (d, k):
     there the curvature at zero is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5.
@@ -85,46 +97,35 @@ class LogisticLikelihood:
         q = ball(float(np.sqrt(MAX_VARIANCE)))(q)
         return np.concatenate([[min(max(a, -INTERVAL), INTERVAL)], q]) if self.intercept else q
 
-    @cached_property
-    def _vector(self) -> Array:
-        return np.vstack([np.zeros((1, len(self.root))), self.root.T]) if self.intercept else self.root.T
-
-    # ---- what fit_likelihood asks for
-
-    def known(self, theta: Array) -> Array:
-        _, q = self.split(theta)
-        penalty = self.alpha * (self.root.T @ (self.root @ q))
-        return self.both - (np.concatenate([[0.0], penalty]) if self.intercept else penalty)
-
-    def ridges(self, theta: Array) -> list[Ridge]:
-        """One: -sigmoid(a + w's) on the interval of w's where a + w's lies in [-INTERVAL, INTERVAL]."""
-        a, q = self.split(theta)
-        scalar = np.eye(len(theta))[0] if self.intercept else None
-        around = (-INTERVAL - a, INTERVAL - a)
-        return [Ridge(self.root @ q, lambda z: -expit(a + z), self._vector, scalar, around)]
-
-    def log_likelihood(self, theta: Array, s: Array) -> Array:
-        a, q = self.split(theta)
-        return np.asarray(-np.logaddexp(0.0, a + s @ (self.root @ q)))
+    def gradient(self, parameters: Array, component: Component | None = None, *, degree: int = 3) -> Array:
+        """At (a, q), with a polynomial of this degree, from projected moments of the component, or of another: a mini-batch."""
+        a, q = self.split(parameters)
+        theta = self.root @ q
+        c: Array = np.asarray(
+            sigmoid_series(degree)(Polynomial([a, 1.0])).coef, dtype=np.float64
+        )  # of powers of theta's
+        used = self.component if component is None else component
+        moments = used.projected_moments(theta, len(c))  # E[s (theta's)^k]
+        by_q = self.both[int(self.intercept) :] - self.root.T @ (c @ moments + self.alpha * theta)
+        if not self.intercept:
+            return np.asarray(by_q)
+        mean = c[0] + c[1:] @ (moments[: len(c) - 1] @ theta)
+        return np.concatenate([[self.both[0] - mean], by_q])
 
 
-def fit_polynomial(likelihood: LogisticLikelihood, *, approximation: str, degree: int) -> LikelihoodFit:
-    """Maximise the likelihood with a polynomial for the sigmoid ("chebyshev" or "taylor"), by deterministic steps.
+def fit_polynomial(likelihood: LogisticLikelihood, *, degree: int = 3) -> Array:
+    """The parameters (a, q) of largest likelihood with a Chebyshev series for the sigmoid, by deterministic steps.
 
-    With "chebyshev" and degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so
-    the parameters are confined.
+    With degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so the parameters are
+    confined.
     """
-    start = np.zeros(len(likelihood.both))
-    return fit_likelihood(
-        likelihood.component,
-        likelihood,
-        start=start,
-        degree=degree,
-        approximation=approximation,
-        step_size=2.0,  # the lemma's 1 / (2 H), H = 1/4
-        confine=likelihood.confine,
-        check=False,  # tested once and for all
-    )
+    return proximal_steps(
+        lambda at: -likelihood.gradient(at, degree=degree),
+        np.zeros(len(likelihood.both)),
+        2.0,  # the lemma's 1 / (2 H), H = 1/4
+        lambda at, _: likelihood.confine(at),
+        constant=True,
+    ).theta
 
 
 def polynomial_sgd(
@@ -132,13 +133,11 @@ def polynomial_sgd(
     residual: Array,
     y: Array,
     *,
-    approximation: str,
-    degree: int,
-    batch_size: int,
-    n_steps: int,
-    random_state: int | np.random.Generator | None,
+    batch_size: int = 100,
+    n_steps: int = 1000,
+    random_state: int = 0,
 ) -> SGDResult:
-    """The paper's stochastic gradient: the polynomial gradient with everything but A measured on a mini-batch.
+    """The paper's stochastic gradient: that of the cubic with everything but A measured on a mini-batch.
 
     residual : (n, d), stands in for s in Cov(s, y); y : (n,) of 0 and 1; the component of the likelihood reads its cumulants
     off the same n rows (ContrastiveRCA.component_on_rows). The products of cumulants of one batch in E[s w^3] = k4 + 3 k2 k2
@@ -149,11 +148,10 @@ def polynomial_sgd(
         raise TypeError("mini-batches need a component that reads rows: ContrastiveRCA.component_on_rows(X)")
 
     def gradient(theta: Array, rows: IntArray) -> Array:
-        component = likelihood.component.measured_on(source.take(rows), degree + 1)
+        component = likelihood.component.measured_on(source.take(rows), 4)
         level = float(y[rows].mean())
         cross = residual[rows].T @ (y[rows] - level) / max(len(rows) - 1, 1)
-        batch = likelihood.observed(cross, level)
-        return -expected_gradient(component, batch, theta, degree=degree, approximation=approximation)
+        return -likelihood.observed(cross, level).gradient(theta, component)
 
     return _steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
 
@@ -166,7 +164,7 @@ def exact_sgd(
     fit_intercept: bool = True,
     batch_size: int = 100,
     n_steps: int = 1000,
-    random_state: int | np.random.Generator | None = None,
+    random_state: int = 0,
 ) -> tuple[SGDResult, LogisticLikelihood]:
     """Mini-batch logistic regression on true samples (n, d), centred if there is an intercept: the sigmoid itself.
 
@@ -193,7 +191,7 @@ def _steps(
     n: int,
     batch_size: int,
     n_steps: int,
-    random_state: int | np.random.Generator | None,
+    random_state: int,
     projection: Callable[[Array], Array] | None,
 ) -> SGDResult:
     """In the coordinates (a, q) the largest curvature is 1/4, at zero; where the signal is strong it falls, here by 4."""
