@@ -178,7 +178,8 @@ def _is_bounded(rows: list[dict[str, Any]], arrays: Mapping[str, Any]) -> bool:
             cls: Any = _CLASSES[row["class"]].cls if row["class"] in _CLASSES else None
             held = row["fields"].values()
             if hasattr(cls, "_get_param_names"):
-                held, most = [row["fields"].get(name) for name in cls._get_param_names()], _PARAMETERS
+                shown = [*cls._get_param_names(), "_asked"]  # of the fit, and for the next one
+                held, most = [row["fields"].get(name) for name in shown], _PARAMETERS
         elif row["kind"] == "dict":
             held = [part for pair in held for part in pair]
         inside = [part["row"] for part in held if isinstance(part, dict)]

@@ -252,7 +252,7 @@ class ExposureEffects(Estimator):
             raise DataError("effects leave hidden classes in the shared part: leave out classes=")
         model = clone(self.rca)
         if isinstance(model, ContrastiveRCA):
-            return model.set_params(classes="none")  # type: ignore[no-any-return]
+            return model.set_params(classes="none")
         shared = ("views", "method", "covariates", "n_blocks", "random_state", "missing")
         return ContrastiveRCA(**{name: getattr(model, name) for name in shared}, classes="none")
 
