@@ -1,6 +1,6 @@
 """A table like those of CITE-seq, genes (sparse) and proteins of the same cells, from disk: time, peak memory, error.
 
-    python benchmarks/cells.py [--cells 100000] [--genes 2000] [--proteins 100] [--kind h5mu|h5ad|parquet] [--checkpoint]
+    python benchmarks/cells.py [--cells 100000] [--genes 2000] [--proteins 100] [--kind h5mu|h5ad|parquet]
                                [--subset 10000] [--place DIR] [--json FILE]
 
 The model holds exactly. Programs z (few of them active in a cell, and then exponential) move a few genes each and all proteins:
@@ -144,10 +144,10 @@ def _write_sparse(group: Any, pieces: Any, cells: int) -> None:
     X.create_dataset("indptr", data=np.concatenate(ends))
 
 
-def fit(path: Path, truth: Truth, checkpoint: Path | None) -> dict[str, float]:
+def fit(path: Path, truth: Truth) -> dict[str, float]:
     """In this process: all cells of the file."""
     began, used = time.perf_counter(), time.process_time()
-    model = rc.ContrastiveRCA(views=truth.names).fit(path, checkpoint=checkpoint, progress=checkpoint is not None)
+    model = rc.ContrastiveRCA(views=truth.names).fit(path)
     took, used = time.perf_counter() - began, time.process_time() - used
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     peak = int(status["VmHWM"].split()[0]) / 2**20  # what getrusage says is at least that of the parent
@@ -190,7 +190,6 @@ def main() -> None:
     parser.add_argument("--proteins", type=int, default=100)
     parser.add_argument("--kind", choices=["h5mu", "h5ad", "parquet"], default="h5mu")
     parser.add_argument("--subset", type=int, default=15_000, help="cells that are also fitted as a dense array")
-    parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "richcomponents-cells")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -199,7 +198,7 @@ def main() -> None:
     truth = Truth(options.genes, options.proteins)
     path = options.place / f"{options.cells}x{options.genes}x{options.proteins}.{options.kind}"
     if options.alone:
-        print(json.dumps(fit(path, truth, options.place / "checkpoint.npz" if options.checkpoint else None)))
+        print(json.dumps(fit(path, truth)))
         return
     make(path, truth, options.cells)
     alone = subprocess.run(

@@ -104,6 +104,8 @@ def files(tmp_path_factory, data):
     U, V = data.U[:, :3], data.V[:, :3]
     frame = pd.DataFrame(np.hstack([U, V]), columns=TESTS + CONTROLS)
     frame.assign(outcome=U[:, 0] + rng.normal(size=len(frame))).to_parquet(folder / "cells.parquet", index=False)
+    for part in (1, 2):
+        frame[part - 1 :: 2].to_parquet(folder / f"part-{part}.parquet", index=False)
     known = {
         "disease": np.where(np.asarray(data.y) == 1, "case", "control"),
         "age": rng.normal(50, 10, len(frame)).round(),

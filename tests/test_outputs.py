@@ -115,21 +115,11 @@ def test_no_two_outputs_are_one_file(capsys, tmp_path, table, one, two):
 # ---- every way to write
 
 
-def _checkpoint(path, model, data):
-    def blocks():
-        yield data.X[:100]
-        raise KeyboardInterrupt  # what was read is kept
-
-    with pytest.raises(KeyboardInterrupt):
-        rc.Moments.of(blocks(), shift=np.zeros(4), checkpoint=path)
-
-
 WRITERS = {
     "model": lambda path, model, data: model.save(path),
     "component": lambda path, model, data: model.components_["S1"].save(path),
     "moments": lambda path, model, data: rc.Moments.of(data.X, n_blocks=2).save(path),
     "report": lambda path, model, data: rc.write_report(path, model),
-    "checkpoint": _checkpoint,
     "csv": lambda path, model, data: simulate(path.with_suffix(".csv"), n_samples=10, d=2),
     "npz": lambda path, model, data: simulate(path.with_suffix(".npz"), n_samples=10, d=2),
     "truth": lambda path, model, data: simulate(path.with_suffix(".tsv"), path, n_samples=10, d=2),
@@ -146,7 +136,6 @@ def write(request, model, data):
         made(path, model, data)
 
     to.ending = ENDINGS.get(request.param, ".out")
-    to.private = request.param == "checkpoint"
     return to
 
 
@@ -207,8 +196,7 @@ def test_new_files_have_the_users_mode(tmp_path, write, mask):
         write(tmp_path / f"file{write.ending}")
     finally:
         os.umask(before)
-    wanted = 0o600 if write.private else 0o666 & ~mask
-    assert stat.S_IMODE((tmp_path / f"file{write.ending}").stat().st_mode) == wanted
+    assert stat.S_IMODE((tmp_path / f"file{write.ending}").stat().st_mode) == 0o666 & ~mask
 
 
 def test_a_file_under_two_names_is_changed_under_one(tmp_path, write):
@@ -232,19 +220,6 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path, model, monkeypatch)
     monkeypatch.setattr(np.lib.format, "write_array", full)
     with pytest.raises(OSError, match="no space"):
         model.save(path)
-    assert state_of(tmp_path) == before
-
-
-def test_a_checkpoint_is_not_its_source(tmp_path, data):
-    source = tmp_path / "table.npy"
-    np.save(source, data.X)
-    (tmp_path / "link").symlink_to(source.name)
-    before = state_of(tmp_path)
-    for name in ("table.npy", "link"):
-        with pytest.raises(rc.DataError, match="would overwrite the input"):
-            rc.Moments.of(source, checkpoint=tmp_path / name)
-        with pytest.raises(rc.DataError, match="would overwrite the input"):
-            rc.ContrastiveRCA(views=2).fit([source, source], checkpoint=tmp_path / name)
     assert state_of(tmp_path) == before
 
 

@@ -62,14 +62,6 @@ def test_a_log_gets_a_line_now_and_then():
     assert run(io.StringIO(), 5) == ""
 
 
-def test_work_that_goes_on_counts_only_what_is_new():
-    clock = Clock()
-    meter = Meter("pass", 1000, 900, "rows", stream=io.StringIO(), clock=clock)
-    clock.now = 10.0
-    meter.advance(50)
-    assert meter.text() == "pass: 95%, 950 of 1,000 rows, 5 rows/s, 0:10 left"
-
-
 def test_work_of_unknown_length_says_how_long_it_took(capsys):
     clock = Clock()
     meter = Meter("pass", None, unit="rows", stream=io.StringIO(), clock=clock)

@@ -28,7 +28,6 @@ import numpy as np
 
 import richcomponents as rc
 from richcomponents.datasets import make_contrastive
-from richcomponents.moments.reduce import Checkpoint
 from richcomponents.storage import Storable, write
 from torture.harness import fault, judged, limit_memory, refused, right
 
@@ -41,9 +40,6 @@ _HOSTILE: list[Any] = [
 ]
 _WATCHED = ("exec", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class", "marshal.loads")
 _QUIET = ("import", "socket.connect", "ctypes.dlopen", "os.remove", "os.rename", "shutil.rmtree", "code.__new__")
-
-
-_ANOTHER = {"Checkpoint": (rc.DataError, rc.CapacityError)}  # of another source, or of other options
 
 
 class Watch:
@@ -67,17 +63,6 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
     return bool((isinstance(mode, str) and set(mode) & set("wax+")) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
-def load_checkpoint(path: Path) -> Any:
-    """An accumulator that goes on from a checkpoint."""
-    accumulator = rc.Accumulator(4, n_blocks=3)
-    Checkpoint(path, "torture").load(accumulator)
-    return accumulator
-
-
-def load(path: Path, name: str) -> Any:
-    return load_checkpoint(path) if name == "Checkpoint" else rc.load(path)
-
-
 def originals(folder: Path) -> list[tuple[str, bytes]]:
     """One small file of every kind."""
     data = make_contrastive(90, d=2, S2="skewed", random_state=0)
@@ -88,7 +73,7 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
     fitted = rc.ContrastiveRCA(views=2, n_blocks=10).fit(data.X)
     kinds: dict[str, Any] = {
         "Moments": rc.Moments.of(data.X, 4, n_blocks=4),
-        "Moments of order six": rc.Moments.of(data.X[:, :2], 6),
+        "Moments of order six": rc.Moments.of(data.X[:, :2], 6, n_blocks=4),
         "Component": fitted.components_["S1"],
         "Component of samples": rc.Component.of_samples(data.S1),
         "ContrastiveRCA": fitted,
@@ -108,10 +93,6 @@ def originals(folder: Path) -> list[tuple[str, bytes]]:
     for name, thing in kinds.items():
         thing.save(folder / "file")
         out.append((name, (folder / "file").read_bytes()))
-    stream = rc.Accumulator(4, n_blocks=3)
-    stream.update(data.X)
-    Checkpoint(folder / "file", "torture").keep(stream)
-    out.append(("Checkpoint", (folder / "file").read_bytes()))
     return out
 
 
@@ -274,9 +255,9 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
     whole = {}
     for name, data in kinds:
         path.write_bytes(data)
-        thing = load(path, name)
+        thing = rc.load(path)
         _use(thing)  # whatever is imported, compiled or cached when first used, is now
-        whole[name] = fingerprint(load(path, name))
+        whole[name] = fingerprint(rc.load(path))
     every = [data for _, data in kinds]
     members = {name: members_of(data) for name, data in kinds}
     turns = [
@@ -295,8 +276,8 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
         notes = [f"{name}, {'forged' if forged else 'damaged'}"]
         watch.seen, watch.armed = [], True
         try:
-            thing = load(path, name)
-        except (rc.StateFileError, *_ANOTHER.get(name, ())) as error:
+            thing = rc.load(path)
+        except rc.StateFileError as error:
             watch.armed = False
             outcome = refused(error, notes=notes)
             cause = error.__cause__
@@ -313,7 +294,7 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
             if not forged and fingerprint(thing) not in whole.values():  # a splice may be all of another file
                 outcome = fault(f"{name}: damaged, but loaded as something else")
             if forged:
-                if not isinstance(thing, (Storable, rc.Accumulator)):
+                if not isinstance(thing, Storable):
                     outcome["notes"].append(f"loaded a {type(thing).__name__}")
                 if complaint := _use(thing):
                     outcome = fault(f"{name}: {complaint}")
@@ -339,8 +320,6 @@ def _use(thing: Any) -> str | None:
     told = ""
     try:
         told += repr(thing)
-        if isinstance(thing, rc.Accumulator):
-            thing = thing.moments()
         if isinstance(thing, rc.Moments):
             _ = thing.mean, thing.covariance(), thing.moment(3)
         elif isinstance(thing, rc.Component):

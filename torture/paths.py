@@ -109,19 +109,15 @@ def prepare(seed: int = 0) -> Callable[[int], dict[str, Any]]:
     def made(path: Path, one: Path, two: Path) -> None:
         command("simulate", "-n", 20, "-d", 2, "--out", one, "--truth", two)
 
-    def pass_over(path: Path, one: Path, two: Path) -> None:
-        rc.Moments.of(path, 2, checkpoint=one, checkpoint_every=0.0)
-
     # name -> (what is done, which of the two outputs it writes, whether it reads the input)
     works: dict[str, tuple[Callable[[Path, Path, Path], Any], int, bool]] = {
         "fit": (fit, 2, True),
         "simulate": (made, 2, False),
-        "checkpoint": (pass_over, 0, True),  # removed when the pass is complete
         "save": (lambda path, one, two: model.save(one), 1, False),
         "report": (lambda path, one, two: rc.write_report(one, model), 1, False),
         "moments": (lambda path, one, two: rc.Moments.of(data.X, 2, n_blocks=2).save(one), 1, False),
     }
-    turns = ["fit", *["simulate", "checkpoint", "save", "moments"] * 2, "report"]
+    turns = ["fit", *["simulate", "save", "moments"] * 2, "report"]
 
     def run(case: int) -> dict[str, Any]:
         rng = random.Random(f"{seed}/{case}")

@@ -52,15 +52,15 @@ class Stacked:
             file.write(np.ascontiguousarray(part, dtype=self.dtype).reshape(-1).data)
 
 
-def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Any], mode: int = 0o666) -> None:
-    """header.json and one .npy per array, all or nothing; mode : of the file, less what the user's mask takes away."""
+def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Any]) -> None:
+    """header.json and one .npy per array, all or nothing."""
     declared = {name: {"shape": array.shape, "dtype": array.dtype.str} for name, array in arrays.items()}
     text = json.dumps(
         {"format": FORMAT, "version": VERSION, **header, "arrays": declared}
     )  # ASCII: its length is its size
     if len(text) > _HEADER_LIMIT:
         raise ValueError("this object holds too many small objects to be saved in one file")
-    with writing(path, mode) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with writing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("header.json", text)
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -51,16 +51,13 @@ def check_outputs(outputs: Iterable[PathLike | None], inputs: Iterable[PathLike 
 
 
 @contextmanager
-def writing(path: PathLike, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A file to write to; it takes its place when the block ends, and never exists in part.
-
-    mode : of a new file, less what the user's mask takes away; an old one keeps its own.
-    """
+def writing(path: PathLike) -> Iterator[IO[bytes]]:
+    """A file to write to; it takes its place when the block ends, and never exists in part."""
     target = _target(Path(path))
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # the last one is Windows'
     old = target.stat() if target.exists() else None
-    handle = os.open(temporary, new, mode if old is None else 0o600)
+    handle = os.open(temporary, new, 0o666 if old is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             if old is not None:

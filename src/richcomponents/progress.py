@@ -23,19 +23,18 @@ _FIRST, _SLOWER, _LONGEST = 10.0, 1.5, 300.0  # seconds before the first line of
 
 
 class Meter:
-    """label : what is being done; total : units of work, None where nobody knows; done : of them, before it began."""
+    """label : what is being done; total : units of work, None where nobody knows."""
 
     def __init__(
         self,
         label: str,
         total: int | None,
-        done: int = 0,
         unit: str = "",
         *,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._label, self._total, self._first, self.done, self._unit = label, total, done, done, unit
+        self._label, self._total, self.done, self._unit = label, total, 0, unit
         self._stream, self._clock = sys.stderr if stream is None else stream, clock
         self._overwrites = self._stream.isatty() or _in_notebook()
         self._began = clock()
@@ -74,17 +73,17 @@ class Meter:
         >>> meter.text()
         'second order: 25%, 250 of 1,000 rows, 12 rows/s, 1:00 left'
         """
-        parts, spent, new = [], self._clock() - self._began, self.done - self._first
+        parts, spent = [], self._clock() - self._began
         if self._total:
             parts.append(f"{100 * self.done / self._total:.0f}%")
             parts.append(f"{self.done:,} of {self._counted(self._total)}")
         else:
             parts.append(self._counted(self.done))
-        if new > 0 and spent > 0:
+        if self.done > 0 and spent > 0:
             if self._unit:
-                parts.append(f"{new / spent:,.0f} {self._unit}/s")
+                parts.append(f"{self.done / spent:,.0f} {self._unit}/s")
             parts.append(
-                f"{_clock_time((self._total - self.done) * spent / new)} left"
+                f"{_clock_time((self._total - self.done) * spent / self.done)} left"
                 if self._total
                 else f"{_clock_time(spent)} so far"
             )
@@ -112,12 +111,12 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
-def metered(label: str | None, total: int | None, done: int = 0, unit: str = "") -> Iterator[Callable[[int], None]]:
+def metered(label: str | None, total: int | None, unit: str = "") -> Iterator[Callable[[int], None]]:
     """Yields a function to be told how much more is done; it says nothing without a label."""
     if label is None:
         yield lambda more: None
         return
-    meter = Meter(label, total, done, unit)
+    meter = Meter(label, total, unit)
     try:
         yield meter.advance
     finally:

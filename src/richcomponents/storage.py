@@ -1,4 +1,4 @@
-"""Saved objects: one file format for states, models and checkpoints, as plain arrays and a table of objects in JSON.
+"""Saved objects: one file format for states and models, as plain arrays and a table of objects in JSON.
 
 An object is written as a row of a table, after the objects it holds:
 
@@ -137,13 +137,13 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     return read(path, Storable, max_bytes, "no state, component or model")
 
 
-def write(what: object, path: str | os.PathLike[str], mode: int = 0o666) -> None:
-    """Write any storable object, all or nothing; mode : of the file, less what the user's mask takes away."""
+def write(what: object, path: str | os.PathLike[str]) -> None:
+    """Write any storable object, all or nothing."""
     writer = _Writer()
     root = writer.row(what, type(what).__name__)
     if not _is_bounded(writer.rows, writer.arrays):
         raise ValueError(f"this {type(what).__name__} holds too many small objects to be saved in one file")
-    write_archive(Path(path), {"root": root, "rows": writer.rows}, writer.arrays, mode)
+    write_archive(Path(path), {"root": root, "rows": writer.rows}, writer.arrays)
 
 
 def read(path: str | os.PathLike[str], cls: type[_T], max_bytes: int, otherwise: str) -> _T:
@@ -178,7 +178,8 @@ def _is_bounded(rows: list[dict[str, Any]], arrays: Mapping[str, Any]) -> bool:
             cls: Any = _CLASSES[row["class"]].cls if row["class"] in _CLASSES else None
             held = row["fields"].values()
             if hasattr(cls, "_get_param_names"):
-                held, most = [row["fields"].get(name) for name in cls._get_param_names()], _PARAMETERS
+                shown = [*cls._get_param_names(), "_asked"]  # of the fit, and for the next one
+                held, most = [row["fields"].get(name) for name in shown], _PARAMETERS
         elif row["kind"] == "dict":
             held = [part for pair in held for part in pair]
         inside = [part["row"] for part in held if isinstance(part, dict)]

@@ -128,30 +128,6 @@ def test_an_iterator_is_fitted_from_its_moments(frame):
     np.testing.assert_allclose(model.A_, reference.A_, rtol=1e-6, atol=1e-8)
 
 
-def test_an_interrupted_fit_goes_on(frame, tmp_path, monkeypatch):
-    X = frame.drop(columns="age").to_numpy()
-    np.save(tmp_path / "t.npy", X)
-    path = tmp_path / "fit.npz"
-    reference = rc.ContrastiveRCA(views=3).fit(X)
-    real, calls = rc.Accumulator.update, []
-
-    def interrupted(self, rows, start=None):
-        calls.append(start)
-        if len(calls) > 9:
-            raise KeyboardInterrupt
-        real(self, rows, start)
-
-    monkeypatch.setattr("richcomponents.data.sources.base._MOST_ROWS", 1000)
-    monkeypatch.setattr("richcomponents.data.rows._PIECES", 1)
-    with monkeypatch.context() as patched:
-        patched.setattr(rc.Accumulator, "update", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            rc.ContrastiveRCA(views=3).fit(tmp_path / "t.npy", checkpoint=path)
-    assert path.exists()
-    same(rc.ContrastiveRCA(views=3).fit(tmp_path / "t.npy", checkpoint=path), reference)
-    assert not path.exists()
-
-
 def test_learners_without_outcomes_read_files_too(frame, tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False, float_format="%.17g")
     rca = rc.ContrastiveRCA(views=VIEWS)
@@ -183,33 +159,6 @@ def test_rows_too_large_for_memory_are_refused(rng):
         rows.array(limit=3000)
     assert rows.more_than(499)
     assert not rows.more_than(500)
-
-
-def test_an_interrupted_second_look_goes_on(tmp_path, monkeypatch):
-    data = rc.datasets.make_contrastive(5000, d=2, S2="skewed", random_state=3)
-    X = data.X.copy()
-    X[:2] += 1e5
-    monkeypatch.setattr("richcomponents.moments.data.LEAF", 2)
-
-    def look():
-        return RowData(Rows(X), 20, checkpoint=tmp_path / "c.npz").moments(2)
-
-    reference = look()
-    real, calls = rc.Accumulator.update, []
-
-    def interrupted(self, rows, start=None):
-        real(self, rows, start)
-        calls.append(start)
-        if len(calls) == 2:  # the pass about the mean that the first one found
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(rc.Accumulator, "update", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            look()
-    assert len(list(tmp_path.iterdir())) == 1
-    assert look() == reference
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_errors_name_the_users_columns(rng, tmp_path):

@@ -247,6 +247,11 @@ def test_rows_come_from_arrays_files_and_iterators(rng, tmp_path):
 # ---- bad input
 
 
+def test_watching_changes_no_bit_of_an_iterator(rng):
+    X = rng.exponential(size=(80_000, 2)) + np.linspace(0, 5, 80_000)[:, None]
+    assert Moments.of(iter([X]), 3, progress=True) == Moments.of(iter([X]), 3)
+
+
 def test_missing_values_name_the_column_and_change_nothing(rng):
     X = rng.normal(size=(30, 3))
     acc = Accumulator(4, np.zeros(3), names=["age", "bmi", "crp"])

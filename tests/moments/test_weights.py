@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.sources.base import BlockSource
-from richcomponents.moments import Moments, Rows
+from richcomponents.moments import Moments
 
 
 @pytest.fixture
@@ -63,8 +62,6 @@ def test_weights_of_a_source_are_an_array_or_a_column(X, w, tmp_path):
     assert Moments.of(blocks, 4, sample_weight=w) == reference
     da = pytest.importorskip("dask.array")
     assert Moments.of(da.from_array(X, chunks=(600, 2)), 4, sample_weight=w) == reference
-    path = tmp_path / "c.npz"
-    assert Moments.of(blocks, 4, sample_weight=w, checkpoint=path, checkpoint_every=0) == reference
 
 
 def test_a_weighted_fit_is_the_fit_of_repeated_rows(rng):
@@ -105,25 +102,3 @@ def test_counts_beyond_exact_numbers_are_refused(X):
         accumulator.update([[1.0, 2.0**52]])
     with pytest.raises(rc.DataError, match=r"more than 2\*\*53"):
         accumulator.moments()
-
-
-def test_a_checkpoint_goes_on_when_no_row_has_counted_so_far(X, tmp_path):
-    w = np.where(np.arange(5000) < 3000, 0, 2)
-    path = tmp_path / "c.npz"
-
-    class Stops(BlockSource):
-        def blocks(self, columns):
-            yield from super().blocks(columns)
-            raise OSError("disk")
-
-    pieces = [np.column_stack([X, w])[i : i + 1000] for i in range(0, 5000, 1000)]
-    options = {"shift": X.mean(axis=0), "checkpoint": path}
-    rows = Rows(pieces, columns=np.arange(4), weighted=True)
-    whole = Moments.of(rows, 3, X.mean(axis=0))
-    stopped = Rows(Stops(pieces), columns=np.arange(4), weighted=True)
-    stopped.source._blocks = pieces[:2]
-    stopped.source.mark = rows.source.mark
-    with pytest.raises(OSError, match="disk"):
-        Moments.of(stopped, 3, **options)
-    assert path.exists()
-    assert Moments.of(rows, 3, **options) == whole

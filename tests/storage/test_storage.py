@@ -487,6 +487,31 @@ def test_a_stream_of_many_small_blocks_can_be_loaded(rng, tmp_path):
     assert max(map(len, again._stream._fragments.values())) < 32
 
 
+FORGED_STREAMS = {
+    "a block that is not there": ("fragments", (0, 0), 99),
+    "a negative leaf": ("fragments", (0, 1), -1),
+    "more rows than there are": ("fragments", (0, 3), 2**62),
+    "rows that are not finite": ("rows", (0, 0), np.nan),
+    "rows seen backwards": ("seen", (0, 1), -1),
+    "a range from above": ("low", 0, np.inf),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED_STREAMS.values(), ids=FORGED_STREAMS)
+def test_forged_streams_are_refused(rng, tmp_path, forged):
+    (name, where, value), path = forged, tmp_path / "model.npz"
+    rc.ContrastiveRCA(views=1).partial_fit(rng.exponential(size=(100, 2))).save(path)
+
+    def change(head, members):
+        array = np.load(io.BytesIO(members[f"{name}.npy"]))
+        array[where] = value
+        members[f"{name}.npy"] = npy(array)
+
+    rewrite(path, change)
+    with pytest.raises(rc.StateFileError, match="the parts of the accumulator do not fit together"):
+        rc.load(path)
+
+
 def test_a_folder_that_is_not_there_is_named(data, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write model.npz to"):
         rc.ContrastiveRCA(views=3).save(tmp_path / "nowhere" / "model.npz")

@@ -24,8 +24,7 @@ How sure rows are of their class, `certainty`, is the mean over rows of the larg
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -411,15 +410,6 @@ class HiddenClasses:
     def __call__(self, rows: Array) -> Array:
         """Rows with the probabilities of all classes but the first behind them: covariates that nobody measured."""
         return np.hstack([rows, self.probabilities(rows)[:, 1:]])
-
-    @property
-    def mark(self) -> str:
-        """What tells this map from others, for checkpoints."""
-        model = self.model
-        parts = [self.centre, self.lead, model.share, model.link, model.at_x, model.at_y]
-        parts += [getattr(shape, one.name) for shape in (model.of_x, model.of_y) for one in fields(shape)]
-        known = "" if self.partial is None else f"{self.partial.mark} x {self.stretch!r}"
-        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest() + known
 
     def words(self) -> str:
         """How many, how large, how sure."""

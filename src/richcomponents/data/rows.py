@@ -41,7 +41,6 @@ from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
     DaskSource,
-    Fingerprint,
     Source,
     WithColumns,
     aligned,
@@ -183,15 +182,6 @@ class Rows:
             self.source.samples = tuple(self.source.read([self.source.key], [self.source.key])[self.source.key])
         return self.source.samples
 
-    def fingerprint(self) -> Fingerprint:
-        """What the rows were when they were first read."""
-        return self.source.fingerprint(self.columns)
-
-    def mark(self) -> str:
-        """What tells these rows from others, without reading them."""
-        columns = "all" if self.columns is None else self.columns.tolist()
-        return f"{self.source.mark()}; columns {columns}; {' '.join(map(_mark, self.maps)) or 'as they are'}"
-
     # ---- the same rows, otherwise
 
     def select(self, columns: object) -> Rows:
@@ -251,7 +241,7 @@ class Rows:
         """Row and column of the first value that is missing or infinite, among rows that count, and how many its column has;
         None where there is none. Reads all rows."""
         counts, first, done = np.zeros(self.width, dtype=np.int64), None, 0
-        for block in self._read(0):
+        for block in self._read():
             bad = ~np.isfinite(block[:, : self.width])
             if self.weighted:
                 bad &= block[:, -1:] != 0
@@ -294,36 +284,24 @@ class Rows:
             raise DataError(f"{self.source.title} holds no rows")
         return columns
 
-    def _read(self, skip: int, compare: bool = False) -> Iterator[Array]:
-        """Blocks of rows as the source has them, without the first `skip`; those are read, too, to be compared.
-
-        Rows of a source that others can write to are compared with what they were when they were first read; compare :
-        those of any source.
-        """
-        source = self.source
+    def _read(self) -> Iterator[Array]:
+        """Blocks of rows as the source has them; those that others can write to must be the same in every pass."""
+        source, count = self.source, 0
         blocks: Iterator[Array] = map(as_matrix, source.blocks(self.columns))
-        if compare or (source.shared and source.rereadable):
-            blocks = self.fingerprint().compared(blocks, source)
-        count = 0
-        for block in blocks:
+        for block in source.compared(blocks, self.columns) if source.shared and source.rereadable else blocks:
             count += len(block)
-            if count > skip:
-                yield block[max(len(block) - (count - skip), 0) :]
+            yield block
         if source.n_rows is not None and count != source.n_rows:
             raise DataError(f"{source.title} says that it has {source.n_rows} rows and has {count}: it is damaged")
 
-    def chunks(self, skip: int = 0, compare: bool = False) -> Iterator[Array]:
-        """Blocks of rows in order, mapped, without the first `skip`."""
+    def chunks(self) -> Iterator[Array]:
+        """Blocks of rows in order, mapped."""
         if self.transform is None:
-            yield from self._read(skip, compare)
+            yield from self._read()
             return
-        again = skip % LEAF  # rows of a piece that was begun are mapped with it once more
         pieces = int(np.clip(block_rows(self.width) // LEAF, 1, _PIECES))
-        for block in aligned(self._read(skip - again, compare), LEAF * pieces):
-            done = in_pieces(self.transform, block)
-            if len(done) > again:
-                yield done[again:]
-            again = 0
+        for block in aligned(self._read(), LEAF * pieces):
+            yield in_pieces(self.transform, block)
 
     def array(self, limit: float = MEMORY_LIMIT, first: int | None = None) -> Array:
         """All rows in memory, or the first ones."""
@@ -351,7 +329,7 @@ class Rows:
         if self.n_rows is not None and not self.weighted:
             return self.n_rows > n
         seen = 0
-        for rows in self._read(0):
+        for rows in self._read():
             seen += int(np.sum(rows[:, -1] > 0)) if self.weighted else len(rows)
             if seen > n:
                 return True
@@ -374,17 +352,6 @@ class _Maps:
         for one in self.maps:
             rows = one(rows)
         return np.column_stack([rows, block[:, -1]]) if self.weighted else rows
-
-
-def _mark(transform: object) -> str:
-    """Maps carry a `mark`, or are methods of what carries one: from the map itself nobody could tell it from another."""
-    mark = getattr(transform, "mark", getattr(getattr(transform, "__self__", None), "mark", None))
-    if not isinstance(mark, str):
-        raise DataError(
-            f"a checkpoint must tell the map of these rows from others: give {transform!r} an attribute `mark`, a text that "
-            "is another one for every other map, or leave checkpoint= out"
-        )
-    return mark
 
 
 _FIRST = 1000  # rows that tell an index from data

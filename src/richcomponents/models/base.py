@@ -20,7 +20,7 @@ from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.estimator import Estimator, as_fitted, refuse_second_table
+from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
@@ -77,7 +77,7 @@ class ComponentLearner(Estimator):
         """Lines of text, and what a notebook shows of them: the verdict, what was learned, tables."""
         if self.rca_ is None:
             return Summary(page(lines), says=[self.title()], tables=tables)
-        rca = as_fitted(self.rca_)
+        rca = self.rca_
         verdict = getattr(self, "verdict_", rca.verdict_)
         known = rca.summary().says[1:] if verdict == rca.verdict_ else ()
         says = [rca.headline(verdict), f"{self.title()}.", *self.notes(), *known]
@@ -156,7 +156,7 @@ class ComponentLearner(Estimator):
     def _need_rca(self) -> ComponentAnalysis:
         if self.rca_ is None:
             raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
-        model: ComponentAnalysis = as_fitted(self.rca_)
+        model: ComponentAnalysis = self.rca_
         return model
 
 

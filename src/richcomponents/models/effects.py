@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -186,12 +185,11 @@ class ExposureEffects(Estimator):
         sample_weight: object = None,
         *,
         progress: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit to one table (or a state) whose columns are U, V, known covariates and, where they are named, exposures.
 
         y : (n,) or (n, q), exposures in memory: numbers, or classes; or the name (a list of names) of columns of X. X,
-        groups, sample_weight, progress, checkpoint : as in :meth:`ContrastiveRCA.fit`; X may also be a state of
+        groups, sample_weight, progress : as in :meth:`ContrastiveRCA.fit`; X may also be a state of
         :class:`Moments`, of several sites for example.
         """
         model = self._model()
@@ -201,7 +199,7 @@ class ExposureEffects(Estimator):
         X, y, groups, sample_weight = model.present(X, y, groups, sample_weight, columns=named, role="exposure")
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
-        reading: dict[str, Any] = {"groups": groups, "progress": progress, "checkpoint": checkpoint}
+        reading: dict[str, Any] = {"groups": groups, "progress": progress}
         table, design = self._two_views(found, model)
         found.check_names(design)
         model.set_params(
@@ -254,7 +252,7 @@ class ExposureEffects(Estimator):
             raise DataError("effects leave hidden classes in the shared part: leave out classes=")
         model = clone(self.rca)
         if isinstance(model, ContrastiveRCA):
-            return model.set_params(classes="none")  # type: ignore[no-any-return]
+            return model.set_params(classes="none")
         shared = ("views", "method", "covariates", "n_blocks", "random_state", "missing")
         return ContrastiveRCA(**{name: getattr(model, name) for name in shared}, classes="none")
 

@@ -1,4 +1,4 @@
-"""What all estimators share: a fit is all or nothing, answers are those of the fit, and tables are read alike."""
+"""What all estimators share: a fit is all or nothing, set_params is for the next one, and tables are read alike."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from copy import copy
 from functools import wraps
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import validate_data
 
@@ -23,8 +23,7 @@ from richcomponents.moments import Moments
 from richcomponents.notebook import folded, shown
 from richcomponents.storage import Storable
 
-_E = TypeVar("_E")
-_FITTING, _USED = "_fitting", "_fitted_with"
+_FITTING, _ASKED = "_fitting", "_asked"  # set while it is fitted; of a fitted one, parameters for the next fit
 _THEIRS = ("_sk", "_metadata", "_parent")  # private names that scikit-learn sets on an estimator, fitted or not
 
 
@@ -33,20 +32,38 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
 
     Methods called fit, fit_... and partial_fit work on a copy that has the parameters and (but for partial_fit) nothing
     fitted; only when they return does the estimator become that copy. A fit that fails or is interrupted, also by a
-    warning that was made an error, leaves everything as it was. All other public methods see the parameters of the fit,
-    whatever was set since: set_params is for the next fit.
+    warning that was made an error, leaves everything as it was.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, member in list(vars(cls).items()):
-            if name.startswith(("_", "set_", "get_params")):
-                continue
-            if isinstance(member, property) and member.fget is not None:
-                setattr(cls, name, property(_answer(member.fget), doc=member.__doc__))
-            elif isinstance(member, FunctionType):
-                fits = name in ("fit", "partial_fit") or name.startswith("fit_")
-                setattr(cls, name, _transaction(member) if fits else _answer(member))
+            if isinstance(member, FunctionType) and (name in ("fit", "partial_fit") or name.startswith("fit_")):
+                setattr(cls, name, _whole(member))
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; of a fitted estimator those of its next fit, and all that it answers stays as it was fitted."""
+        if _ASKED not in vars(self):  # not fitted
+            return super().set_params(**params)  # type: ignore[no-any-return]
+        new = self._as_asked()
+        BaseEstimator.set_params(new, **params)
+        asked = {name: vars(new)[name] for name in self._get_param_names() if vars(new)[name] is not vars(self)[name]}
+        self.__dict__[_ASKED] = asked
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, as they were set last."""
+        return BaseEstimator.get_params(self._as_asked(), deep)  # type: ignore[no-any-return]
+
+    def _as_asked(self) -> Self:
+        """A copy with the parameters that were set last."""
+        new = copy(self)
+        new.__dict__ |= new.__dict__.pop(_ASKED, {})
+        return new
+
+    def _clone(self, **others: Any) -> Self:
+        """Unfitted, with the parameters of the fit but for these others."""
+        return type(self)(**{n: clone(getattr(self, n), safe=False) for n in self._get_param_names()} | others)
 
     def _open(self, X: object, *, reset: bool, at_least: int = 1) -> Rows:
         """The rows of a table, wherever it is. Its columns become those of the fit (reset); or they are compared with these,
@@ -108,17 +125,6 @@ def refuse_state(X: object) -> None:
         raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
 
 
-def as_fitted(model: _E) -> _E:
-    """The estimator with the parameters it was fitted with: itself, unless they were changed since."""
-    used = vars(model).get(_USED)
-    if not isinstance(used, dict) or all(_same(vars(model).get(name), value) for name, value in used.items()):
-        return model
-    other = copy(model)
-    parameters = model._get_param_names()  # type: ignore[attr-defined]
-    vars(other).update({name: value for name, value in used.items() if name in parameters})
-    return other
-
-
 def refuse_second_table(y: object) -> None:
     """fit(U, V) is easily written, and V would be ignored as an outcome is."""
     shape: tuple[int, ...] = getattr(y, "shape", ())
@@ -129,37 +135,25 @@ def refuse_second_table(y: object) -> None:
         )
 
 
-def _same(one: object, two: object) -> bool:
-    return one is two or (type(one) is type(two) and isinstance(one, (bool, int, float, str)) and one == two)
+def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """The fit of a copy, which the estimator becomes when it returns: one that fails or is interrupted changes nothing."""
 
-
-def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def answer(self: Any, *args: Any, **options: Any) -> Any:
-        return method(as_fitted(self), *args, **options)
-
-    return answer
-
-
-def _transaction(fit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fit)
     def whole(self: Any, *args: Any, **options: Any) -> Any:
         if _FITTING in vars(self):  # called by another fit, of a subclass for example
             return fit(self, *args, **options)
-        copied = copy(self)
-        goes_on = fit.__name__ == "partial_fit"
-        kept = {name: value for name, value in vars(self).items() if goes_on or not _is_fitted(name)}
-        copied.__dict__ = {**kept, _FITTING: True}
-        copied.__dict__.pop(_USED, None)
+        new, goes_on = self._as_asked(), fit.__name__ == "partial_fit"
+        new.__dict__ = {name: value for name, value in vars(new).items() if goes_on or not _is_fitted(name)}
+        new.__dict__[_FITTING] = True
         told = set(vars(self).get("_told", ()))
         with not_again(told) if goes_on else nullcontext():
-            found = fit(copied, *args, **options)
+            found = fit(new, *args, **options)
         if goes_on:
-            copied.__dict__["_told"] = tuple(sorted(told))  # the next block does not tell it again
-        del copied.__dict__[_FITTING]
-        copied.__dict__[_USED] = {name: getattr(copied, name) for name in self._get_param_names()}
-        self.__dict__ = copied.__dict__
-        return self if found is copied else found
+            new.__dict__["_told"] = tuple(sorted(told))  # the next block does not tell it again
+        del new.__dict__[_FITTING]
+        new.__dict__[_ASKED] = {}
+        self.__dict__ = new.__dict__  # in one step: whoever asks meanwhile sees the old fit or the new one
+        return self if found is new else found
 
     return whole
 

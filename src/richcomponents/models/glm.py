@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.metrics import accuracy_score, d2_tweedie_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_array, column_or_1d
 from sklearn.utils.metaestimators import available_if
@@ -604,8 +603,7 @@ class ComponentGLM(OutcomeLearner):
 
     def unfitted(self) -> Self:
         """A clone with the class that was taken as reference."""
-        fixed = {"reference": self.levels_[0]} if self._of_classes else {}
-        return clone(self).set_params(**fixed)  # type: ignore[no-any-return]
+        return self._clone(reference=self.levels_[0]) if self._of_classes else self._clone()
 
     def _coded(self, X: object, y: object) -> Any:
         if not self._of_classes or (is_column(y) and isinstance(X, (Moments, Iterator))):

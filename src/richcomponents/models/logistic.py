@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -253,7 +253,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
     def unfitted(self) -> Self:
         """A clone with the class that was taken as positive."""
-        return clone(self).set_params(positive=self.positive_)  # type: ignore[no-any-return]
+        return self._clone(positive=self.positive_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # ClassifierMixin's, over those of ComponentGLM

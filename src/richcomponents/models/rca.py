@@ -162,7 +162,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         sample_weight: object = None,
         *,
         progress: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit to one table whose columns are the views (and the covariates).
 
@@ -183,12 +182,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         progress : bool
             Show how far it is, on standard error: a line that is written over on a terminal and in a notebook, a line now
             and then in a log.
-        checkpoint : path, optional
-            Where passes over a source are kept; the same call goes on after an interruption.
         """
         refuse_second_table(y)
         groups, weight = _lined_up(X, groups, "groups"), _lined_up(X, sample_weight, "sample_weight")
-        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress, checkpoint=checkpoint)
+        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress)
         return self
 
     def fit_data(
@@ -537,8 +534,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._classes, partial = self._hidden_classes(plain), self._partial
         if self._classes is None:
             return self._finish(plain)
-        if reading.get("checkpoint") is not None:  # of other columns than those of the first pass
-            reading = {**reading, "checkpoint": f"{os.fspath(reading['checkpoint'])}.classes"}
         data = self._row_data(table.mapped(self._classes), len(known) + len(self._classes) - 1, reading)
         if not self._questioned:
             return self._finish(data)
@@ -1349,7 +1344,7 @@ class _Beside:
     """Hidden classes of rows whose last column is an outcome, which stays last."""
 
     def __init__(self, classes: HiddenClasses) -> None:
-        self.classes, self.mark = classes, f"{classes.mark} beside an outcome"
+        self.classes = classes
 
     def __call__(self, rows: Array) -> Array:
         return np.column_stack([self.classes(rows[:, :-1]), rows[:, -1]])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
@@ -275,7 +275,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def unfitted(self) -> Self:
         """A clone with the penalty that was chosen."""
-        return clone(self).set_params(alpha=self.alpha_)  # type: ignore[no-any-return]
+        return self._clone(alpha=self.alpha_)
 
     def summary(self) -> Summary:
         """The coefficients beside those of residualising, and how sure the RCA was."""

@@ -229,11 +229,6 @@ class LeafSums:
         return self._seen[-1][1] if self._seen else 0
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it holds rows, and no update was interrupted half-way."""
-        return bool(self._seen) and not self._broken
-
-    @property
     def dependent(self) -> bool:
         """Whether rows of a block may depend on each other."""
         return self._grouped or self._weighted
@@ -573,16 +568,6 @@ class LeafSums:
         for (b, k, position, count), stop in zip(fragments.tolist(), np.cumsum(fragments[:, 3]).tolist(), strict=True):
             made._fragments.setdefault((b, k), {})[position] = rows[stop - count : stop]
         return made
-
-    def resume(self, other: LeafSums) -> None:
-        """Go on from the rows of another one, on the threads of this one."""
-        if self._layout is not None and not np.array_equal(self._shift, other._shift):
-            raise DataError("it was made with another shift")
-        self._begin(other._shift)
-        if (self._layout, self._weighted) != (other._layout, other._weighted):
-            raise DataError("it was made with other options")
-        for name in ("_low", "_high", "_sums", "_fragments", "_seen", "_next", "_grouped"):
-            setattr(self, name, getattr(other, name))
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:

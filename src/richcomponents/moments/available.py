@@ -35,7 +35,6 @@ alone. Blocks are drawn from the row's number, so that no rhythm of gaps in the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -190,11 +189,6 @@ class Fill:
     mean: Array
     covariance: Array
 
-    @cached_property
-    def mark(self) -> str:
-        """What tells this map from others, for checkpoints."""
-        return hashlib.sha256(self.mean.tobytes() + np.ascontiguousarray(self.covariance).tobytes()).hexdigest()
-
     def __call__(self, rows: Array) -> Array:
         """Rows without gaps."""
         out = rows.copy()
@@ -285,7 +279,6 @@ class _Masked:
 
     def __init__(self, fill: Fill, patterns: Truth) -> None:
         self.fill, self.patterns = fill, patterns
-        self.mark = f"{fill.mark} {hashlib.sha256(np.packbits(patterns).tobytes()).hexdigest()}"
 
     def __call__(self, rows: Array) -> Array:
         code, out = rows[:, -1].astype(np.int64), np.tile(self.fill.mean, (len(rows), 1))
@@ -314,7 +307,7 @@ class Available:
     share: float
     lost: float = 0.0
     origin: Available | None = None
-    _known: dict[tuple[int, str | None], Moments] = field(default_factory=dict, repr=False)
+    _known: dict[object, Moments] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -362,7 +355,7 @@ class Available:
     def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
         if order > 4:
             raise DataError("cumulants of order five and six need rows without gaps: use order=4, or missing='drop'")
-        key = (order, None if map is None else map.mark)
+        key = (order, None if map is None else map.key())
         if key not in self._known:
             self._known[key] = self._combined(order, map)
         return self._known[key].pooled() if pooled else self._known[key]

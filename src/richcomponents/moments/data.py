@@ -38,8 +38,6 @@ All three are wanted for the leftover coordinates x_{k+1..p}, y_{k+1..q} of ever
 
 from __future__ import annotations
 
-import hashlib
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -58,7 +56,6 @@ from richcomponents.errors import DataError
 from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.reduce import Statistic, column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
-from richcomponents.outputs import check_outputs
 from richcomponents.storage import storable
 
 
@@ -94,12 +91,6 @@ class Partial:
         after = variances - np.einsum("ij,ij->i", B, cross)
         kept = np.setdiff1d(np.arange(len(mean)), covariates)
         return cls(kept, covariates, B, after <= 1e-13 * variances, variances, mean, known, n)
-
-    @property
-    def mark(self) -> str:
-        """What tells this map from others, for checkpoints."""
-        parts = (self.kept, self.covariates, self.coefficients, self.explained, self.mean)
-        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
     def residuals(self, rows: Array) -> Array:
         """Rows of all columns -> rows of the kept columns, with the covariates' share removed."""
@@ -144,7 +135,6 @@ class Inflated:
 
     def __init__(self, partial: Partial, factor: float) -> None:
         self.partial, self.factor = partial, factor
-        self.mark = f"{partial.mark} x {factor!r}"
 
     def __call__(self, rows: Array) -> Array:
         mean = self.partial.mean[self.partial.kept]
@@ -476,12 +466,14 @@ _FAR = 30  # standard deviations from the shift at which second moments begin to
 
 
 class AffineMap:
-    """Rows z -> (z - centre) @ matrix + offset, with a fingerprint for checkpoints."""
+    """Rows z -> (z - centre) @ matrix + offset."""
 
     def __init__(self, centre: Array, matrix: Array, offset: Array | None = None) -> None:
         self.centre, self.matrix, self.offset = centre, np.ascontiguousarray(matrix), offset
-        parts = (self.centre, self.matrix) if offset is None else (self.centre, self.matrix, offset)
-        self.mark = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
+
+    def key(self) -> tuple[bytes | None, ...]:
+        """Equal for equal maps."""
+        return tuple(None if part is None else part.tobytes() for part in (self.centre, self.matrix, self.offset))
 
     def __call__(self, block: Array) -> Array:
         out = (block - self.centre) @ self.matrix
@@ -577,8 +569,7 @@ class StateData:
 class RowData:
     """Rows that can be read again, and how to read them.
 
-    groups : labels of all rows, or None; progress : whether to show how far passes are; checkpoint : where long ones are
-    kept.
+    groups : labels of all rows, or None; progress : whether to show how far passes are.
     """
 
     rows: Rows
@@ -586,16 +577,11 @@ class RowData:
     groups: object | None = None
     lost: float = 0.0
     progress: bool = False
-    checkpoint: str | os.PathLike[str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.checkpoint is not None:
-            check_outputs([self.checkpoint], self.rows.files)  # before the first pass, not the last
 
     def moments(self, order: int, map: AffineMap | None = None, *, pooled: bool = False) -> Moments:
         if map is not None:
-            label, high = ("canonical coordinates", "") if order <= 4 else ("high orders", ".high")
-            return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label, high, pooled)
+            label = "canonical coordinates" if order <= 4 else "high orders"
+            return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label, pooled)
         if order > 2:
             return self._pass(self.rows, order, column_means(self.rows), "fourth order")
         return self._second
@@ -603,9 +589,9 @@ class RowData:
     @cached_property
     def _second(self) -> Moments:
         """In one pass, about the mean of the first rows; in two where that was far off."""
-        second = self._pass(self.rows, 2, first_means(self.rows, LEAF), "second order", ".second")
+        second = self._pass(self.rows, 2, first_means(self.rows, LEAF), "second order")
         if (np.abs(second.offset) > _FAR * np.sqrt(np.maximum(second.variances, 0.0))).any():
-            second = self._pass(self.rows, 2, second.mean, "second order", ".recentred")
+            second = self._pass(self.rows, 2, second.mean, "second order")
         return second.folded()  # nobody adds rows: one sum per block, the same bits in a fraction of the memory
 
     @property
@@ -620,8 +606,8 @@ class RowData:
         return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
 
     def mapped(self, map: AffineMap) -> RowData:
-        """Without progress and checkpoints, which belong to the columns of the user."""
-        return replace(self, rows=self.rows.mapped(map), progress=False, checkpoint=None)
+        """Without progress, which belongs to the columns of the user."""
+        return replace(self, rows=self.rows.mapped(map), progress=False)
 
     def held(self) -> RowData:
         """The same rows in memory, as they are after their maps."""
@@ -645,15 +631,11 @@ class RowData:
         progress = "cross-cumulants" if self.progress else None
         return reduce_rows(self.rows.mapped(map), statistic(self.rows.weighted), groups=self.groups, progress=progress)
 
-    def _pass(
-        self, rows: Rows, order: int, shift: Array | None, label: str, suffix: str = "", pooled: bool = False
-    ) -> Moments:
+    def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, pooled: bool = False) -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""
         options: dict[str, Any] = {"n_blocks": 1, "progress": label if self.progress else False}
         if not pooled:
             options |= {"n_blocks": self.n_blocks, "groups": self.groups}
-        if self.checkpoint is not None:
-            options["checkpoint"] = os.fspath(self.checkpoint) + suffix
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return Moments.of(rows, order, shift, **options)

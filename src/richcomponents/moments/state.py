@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,8 +26,7 @@ from richcomponents.data.rows import open_source
 from richcomponents.errors import CapacityError, DataError, StateFileError
 from richcomponents.moments.accumulator import Forest, LeafSums, check_state
 from richcomponents.moments.kernel import N_BLOCKS, Layout
-from richcomponents.moments.reduce import Checkpoint, column_means, reduce_rows
-from richcomponents.outputs import check_outputs
+from richcomponents.moments.reduce import column_means, reduce_rows
 from richcomponents.storage import Storable, storable, write
 
 _MIN_SHARED = 5  # rows in every sum of a saved state
@@ -322,8 +320,6 @@ class Moments(Storable):
         sample_weight: object | None = None,
         threads: int | None = None,
         memory_limit: float | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 20.0,
         progress: bool | str = False,
     ) -> Moments:
         """Moments of the rows of X.
@@ -352,11 +348,6 @@ class Moments(Storable):
             All cores by default. The result does not depend on it.
         memory_limit : float, optional
             Bytes above which the request is refused before anything is allocated (4 GiB).
-        checkpoint : path, optional
-            Where the pass is kept, every `checkpoint_every` seconds and when it is interrupted; the same call then goes on
-            from there, to the same bits. The file holds some of the rows; it is removed when the pass is complete. Other data
-            are refused: tables in memory and lists of blocks are told by all their values, files by size and time of change, an
-            iterator by its first row only.
         progress : bool or str
             Show how far it is, on standard error; a text says what is done.
         """
@@ -364,29 +355,10 @@ class Moments(Storable):
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         groups = rows.group_labels(groups)
         label = "moments" if progress is True else progress or None
-
-        def means() -> Array | None:
-            return column_means(rows, None if label is None else f"{label}: means")
-
-        def accumulator(about: Array | None) -> Accumulator:
-            options: dict[str, Any] = {"n_blocks": n_blocks, "threads": threads, "memory_limit": memory_limit}
-            return Accumulator(order, about, names=rows.labels, weighted=rows.weighted, **options)
-
-        if checkpoint is None:
-            about = means() if shift is None else shift
-            return reduce_rows(rows, accumulator(about), start=start, groups=groups, progress=label)
-        check_outputs([checkpoint], rows.files)
-        labels = "" if groups is None else hashlib.sha256(repr(np.asarray(groups).tolist()).encode()).hexdigest()
-        task = f"{rows.mark()}; order {order}; start {start}; {n_blocks} blocks; {labels}"
-        kept = Checkpoint(checkpoint, task, checkpoint_every, rows.fingerprint())
-        with kept.alone():
-            sums = accumulator(shift)
-            # A pass that is taken up again has its shift in the checkpoint, and its means need not be read once more.
-            if not kept.load(sums) and shift is None:
-                sums = accumulator(means())
-            result = reduce_rows(rows, sums, start=start, groups=groups, checkpoint=kept, progress=label)
-            kept.done()
-        return result
+        about = column_means(rows, None if label is None else f"{label}: means") if shift is None else shift
+        options: dict[str, Any] = {"n_blocks": n_blocks, "threads": threads, "memory_limit": memory_limit}
+        sums = Accumulator(order, about, names=rows.labels, weighted=rows.weighted, **options)
+        return reduce_rows(rows, sums, start=start, groups=groups, progress=label)
 
     @classmethod
     def from_source(

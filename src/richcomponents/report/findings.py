@@ -19,7 +19,7 @@ from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.models.answers import ExposureAnswer, as_sentence, counted, listed
-from richcomponents.models.estimator import Estimator, as_fitted
+from richcomponents.models.estimator import Estimator
 from richcomponents.notebook import Table
 from richcomponents.report.samples import Samples, look_at
 
@@ -180,8 +180,7 @@ class Findings:
                 f"a report is made of a fitted RCA or a learner of its components, got {type(model).__name__}"
             )
         check_is_fitted(model)
-        model = as_fitted(model)
-        rca = getattr(model, "rca_", model)
+        rca: Any = getattr(model, "rca_", model)
         if rca is None:
             raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
         own = () if names is None else tuple(map(str, names))

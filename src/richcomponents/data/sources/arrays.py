@@ -32,7 +32,6 @@ from richcomponents.data.sources.base import (
     aligned,
     annotations_beside,
     block_rows,
-    file_mark,
     missing_extra,
     named_beside,
     numbered,
@@ -111,10 +110,7 @@ class NpzSource(ColumnSource):
             counts = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
             raise DataError(f"the arrays of {path.name} must have the same number of rows: {counts}")
         super().__init__(path.name, columns, views)
-        self.files, self._mark = [path], file_mark(path)
-
-    def mark(self) -> str:
-        return self._mark
+        self.files = [path]
 
 
 class SparseSource(Source):
@@ -132,9 +128,6 @@ class SparseSource(Source):
         for at in range(0, self.n_rows or 0, size):
             rows = self._matrix[at : at + size]
             yield (rows if columns is None else rows[:, columns]).toarray()
-
-    def mark(self) -> str:
-        return f"sparse matrix {self._matrix.shape}"
 
 
 _CHUNK_BYTES = 2**28
@@ -275,9 +268,6 @@ class _Stored(FileSource):
         if not chunks or chunks[0] * self.width * 8 > _CHUNK_BYTES:
             return size
         return int(chunks[0]) * max(size // int(chunks[0]), 1)
-
-    def mark(self) -> str:
-        return f"{super().mark()} {self._label}"
 
 
 class ZarrSource(_Stored):
@@ -428,9 +418,6 @@ class _H5adParts(FileSource):
             for piece, mine in zip(pieces, used, strict=True):
                 out[:, mine] = piece
             yield out
-
-    def mark(self) -> str:
-        return " | ".join(part.mark() for part in self._parts)
 
 
 def _group_name(label: str) -> str:

@@ -28,7 +28,6 @@ from richcomponents.data.table import as_frame, as_matrix, column_names, same_co
 from richcomponents.errors import DataError
 
 _MOST_ROWS, _MOST_VALUES = 2**16, 2**23
-_PIECE = 2**14  # rows that are hashed together
 
 
 def block_rows(width: int) -> int:
@@ -57,76 +56,6 @@ def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
             held, count = [block[whole:]], len(block) - whole
     if held:
         yield np.concatenate(held)
-
-
-class ChangedError(DataError):
-    """Rows are not those that were read before."""
-
-
-class Fingerprint:
-    """What the rows of a source were when they were first read: hashes of pieces of them, and how many there are.
-
-    Whoever reads them again, in the next pass or behind a checkpoint, must find the same: equal size and time of change of a
-    file do not tell that nobody wrote to it. Values are hashed, so that no chunking changes it, and compared before they are
-    handed on. 64 bits of SHA-256, which runs faster than most files are unpacked.
-    """
-
-    def __init__(self) -> None:
-        self.n_rows: int | None = None
-        self._ends: dict[int, int] = {}  # row number -> hash of the rows up to there, from the last whole piece on
-        self._at: tuple[int, int] | None = None  # as _ends, of the last block that was handed on
-        self._mark: str | None = None
-
-    def compared(self, blocks: Iterable[Array], source: Source) -> Iterator[Array]:
-        """The same blocks; an error names the source when they are not the rows that were read before."""
-        if self._mark is None:
-            self._mark = source.mark()
-        inside = [end for end in self._ends if end % _PIECE]  # where a checkpoint was written, or the table ends
-        row, digest = 0, hashlib.sha256()
-        for block in blocks:
-            at = 0
-            while at < len(block):
-                stop = min((row // _PIECE + 1) * _PIECE, *(end for end in inside if end > row), row + len(block) - at)
-                digest.update(np.ascontiguousarray(block[at : at + stop - row]).data)
-                at, row = at + stop - row, stop
-                if row % _PIECE == 0 or row in inside:
-                    self._compare(row, digest, source)
-                if row % _PIECE == 0:
-                    digest = hashlib.sha256()
-            self._at = row, _short(digest)
-            yield block
-        if self.n_rows not in (None, row):
-            raise _changed(source, f"it had {self.n_rows} rows and has {row}")
-        if source.mark() != self._mark:
-            raise _changed(source, "its size or its time of change is another one")
-        self._compare(row, digest, source)
-        self.n_rows = row
-
-    def _compare(self, row: int, digest: Any, source: Source) -> None:
-        if self._ends.setdefault(row, _short(digest)) != _short(digest):
-            raise _changed(source, f"rows {(row - 1) // _PIECE * _PIECE} to {row - 1} are not what they were")
-
-    def saved(self) -> IntArray:
-        """(k, 2): row numbers and hashes, up to the last block that was handed on."""
-        last = [] if self._at is None or self._at[0] in self._ends else [self._at]
-        return np.array(sorted([*self._ends.items(), *last]), dtype=np.int64).reshape(-1, 2)
-
-    def restored(self, saved: IntArray, n_rows: int | None) -> bool:
-        """Whether these can be rows of the same source; from here on rows are compared with them, too."""
-        ends = dict(saved.tolist())
-        if any(ends.get(row, value) != value for row, value in self._ends.items()):
-            return False
-        self._ends |= ends
-        self.n_rows = n_rows if self.n_rows is None else self.n_rows
-        return True
-
-
-def _short(digest: Any) -> int:
-    return int.from_bytes(digest.digest()[:8], "little", signed=True)
-
-
-def _changed(source: Source, how: str) -> ChangedError:
-    return ChangedError(f"{source.title} is not what was read before ({how}): read it again while nobody writes to it")
 
 
 class Source(ABC):
@@ -161,10 +90,6 @@ class Source(ABC):
     @abstractmethod
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         """Blocks of rows, numbers; only these columns, in this order (None: all)."""
-
-    @abstractmethod
-    def mark(self) -> str:
-        """What tells this source from others without reading its rows; those are compared as they are read."""
 
     @property
     def all_names(self) -> tuple[str, ...]:
@@ -228,10 +153,27 @@ class Source(ABC):
         plain = str(name).removeprefix("obs:")
         return next((own for own in (str(name), plain) if own in self.annotations), None)
 
-    def fingerprint(self, columns: IntArray | None) -> Fingerprint:
-        """Of these columns, as they were first read."""
-        kept: dict[object, Fingerprint] = self.__dict__.setdefault("_fingerprints", {})
-        return kept.setdefault(None if columns is None else tuple(columns.tolist()), Fingerprint())
+    def compared(self, blocks: Iterable[Array], columns: IntArray | None) -> Iterator[Array]:
+        """The same blocks of these columns; a pass that does not see what the first one saw ends in an error that says so.
+
+        Compared are the number of rows and a sum of every column: of the bits of its values times the numbers of their rows,
+        exact whatever the chunks, the gaps and the order of magnitude of the values.
+        """
+        rows, sums = 0, np.zeros(2 * (self.width if columns is None else len(columns)), dtype=np.uint64)
+        for block in blocks:
+            numbers = np.arange(rows + 1, rows + 1 + len(block), dtype=np.uint64)
+            sums = sums + np.einsum("i,ij->j", numbers, np.ascontiguousarray(block).view(np.uint32))
+            rows += len(block)
+            yield block
+        seen: dict[object, tuple[int, Any]] = self.__dict__.setdefault("_seen", {})
+        before, known = seen.setdefault(None if columns is None else tuple(columns.tolist()), (rows, sums))
+        if before != rows:
+            raise self._not_what_it_was(f"it had {before} rows and has {rows}")
+        for entry in np.flatnonzero(known != sums)[:1]:
+            raise self._not_what_it_was(f"column {self.chosen_names(columns)[entry // 2]!r} has other values")
+
+    def _not_what_it_was(self, how: str) -> DataError:
+        return DataError(f"{self.title} is not what was read before ({how}): read it again while nobody writes to it")
 
 
 def numbered(name: str, width: int) -> tuple[str, ...]:
@@ -255,8 +197,10 @@ class FileSource(Source):
     def __init__(self, path: Path) -> None:
         self.path, self.title, self.files = path, path.name, [path]
 
-    def mark(self) -> str:
-        return file_mark(self.path)
+    def mark(self) -> tuple[int, int]:
+        """Size and time of change."""
+        state = self.path.stat()
+        return state.st_size, state.st_mtime_ns
 
     def check_names(self) -> None:
         twice = repeated(self.names or ())
@@ -284,9 +228,6 @@ class ArraySource(Source):
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return {}
 
-    def mark(self) -> str:
-        return f"array {self.values.shape}"
-
 
 class ColumnSource(Source):
     """Named columns in memory, each (n,) numbers or texts."""
@@ -306,9 +247,6 @@ class ColumnSource(Source):
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         yield stacked(self.read(self.chosen_names(columns)), self.title)
-
-    def mark(self) -> str:
-        return f"columns {self.names}, {self.n_rows} rows"
 
 
 def stacked(columns: Mapping[str, Column], title: str) -> Array:
@@ -347,9 +285,6 @@ class BlockSource(Source):
                 continue
             rows = as_matrix(block)
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
-
-    def mark(self) -> str:
-        return f"blocks of {self.width} columns"
 
 
 class WithColumns(Source):
@@ -407,9 +342,6 @@ class WithColumns(Source):
         if start < entries:
             raise DataError(uneven.format(start))
 
-    def mark(self) -> str:
-        return f"{self.source.mark()} and {hashlib.sha256(np.ascontiguousarray(self.values).tobytes()).hexdigest()}"
-
 
 class JoinedSource(Source):
     """Several sources with the same columns, one below the other."""
@@ -441,22 +373,10 @@ class JoinedSource(Source):
             return self.read(names, {*written, *mixed})
         return {name: np.concatenate([part[name] for part in read]) for name in names}
 
-    def mark(self) -> str:
-        return " + ".join(part.mark() for part in self.parts)
-
 
 def _brief(source: Source) -> str:
     names = f" ({', '.join(source.names[:5])}, ...)" if source.names else ""
     return f"{source.width} columns{names}"
-
-
-def file_mark(path: Path) -> str:
-    """Name, size and time of change of a file, or of the files of a directory."""
-    if path.is_dir():
-        sizes = [(str(p.relative_to(path)), p.stat().st_size, p.stat().st_mtime_ns) for p in _inside(path)]
-        return f"{path.name} {hashlib.sha256(repr(sizes).encode()).hexdigest()}"
-    state = path.stat()
-    return f"{path.name} {state.st_size} {state.st_mtime_ns}"
 
 
 def digest(path: Path) -> str:
@@ -576,10 +496,6 @@ class DaskSource(Source):
         size = block_rows(self.width if columns is None else len(columns))
         for at in range(0, self.n_rows or 0, size):
             yield rows[at : at + size].compute()
-
-    def mark(self) -> str:
-        name = self._frame._name if self._frame is not None else self._array.name
-        return f"dask {name} {(self.n_rows, self.width)}"
 
 
 def _rows_of(part: Any, mask: Any) -> Any:

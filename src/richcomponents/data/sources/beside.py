@@ -136,9 +136,6 @@ class SideBySide(Source):
     def _changed(self) -> DataError:
         return DataError(f"{self.title} changed while it was read: read files that nobody writes to")
 
-    def mark(self) -> str:
-        return " | ".join(part.mark() for part in self._parts.values())
-
 
 def _in_order(values: Any, rows: IntArray) -> Any:
     """Rows of a column or a table by number; -1 is none: nan, or None among texts."""

@@ -58,6 +58,3 @@ class Kept(Source):
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return self.source.orders(names)
-
-    def mark(self) -> str:
-        return f"rows of {self.source.mark()}"

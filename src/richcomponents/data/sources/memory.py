@@ -6,7 +6,6 @@ by their names (as obs:name where a variable has that name, too), a layer as lay
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -66,10 +65,6 @@ class FrameSource(Source):
 
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return declared_orders(self._frame[:, self.places(names).tolist()].to_native()) if names else {}
-
-    def mark(self) -> str:
-        whole = hashlib.sha256(repr((self.names, self.n_rows)).encode())
-        return f"frame {whole.hexdigest()}"
 
 
 def _is_number(kind: Any) -> bool:
@@ -146,9 +141,6 @@ class AnnDataSource(Annotated):
                     chosen = rows[:, wanted[ours] - ends[i]]
                     out[:, ours] = as_matrix(chosen.toarray() if sparse.issparse(chosen) else np.asarray(chosen))
             yield out
-
-    def mark(self) -> str:
-        return f"AnnData {self._adata.shape} {self._parts}"
 
 
 def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
