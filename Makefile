@@ -19,6 +19,8 @@ check: $(STAMP)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/house.py
+	$(BIN)/python benchmarks/walks.py
 	$(BIN)/python -m pytest --doctest-modules src/richcomponents reproduction
 	@$(MAKE) --no-print-directory dist docs
 
