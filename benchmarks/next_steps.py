@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Iterable
 
 from richcomponents import ContrastiveRCA
-from richcomponents.contrastive.next_steps import samples_for_strong
 from richcomponents.datasets import make_contrastive
+from richcomponents.pair.diagnostics import samples_for_strong
 from rows import Job, Row
 from sections import RESULTS, Measured, Options, drawn, main
 from sections import medians as medians_of
@@ -36,9 +36,9 @@ def _fit(kind: str, n: int, seed: int) -> ContrastiveRCA:
 def measure(job: Job) -> Row:
     kind, n, seed = str(job["kind"]), int(job["n"]), int(job["seed"])
     found = _fit(kind, n, seed).diagnostics_
-    row: Row = {"verdict": found.verdict, "strength": found.strength, "gain": found.gain, "asked": 0, "then": ""}
+    row: Row = {"verdict": found.verdict, "strength": found.strength, "asked": 0, "then": ""}
     if found.verdict == "weak":
-        asked = samples_for_strong(n, found.strength, found.gain)
+        asked = samples_for_strong(n, found.strength)
         again = _fit(kind, round(asked), seed + FRESH)
         row |= {"asked": round(asked), "then": again.verdict_}
     return row

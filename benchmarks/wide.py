@@ -2,7 +2,7 @@
 
     python benchmarks/wide.py [SECTION ...] [--draws 20] [--seed 700000]
 
-Sections: grid, example, memory, times, sketch; by default all.
+Sections: grid, example, memory, times; by default all.
 
 1. The grid N x d_U x d_V: largest relative difference between `residualised_` and ordinary least squares of y on (U, the shared
    canonical variates of V), wherever that is determined. The variates are recomputed from what `residual` takes from U.
@@ -10,7 +10,6 @@ Sections: grid, example, memory, times, sketch; by default all.
 3. Peak memory and seconds of 40 x 20 000 columns and of summary() of 10 000 columns, each in a process of its own.
 4. Seconds (of the processor, and of the clock) of fits with many shared directions or columns; of a fit over the pass of order
    four that it contains, of a regression over the fit of its RCA, and of intervals where nothing is shared.
-5. A's error by a sketch that reads some of the rows of order four, over that by the state: medians of fits with full rank.
 """
 
 from __future__ import annotations
@@ -24,12 +23,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 import richcomponents as rc
-from richcomponents.contrastive import evidence, solution
 from rows import Job, Row, measured, settings_of
 
 SIZES = (60, 150, 500, 1500)
@@ -173,29 +170,9 @@ def skewed(n: int, d: int, rank: int, seed: int) -> tuple[Any, Any]:
     return shared @ into + rng.normal(size=(n, 2 * d)), None
 
 
-def sketch(draws: int, seed: int) -> None:
-    def error(data: Any) -> float:
-        model = rc.ContrastiveRCA(views=data.S1.shape[1], rank="full").fit(data.X)
-        return float(np.mean((model.A_ - data.A) ** 2))
-
-    for d, n, law in ((20, 5000, "skewed"), (20, 5000, "paper"), (30, 10_000, "skewed"), (30, 10_000, "paper")):
-        drawn = [rc.datasets.make_contrastive(n, d=d, S2=law, random_state=seed + i) for i in range(draws)]
-        whole, shown = np.array([error(data) for data in drawn]), []
-        for share in (1.0, 0.5, 0.25, 0.125):
-            rows = mock.Mock(return_value=(d**2, int(2 * d**3 * share)))
-            with (
-                mock.patch.object(solution, "LARGEST_STATE", 1),
-                mock.patch.object(solution, "sketched_rows", rows),
-                mock.patch.object(evidence, "MOST_PAIRED", 0),
-            ):
-                ratios = np.array([error(data) for data in drawn]) / whole
-            shown.append(f"{share:g}: {np.median(ratios):.3f} (worst {ratios.max():.2f})")
-        print(f"N = {n}, {d} + {d} columns, {law} S2; share of the rows read: {', '.join(shown)}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help="grid, example, memory, times, sketch")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="grid, example, memory, times")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--seed", type=int, default=700_000)
     parser.add_argument("--alone", choices=["all", "summary"], help=argparse.SUPPRESS)
@@ -209,7 +186,6 @@ def main() -> None:
         "example": lambda: example(chosen.draws, chosen.seed),
         "memory": memory,
         "times": lambda: times(chosen.seed),
-        "sketch": lambda: sketch(chosen.draws, chosen.seed),
     }
     for section in chosen.sections or work:
         work[section]()

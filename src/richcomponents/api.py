@@ -5,6 +5,7 @@ from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
 from richcomponents.components import Component
 from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
 from richcomponents.data.table import as_table, join_views
+from richcomponents.effects.model import ExposureEffects
 from richcomponents.errors import (
     CapacityError,
     ConstantColumnWarning,
@@ -31,7 +32,6 @@ from richcomponents.models import (
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
-    ExposureEffects,
 )
 from richcomponents.moments import Accumulator, Moments, open_source
 from richcomponents.report import write_report

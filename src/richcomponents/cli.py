@@ -390,7 +390,7 @@ def effects(
         covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, missing=missing, header=header,
         seed=seed, command=_command(),
     )  # fmt: skip
-    with _busy("estimating effects, hiding one control after the other"):
+    with _busy("estimating effects, holding out one control after the other"):
         result = run_effects(request)
     _write(result, save, report, f"Effects of {exposure} in {_names(data)}")
     if out is not None:
@@ -572,7 +572,7 @@ def demo(
     if draws > 1:
         ratios, median = result.ratios, {name: float(np.median(errors)) for name, errors in result.errors.items()}
         _print(
-            f"In {draws} draws of tests, controls and labs: the verdict is strong or supported in {result.sure}. Median "
+            f"In {draws} draws of tests, controls and labs: the verdict is strong in {result.sure}. Median "
             f"squared errors:\nRCA {median['RCA']:.4f}, ANCOVA {median['ANCOVA']:.4f}, RUV-2 {median['RUV-2']:.4f}, naive "
             f"{median['naive']:.4f}. Draw by draw RCA's is {np.median(ratios):.2f} of ANCOVA's at the median,\nand smaller in "
             f"{int(np.sum(ratios < 1))} of {draws}.\n"
@@ -709,7 +709,7 @@ def _print_effects(result: FitResult) -> None:
         _print_rows(f"Effects of {answer.exposure}{which}", shown)
     _print(
         "estimate: with what is hidden removed; adjusted: for the controls; naive: no controls;\n"
-        "q: the share of false ones among all effects as clear as this one.\n"
+        "q: false discovery rate.\n"
     )
     for sentence in found.advice():
         if sentence not in found.notes:

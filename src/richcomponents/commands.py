@@ -17,6 +17,7 @@ from richcomponents.data.rows import Rows, Selection, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.datasets import Contrastive, make_contrastive
+from richcomponents.effects.model import ExposureEffects
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning
 from richcomponents.learning.families import FAMILIES
 from richcomponents.models import (
@@ -28,7 +29,6 @@ from richcomponents.models import (
     ComponentPCA,
     ComponentRegression,
     ContrastiveRCA,
-    ExposureEffects,
 )
 from richcomponents.models.gaps import WAYS
 from richcomponents.models.results import (

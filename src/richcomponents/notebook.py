@@ -16,9 +16,9 @@ from richcomponents.text import escape, in_line, lined_up, number, p_text
 _ROWS, _COLUMNS = 20, 9  # of a table that are seen at first
 _FOLDED = 500  # rows behind a fold: a notebook keeps them all in its file
 
-TONES = dict.fromkeys(("strong", "supported", "known mixing"), "good")
-TONES |= dict.fromkeys(("weak", "paper", "covariance not told"), "fair")
-TONES |= dict.fromkeys(("not identified", "model fails", "contradicted", "not separable"), "poor")
+TONES = dict.fromkeys(("strong",), "good")
+TONES |= dict.fromkeys(("weak", "not checked", "nothing shared", "covariance not told"), "fair")
+TONES |= dict.fromkeys(("not identified", "contradicted"), "poor")
 """Whether a verdict is good news; those that are neither are left out."""
 _COLOURS = {"good": "#0f9d76", "fair": "#e08e0b", "poor": "#d1493f"}
 _BOX = "border-left:4px solid {};padding:2px 0 2px 12px;margin:4px 0;max-width:56em"
@@ -26,7 +26,7 @@ _BOX = "border-left:4px solid {};padding:2px 0 2px 12px;margin:4px 0;max-width:5
 
 def is_p(title: str) -> bool:
     """Whether a column of this title holds p values, or others that are read like them."""
-    return title in ("p", "q", "calibrated p", "calibrated q") or title.startswith("p (")
+    return title in ("p", "q") or title.startswith("p (")
 
 
 def cell(title: str, value: object) -> str:

@@ -20,8 +20,8 @@ from richcomponents.text import in_line, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from richcomponents.contrastive.pair import VarianceTable
     from richcomponents.cumulants.estimate import Estimate
+    from richcomponents.pair.tables import VarianceTable
 
 
 MOST = 25
@@ -406,7 +406,7 @@ def _name_dots(ax: Axes, names: Sequence[str], x: Array, y: Array, most: int) ->
 
 
 def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
-    """Effects that hidden controls come out with, with limits, around their true value, zero."""
+    """Effects that held-out controls come out with, with limits, around their true value, zero."""
     points = {"adjusted": hidden.others["adjusted"], "RCA": hidden.value}
     ax = interval_plot(
         hidden.names, points, hidden.low, hidden.high, title=title, label="effect (zero in truth)", ax=ax
@@ -416,18 +416,26 @@ def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -
 
 
 def sensitivity_plot(
-    effects: Estimate, path: tuple[Array, Array, float], *, title: str = "", most: int = 10, ax: Axes | None = None
+    effects: Estimate,
+    path: tuple[Array, Array, Array, float],
+    *,
+    title: str = "",
+    most: int = 10,
+    ax: Axes | None = None,
 ) -> Axes:
     """Effects of the columns that change most, from controls without noise (the controls as covariates) to nothing but noise.
 
-    path : effects (k, d), the shares of noise (k,), and the share at which the estimate lies.
+    path : shares of noise (k,), lower and upper ends (k, d) of the effects that so much noise allows, and the share at which
+    the estimate lies.
     """
     if ax is None:
         ax = _new_axes(6.8, 4.6)
-    values, at, here = path
-    shown = largest(values[-1] - values[0], most)
-    for i in shown[np.argsort(-values[-1, shown])]:  # named in the order in which the lines end
-        (line,) = ax.plot(at, values[:, i], linewidth=1.4, label=_short(effects.names[i]))
+    at, low, high, here = path
+    shown = largest(high[-1] - low[-1], most)
+    for i in shown[np.argsort(-high[-1, shown])]:  # named in the order in which the bands end
+        (line,) = ax.plot(at, high[:, i], linewidth=1.2, label=_short(effects.names[i]))
+        ax.plot(at, low[:, i], linewidth=1.2, color=line.get_color())
+        ax.fill_between(at, low[:, i], high[:, i], color=line.get_color(), alpha=0.08, linewidth=0)
         ax.plot([here], [effects.value[i]], "o", color=line.get_color(), markersize=5)
     ax.axhline(0, color=GREY, linewidth=0.8, zorder=0)
     ax.axvline(here, color=GREY, linewidth=0.8, linestyle="--", zorder=0)
@@ -435,7 +443,7 @@ def sensitivity_plot(
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["none:\nadjusted", "1/4", "1/2", "3/4", "all that\nis possible"])
     ax.set_xlabel("assumed noise of the controls")
     ax.set_ylabel("effect")
-    _frame(ax, title, len(shown), values.shape[1])
+    _frame(ax, title, len(shown), low.shape[1])
     legend = _legend(ax)
     for text in legend.get_texts():
         text.set_parse_math(False)

@@ -112,3 +112,24 @@ def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def as_sentence(text: str) -> str:
+    """The text as a sentence: a capital in front, one full stop behind."""
+    return f"{text[0].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+def listed(parts: Sequence[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def counted(items: Sequence[object], noun: str) -> str:
+    """
+    >>> counted(["a"], "view"), counted(["a", "b"], "view")
+    ('1 view', '2 views')
+    """
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"

@@ -105,7 +105,7 @@ def test_the_verdict_is_the_first_word(capsys, frame, table):
     lines = out.splitlines()
     assert all(title in out for title in ("estimate", "adjusted", "naive", "95% interval", " p ", " q"))
     assert max(map(len, (line for line in lines if line.startswith("  ")))) <= 110
-    assert "Controls, each hidden in turn" in out
+    assert "held out and treated as a test" in out
     assert "note: disease: case" in err
     assert "--report page.html" in out
 
@@ -220,7 +220,7 @@ def test_a_failed_check_of_the_controls_is_told_once(capsys, tmp_path):
     pd.DataFrame(np.column_stack([data.X, data.y]), columns=names).to_csv(path, index=False)
     code, out, err = run(capsys, path, "--views", "tests=T_*", "--views", "controls=C_*", "--exposure", "dose")
     assert code == 0
-    assert out.count("But look: The controls go with dose beyond what they share with the tests") == 1
+    assert out.count("Warning: The controls go with the exposure in a way they do not share with the tests") == 1
     assert "C_2" in out
     assert "note" not in err
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.contrastive.classes import climb, find_classes, merged, start, thinning, valleys
 from richcomponents.datasets import make_contrastive
+from richcomponents.pair.classes import climb, find_classes, merged, start, thinning, valleys
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 D = 6
@@ -328,7 +328,7 @@ def test_classes_are_left_in_where_the_outcome_contradicts_the_model():
     y = X[:, 0] + own[:, D:] @ rng.normal(size=D) + rng.normal(size=900)
     model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=D)).fit(X, y)
     assert model.rca_.classes_ is None
-    assert model.verdict_ == "model fails"
+    assert model.verdict_ == "contradicted"
     assert "3 seen, but left in" in model.summary()
     covariates = np.linalg.lstsq(X - X.mean(0), y - y.mean(), rcond=None)[0][:D]
     np.testing.assert_allclose(model.coef_, covariates, rtol=1e-8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,14 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import richcomponents as rc
-from richcomponents.contrastive.calibration import Reading, residualise
-from richcomponents.contrastive.coefficients import OnResidual
-from richcomponents.contrastive.pair import RIDGE, Pair
-from richcomponents.contrastive.shared_outcomes import BothParts, Parts
-from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.outcome import Outcome
-from richcomponents.pair.canonical import canonical
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 
@@ -43,68 +35,6 @@ def table():
 def fitted(table):
     data, y = table
     return regression().fit(data.X, y)
-
-
-# ---- the mathematics, on exact covariances
-
-
-def population(d_u, d_v, r, seed):
-    """Covariances of S1, S2 (rank r), S3, and A."""
-    rng = np.random.default_rng(seed)
-
-    def covariance(d, k):
-        root = rng.normal(size=(d, k))
-        return root @ root.T / k
-
-    own, shared, noise = covariance(d_u, 2 * d_u), covariance(d_u, r), covariance(d_v, 2 * d_v)
-    return own, shared, noise, rng.normal(size=(d_v, d_u)), rng.normal(size=(2, d_u))
-
-
-def exact_parts(own, shared, noise, A, beta, gamma):
-    """What infinitely many samples say, and T."""
-    r = np.linalg.matrix_rank(shared)
-    found = canonical(own + shared, shared @ A.T, A @ shared @ A.T + noise, n=1e12)
-    pair = Pair.at(found, r)
-    T = np.linalg.inv(pair.h) @ (pair.to_x @ shared @ pair.to_x.T - pair.cross**2) @ np.linalg.inv(pair.h)
-    variance = beta @ own @ beta + gamma @ shared @ gamma + 1.0
-    fit = OnResidual.at(pair, own @ beta + shared @ gamma, A @ shared @ gamma, np.array(variance))
-    return Parts.of_fit(fit, 0.0), T, found
-
-
-@pytest.mark.parametrize(("d_u", "d_v", "r"), [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)])
-def test_on_the_population_both_coefficients_are_exact(d_u, d_v, r):
-    own, shared, noise, A, (beta, gamma) = population(d_u, d_v, r, seed=d_u + r)
-    parts, T, _ = exact_parts(own, shared, noise, A, beta, gamma)
-    np.testing.assert_allclose(parts.beta(T), beta, atol=1e-7)
-    np.testing.assert_allclose(shared @ parts.coef_shared, shared @ gamma, atol=1e-7)  # all that an outcome sees of it
-    if r == d_u:
-        np.testing.assert_allclose(parts.coef_shared, gamma, atol=1e-7)
-    split = np.array([beta @ own @ beta, gamma @ shared @ gamma, 1.0]) / parts.variance
-    np.testing.assert_allclose(parts.split(parts.beta(T), T), split, atol=1e-7)
-    low, high = parts.ends_of_split()
-    assert np.all(low - 1e-9 <= split)
-    assert np.all(split <= high + 1e-9)
-
-
-def test_without_t_it_is_least_squares_on_both_views():
-    own, shared, noise, A, (beta, gamma) = population(3, 3, 3, seed=0)
-    parts, T, _ = exact_parts(own, shared, noise, A, beta, gamma)
-    joint = np.block([[own + shared, shared @ A.T], [A @ shared, A @ shared @ A.T + noise]])
-    least_squares = np.linalg.solve(joint, np.concatenate([own @ beta + shared @ gamma, A @ shared @ gamma]))
-    np.testing.assert_allclose(parts.beta(np.zeros_like(T)), least_squares[:3], atol=1e-8)
-
-
-def test_without_a_shared_effect_it_is_the_regression_on_s1():
-    own, shared, noise, A, (beta, _) = population(4, 6, 2, seed=3)
-    parts, T, found = exact_parts(own, shared, noise, A, beta, np.zeros(4))
-    np.testing.assert_allclose(parts.coef_shared, 0, atol=1e-9)
-    fit = residualise(found, 2, own @ beta, np.zeros(6), 1e3)
-    present = Reading.canonical(found, 2).stretched(fit.coef, np.linalg.inv(np.eye(2) - T))
-    np.testing.assert_allclose(parts.b, fit.coef, atol=1e-9)
-    np.testing.assert_allclose(parts.beta(T), present, atol=1e-9)
-
-
-# ---- on samples
 
 
 def test_both_coefficients_are_recovered():
@@ -156,33 +86,6 @@ def test_it_is_never_far_from_least_squares_on_both_views():
         model = regression().fit(data.X, y)
         ratios.append(np.sum((model.coef_ - data.beta) ** 2) / np.sum((model.residualised_ - data.beta) ** 2))
     assert max(ratios) < 1.5
-
-
-def test_errors_are_those_of_refits(table):
-    data, y = table
-    rca = rc.ContrastiveRCA(views=4).fit(data.X)
-    solution, kept = rca._solution, rca.outcome(data.X, y).kept
-    found = rca.calibrate_both(data.X, y)
-    betas, gammas = [], []
-    for block, rows in enumerate(kept):
-        refitted, X, t = solution.without(block), data.X[rows], y[rows]
-        ones, none = np.ones(len(t)), np.zeros((len(t), 0))
-        outcome = Outcome(X - X.mean(axis=0), t - t.mean(), ones, ones.astype(int), float(len(t)), none)
-        parts = Parts.of_fit(refitted.on_residual(outcome), RIDGE / refitted.canonical.n)
-        betas.append(parts.beta(refitted.posterior.t))
-        gammas.append(parts.coef_shared)
-    np.testing.assert_allclose(found.shared.standard_error, jackknife_error(np.stack(gammas)), rtol=0.01)
-    np.testing.assert_allclose(found.coef.standard_error, jackknife_error(np.stack(betas)), rtol=0.4)
-
-
-def test_leading_coordinates_alone_give_the_same_coefficients_and_nearly_the_same_errors(table):
-    data, y = table
-    rca = rc.ContrastiveRCA(views=4).fit(data.X)
-    solution, outcome = rca._solution, rca.outcome(data.X, y)
-    one, two = (BothParts.of(replace(solution, truncated=cut), outcome) for cut in (False, True))
-    np.testing.assert_array_equal(one.coef.value, two.coef.value)
-    np.testing.assert_allclose(one.coef.standard_error, two.coef.standard_error, rtol=0.5)
-    np.testing.assert_allclose(one.shared.standard_error, two.shared.standard_error, rtol=0.5)
 
 
 def test_groups_are_the_units_of_the_errors(table):

@@ -270,11 +270,11 @@ def test_a_failed_test_takes_the_green_away(data):
     with pytest.warns(rc.SpecificationWarning):
         model = rc.ComponentRegression(rca=rca).fit(data.X, data.y + data.V[:, 0])
     found = Findings.of(model, data.X, data.y + data.V[:, 0], outcome="health")
-    assert found.verdict == "model fails"
+    assert found.verdict == "contradicted"
     assert "But look: health goes with V (p < 1e-16)" in found.headline()
     text = render(found)
     assert 'class="verdict poor"' in text
-    assert ">model fails<" in text
+    assert ">contradicted<" in text
     assert '<p class="alarm">health goes with V' in text
     assert found.next_steps() == []
     assert not any("well identified" in one and not one.startswith("Without health:") for one in found.advice())

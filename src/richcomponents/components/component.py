@@ -680,20 +680,16 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Blend:
-    """The covariance (d, d) that leading directions are read from, a mean of candidates with these shares.
-
-    corrected : of the component's own covariance; isotropic : of the one at a shared part that is alike in all directions, as
-    far as the data allow it; residualised : of the view given the other views, the rest.
-    """
+    """The covariance (d, d) that leading directions are read from: `corrected` is the share of the correction in it,
+    and the rest
+    that of the view given the other views."""
 
     covariance: Spread
     corrected: float = 1.0
-    isotropic: float = 0.0
 
     @property
     def shares(self) -> dict[str, float]:
-        rest = 1 - self.corrected - self.isotropic
-        return {"residualised": rest, "isotropic": self.isotropic, "corrected": self.corrected}
+        return {"residualised": 1 - self.corrected, "corrected": self.corrected}
 
 
 LEAST_KEPT = 0.1

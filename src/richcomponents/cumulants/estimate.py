@@ -32,7 +32,8 @@ _MOST = 100  # entries of a matrix that are printed
 class Estimate(Tabular):
     """A vector or matrix of estimates with standard errors and confidence limits, entry by entry.
 
-    value, standard_error : (d,) or (d, k); the error is nan where there is none. degrees : of Student's t (blocks - 1).
+    value, standard_error : (d,) or (d, k); the error is nan where there is none. degrees : of Student's t (blocks - 1), also
+    entry by entry.
     names : of the entries (d,); columns : of a matrix (k,). level : of `low` and `high`.
     identified : lower and upper end of the identified set, where the data allow no more than that; identified_error : standard
     errors of the two ends. Limits are then those of the set, unless set_limits is False: the set is told beside them.
@@ -51,7 +52,7 @@ class Estimate(Tabular):
 
     value: Array
     standard_error: Array
-    degrees: int
+    degrees: float | Array
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     level: float = 0.95
@@ -76,7 +77,7 @@ class Estimate(Tabular):
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         if self.identified is None or not self.set_limits:
             middle = self.value if self.centre is None else self.centre
-            half = float(stats.t.ppf(0.5 + level / 2, self.degrees)) * self.standard_error
+            half = stats.t.ppf(0.5 + level / 2, self.degrees) * self.standard_error
             low, high = middle - half, middle + half
         else:
             low, high = self._around_the_set(*self.identified, level)
@@ -90,7 +91,7 @@ class Estimate(Tabular):
             return lower, upper
         errors = self.identified_error
         width = (upper - lower) / np.maximum(np.maximum(*errors), 1e-300)
-        q = imbens_manski(width, self.degrees, level)
+        q = imbens_manski(width, int(np.min(self.degrees)), level)
         return lower - q * errors[0], upper + q * errors[1]
 
     @cached_property

@@ -48,8 +48,6 @@ from richcomponents.algebra import (
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.contrastive.diagnostics import SUSPICIOUS
-from richcomponents.contrastive.own_errors import against_noise
 from richcomponents.errors import CapacityError
 from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.general.model import (
@@ -65,10 +63,12 @@ from richcomponents.general.model import (
     white_data,
     white_model,
 )
+from richcomponents.inference.verdicts import against_noise
 from richcomponents.learning.solvers import minimise
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import Transforms, dimensions_suffice, find_linear
 
+SUSPICIOUS = 0.001  # p-value from which on a fit is said not to hold
 _LIMIT = 5.0  # singular values of a starting transformation, between whitened views
 _LEAST = 0.02  # share of variance that a starting component has at least
 

@@ -834,23 +834,24 @@ class SetSolution:
 
     @property
     def verdict(self) -> str:
-        """ "paper", "model fails" where covariances between views contradict it, "weak" where the data say little about some
-        component, "strong" where they tell all of them, "not rated" where errors are not known (large problems)."""
+        """ "contradicted" where covariances between views contradict it, "weak" where the data say little about some component,
+        "strong" where they tell all of them, "not checked" where errors are not known (large problems, the paper's
+        formulas)."""
         said = set(self.component_verdicts.values())
-        if "model fails" in said:
-            return "model fails"
+        if "contradicted" in said:
+            return "contradicted"
         if said & {"weak", "covariance not told"}:
             return "weak"
-        return next((one for one in ("paper", "not rated") if one in said), "strong")
+        return "not checked" if "not checked" in said else "strong"
 
     @property
     def component_verdicts(self) -> dict[Subset, str]:
         """{Q: as above, or "covariance not told": its transformations are known, how much there is of it is not}. What is said
         of a component rests on what is subtracted for those of larger sets, and all of it on the sets and ranks."""
         if contradicted(self.misfit) is not None:
-            return dict.fromkeys(self.keys, "model fails")
+            return dict.fromkeys(self.keys, "contradicted")
         if self.parameters is None or not self.relative_errors or self.covariance_errors is None:
-            return dict.fromkeys(self.keys, "paper" if self.parameters is None else "not rated")
+            return dict.fromkeys(self.keys, "not checked")
         out = {}
         for q in self.keys:
             below = [q, *self.system.supersets(q)]
@@ -931,7 +932,7 @@ class SetSolution:
 
     def _told(self, key: Subset) -> bool:
         """Whether the data tell how much there is of a component, as far as that is rated."""
-        return self.component_verdicts[key] not in ("model fails", "weak", "covariance not told")
+        return self.component_verdicts[key] not in ("contradicted", "weak", "covariance not told")
 
     def leaves_open(self, key: Subset) -> bool:
         """Whether the data tell no more of a component than its identified set."""
@@ -947,7 +948,7 @@ class SetSolution:
             return None
         if view is not None:
             free = view != self.gauge[key] and (view, key) not in self.known
-            weak = self.component_verdicts[key] in ("model fails", "weak") and free
+            weak = self.component_verdicts[key] in ("contradicted", "weak") and free
             return Estimate.unbounded(self.transform(view, key)) if weak else None
         places, back = self.places(key), self.white.frames[self.gauge[key]].back
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.storage import storable
 
 __all__ = ["Draws", "Metric", "Shrunk", "jackknife_variance", "shrink"]
 
@@ -38,6 +39,7 @@ def jackknife_variance(replicates: Array) -> Array:
     return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Draws:
     """A quantity: its value (...), its values without each block (B, ...), and at draws of T (m, ...) with weights (m,)."""

@@ -15,7 +15,7 @@ which left-out blocks tell. One rule for every kind of evidence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from scipy import optimize
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.inference.draws import Draws, jackknife_variance
+from richcomponents.inference.verdicts import Test
+from richcomponents.storage import storable
 
 __all__ = ["Evidence", "Posterior", "Views", "entries", "infer", "logistic", "multiplicity", "symmetric_of"]
 
@@ -74,8 +76,8 @@ class Evidence(Protocol):
     def above_noise(self, values: Array) -> float:
         """The share of a part's values without each block, (B,), that stands above their noise; 1 for a likelihood."""
 
-    def use(self, pair: Any, T: Array) -> float:
-        """0 to 1: how far what it assumes may be used, at its own best T."""
+    def use(self, pair: Any, left_out: Any, T: Array) -> tuple[float, Test]:
+        """0 to 1: how far what it assumes may be used, at its own best T, and the test of it."""
 
     def strength(self, pair: Any, T: Array, end: Array) -> float:
         """How far T is told from the end, in standard errors."""
@@ -153,12 +155,34 @@ class Prior:
     """Of the entries (m,) of logit T, at one level and tau: centre (m,) and root (m, m) of their covariance; log_weight : log
     of the probability of this level, but for a constant."""
 
-    def __init__(self, pair: Views, tau: float, level: float = LEVEL) -> None:
+    def __init__(self, pair: Views, tau: float, level: float = LEVEL, centre: Array | None = None) -> None:
         identity = entries(np.eye(pair.rank))
         entry = np.diag((tau**2 + SCATTER / float(pair.n)) / multiplicity(pair.rank))
-        self.centre = level * identity
+        self.centre = level * identity if centre is None else centre
         self.root = np.linalg.cholesky(entry + NARROW_SD**2 * np.outer(identity, identity))
         self.log_weight = -(((level - LEVEL) / LEVEL_SD) ** 2) / 2
+
+
+def best(
+    evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None
+) -> tuple[Array, Array]:
+    """X (k, m) at the modes of k posteriors, all at once: the sum of their objectives is least where each is; and the log of
+    likelihood times prior there, (k,). start (m,) : by default the centre of each prior."""
+    centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
+
+    def at(s: Array) -> Array:
+        return np.asarray(centre + (root @ s[..., None])[..., 0])
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        s = flat.reshape(centre.shape)
+        value, slope = score(evidences, pair, at(s))
+        pulled = (np.swapaxes(root, -1, -2) @ slope[..., None])[..., 0]
+        return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
+
+    s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
+    options = {"maxiter": 200, "ftol": 1e-8}
+    s = optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(centre.shape)
+    return at(s), score(evidences, pair, at(s))[0] - np.sum(s**2, axis=1) / 2
 
 
 @dataclass(frozen=True)
@@ -173,37 +197,43 @@ class Mode:
     axes: Array
 
     @classmethod
-    def of(cls, evidences: Sequence[Evidence], pair: Any, prior: Prior, start: Array) -> Mode:
-        def objective(s: Array) -> tuple[float, Array]:
-            value, slope = score(evidences, pair, prior.centre + prior.root @ s)
-            return float(s @ s / 2 - value), s - prior.root.T @ slope
+    def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> list[Mode]:
+        """One for every prior."""
+        return [cls._at(evidences, pair, *one) for one in zip(priors, *best(evidences, pair, priors), strict=True)]
 
-        start = np.linalg.solve(prior.root, start - prior.centre)
-        best = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200, "ftol": 1e-7})
-        X = prior.centre + prior.root @ best.x
+    @classmethod
+    def _at(cls, evidences: Sequence[Evidence], pair: Any, prior: Prior, X: Array, height: float) -> Mode:
         values, axes = np.linalg.eigh(np.eye(len(X)) + prior.root.T @ bend(evidences, pair, X) @ prior.root)
         values = np.maximum(values, 0.5)
-        return cls(X, float(-best.fun - np.log(values).sum() / 2), prior, values, axes)
+        return cls(X, float(height - np.log(values).sum() / 2), prior, values, axes)
 
     def solve(self, rows: Array) -> Array:
         """rows (n, m) times the posterior covariance."""
         return np.asarray((rows @ self.prior.root @ self.axes / self.values) @ self.axes.T @ self.prior.root.T)
+
+    def without_blocks(self, evidences: Sequence[Evidence], pair: Any, left_out: Any) -> Array:
+        """T without each block, (B, r, r): one Newton step each."""
+        each = np.tile(self.X, (len(left_out.n), 1))
+        scores = score(evidences, left_out, each)[1] * (pair.n / left_out.n)[:, None]
+        return logistic(symmetric_of(each + self.solve(scores - scores.mean(0))))[0]
 
     def deviations(self, normal: Array) -> Array:
         """Standard normal rows (n, m) as deviations of X."""
         return np.asarray((normal @ self.axes / np.sqrt(self.values)) @ self.axes.T @ self.prior.root.T)
 
 
-def calibrated(evidences: Sequence[Evidence], pair: Any, left_out: Any, rounds: int = 3) -> list[Evidence]:
-    """Every part in nats; what says nothing is left out."""
-    prior, loose, used = Prior(pair, 0.5), Prior(pair, 2.0), []
+def calibrated(
+    evidences: Sequence[Evidence], pair: Any, left_out: Any, rounds: int = 3
+) -> tuple[list[Evidence], dict[str, Test]]:
+    """Every part in nats; what says nothing is left out; and the tests of what they assume."""
+    prior, loose, used, tests = Prior(pair, 0.5), Prior(pair, 2.0), [], {}
     for one in evidences:
         X = prior.centre
         for _ in range(rounds):
             one = one.weighed(pair, logistic(symmetric_of(X))[0])
             if not one.scale.any():
                 break
-            X, scale = Mode.of([one], pair, prior, X).X, np.zeros(len(one.scale))
+            X, scale = best([one], pair, [prior], X)[0][0], np.zeros(len(one.scale))
             for k, unit in enumerate(np.eye(len(scale))):
                 alone = one.scaled(unit)
                 value, scores = score([alone], left_out, X)
@@ -212,19 +242,24 @@ def calibrated(evidences: Sequence[Evidence], pair: Any, left_out: Any, rounds: 
                 scale[k] = max(0.0, curvature / max(noise, 1e-300)) * one.above_noise(value)
             one = one.scaled(scale)
         if one.scale.any():
-            best = logistic(symmetric_of(Mode.of([one], pair, loose, X).X))[0]
-            one = one.scaled(one.scale * one.use(pair, best))
+            T = logistic(symmetric_of(best([one], pair, [loose], X)[0][0]))[0]
+            share, tests[one.name] = one.use(pair, left_out, T)
+            one = one.scaled(one.scale * share)
         if one.scale.any():
             used.append(one)
-    return used
+    return used, tests
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """T (r, r) as Draws; evidences : in nats, those that say something."""
+    """T (r, r) as Draws; scales, strengths : by the name of an evidence that says something: the factors that make its parts
+    nats, and how far T is told from T = 0, in standard errors; tests : of what each assumes."""
 
     T: Draws
-    evidences: tuple[Evidence, ...] = ()
+    scales: dict[str, Array] = field(default_factory=dict)
+    strengths: dict[str, float] = field(default_factory=dict)
+    tests: dict[str, Test] = field(default_factory=dict)
 
     def resampled(self, size: int, most: int = 20_000_000) -> Posterior:
         """With fewer draws, where an answer of so many numbers would not fit."""
@@ -242,39 +277,38 @@ class Posterior:
         off = self.T.posterior - self.T.value
         return np.asarray(np.tensordot(self.T.weight, off @ off, 1))
 
-    def strengths(self, pair: Any, end: Array) -> dict[str, float]:
-        """By evidence: how far T is told from an end, in standard errors."""
-        return {one.name: one.strength(pair, self.T.value, end) for one in self.evidences}
 
-
-def infer(pair: Any, left_out: Any, evidences: Sequence[Evidence], seed: int | None = 0) -> Posterior:
+def infer(
+    pair: Any, left_out: Any, evidences: Sequence[Evidence], seed: int | None = 0, signs: Array | None = None
+) -> Posterior:
     """A mode with Laplace draws and one Newton step per left-out block, for every tau and level of the prior; without any
     evidence the prior itself.
 
-    pair : of the whole sample; left_out : a stack, without each block.
+    pair : of the whole sample; left_out : a stack, without each block; signs (r,) : of the coordinates, which
+    decompositions leave to
+    the machine: draws are made in coordinates with these signs, so that nothing depends on them.
     """
-    evidences, m, blocks = calibrated(evidences, pair, left_out), len(entries(np.eye(pair.rank))), len(left_out.n)
+    (evidences, tests), m = calibrated(evidences, pair, left_out), len(entries(np.eye(pair.rank)))
     half = np.random.default_rng(seed).normal(size=(DRAWS // 2, m))
+    half = half if signs is None else half * entries(np.outer(signs, signs))
     weights, gains, moves, drawn = [], [], [], []
-    for tau in TAUS:
-        X = Prior(pair, tau, LEVELS[0]).centre
-        for prior in (Prior(pair, tau, level) for level in LEVELS):
-            top = Mode.of(evidences, pair, prior, X)
-            X, scores = (
-                top.X,
-                score(evidences, left_out, np.tile(top.X, (blocks, 1)))[1] * (pair.n / left_out.n)[:, None],
-            )
-            without = logistic(symmetric_of(X + top.solve(scores - scores.mean(0))))[0]
-            weights.append(prior.log_weight + top.evidence)
-            gains.append(float(np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0])))
-            moves.append(without - logistic(symmetric_of(X))[0])
-            drawn.append(logistic(symmetric_of(X + top.deviations(np.concatenate([half, -half]))))[0])
+    for top in Mode.of(evidences, pair, [Prior(pair, tau, level) for tau in TAUS for level in LEVELS]):
+        without = top.without_blocks(evidences, pair, left_out)
+        weights.append(top.prior.log_weight + top.evidence)
+        gains.append(float(np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0])))
+        moves.append(without - logistic(symmetric_of(top.X))[0])
+        drawn.append(logistic(symmetric_of(top.X + top.deviations(np.concatenate([half, -half]))))[0])
     levels = softmax(np.reshape(weights, (len(TAUS), -1)))
     taus = softmax(np.sum(levels * np.reshape(gains, levels.shape), axis=1))
     weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(drawn)
     each = np.repeat(weight, DRAWS) / DRAWS
     mean = np.tensordot(each, draws, 1)
-    return Posterior(Draws(mean, mean + np.tensordot(weight, moves, 1), draws, each), tuple(evidences))
+    return Posterior(
+        Draws(mean, mean + np.tensordot(weight, moves, 1), draws, each),
+        {one.name: one.scale for one in evidences},
+        {one.name: one.strength(pair, mean, np.zeros_like(mean)) for one in evidences},
+        tests,
+    )
 
 
 def softmax(a: Array) -> Array:

@@ -10,10 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array
 from richcomponents.storage import storable
 from richcomponents.text import p_value
 
-__all__ = ["Rule", "Test", "Verdict", "gate", "verdict"]
+__all__ = ["Rule", "Test", "Verdict", "against_noise", "gate", "verdict"]
 
 GATE = (3.0, 4.0)
 """Standard errors from the safe end at which the gate starts and ends to open; from the second on a verdict may be strong."""
@@ -57,6 +61,15 @@ class Test:
         return RULES[self.name].finding(self.p_value)
 
     @property
+    def allowed(self) -> float:
+        """0 to 1: how far what was tested may be used, from where its rule says "weak" (1) to where it says
+        "contradicted" (0)."""
+        below = {found: limit for limit, found in RULES[self.name].below}
+        low, high = below[Verdict.CONTRADICTED], below[Verdict.WEAK]
+        p = 1.0 if math.isnan(self.p_value) else max(self.p_value, 1e-300)
+        return min(max(math.log(p / low) / math.log(high / low), 0.0), 1.0)
+
+    @property
     def p_text(self) -> str:
         """The p-value with its letter: "p = 0.03"."""
         return "not tested" if math.isnan(self.p_value) else p_value(self.p_value)
@@ -94,6 +107,7 @@ RULES = {
     ),
     # what the model says must vanish
     "fit": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),
+    "errors": Rule(),  # dispersion stands for a verdict
     "known A": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),
     "leftover": Rule(((0.001, Verdict.WEAK),)),
     "outcome": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),
@@ -104,7 +118,7 @@ RULES = {
     "instruments": Rule(
         ((1e-4, Verdict.STRONG),), unknown=Verdict.STRONG, above=Verdict.WEAK
     ),  # relevance of the weakest
-    "over-identification": Rule(((0.001, Verdict.CONTRADICTED), (0.05, Verdict.WEAK))),
+    "over-identification": Rule(((0.001, Verdict.CONTRADICTED), (0.05, Verdict.WEAK)), unknown=Verdict.NOT_CHECKED),
 }
 """By the name of a test: what its p-value means."""
 
@@ -118,3 +132,19 @@ def verdict(tests: Iterable[Test]) -> Verdict:
     """The worst finding; without any test nothing was checked."""
     order = list(Verdict)
     return max((test.finding for test in tests), key=order.index, default=Verdict.NOT_CHECKED)
+
+
+def against_noise(left: Array, own: Array, most: int) -> tuple[float, tuple[float, float], float]:
+    """|left|^2 (k,) over its expectation, its degrees of freedom and the p-value, if left is noise.
+
+    own (B, k) : contributions of the blocks, which add up to that noise; most : directions that it can have. The blocks tell
+    how large the noise is and how many directions it has (Satterthwaite's degrees of freedom).
+    """
+    blocks = len(own)
+    gram = own @ own.T * blocks / (blocks - 1)
+    size = float(np.trace(gram))
+    spread = (float(np.sum(gram**2)) - size**2 / (blocks - 1)) / (1 + 1 / (blocks - 1))
+    degrees = float(np.clip(size**2 / max(spread, 1e-300), 1.0, max(most, 1)))
+    statistic = float(left @ left) / max(size, 1e-300)
+    df = (degrees, degrees * (blocks - 1))
+    return statistic, df, float(stats.f.sf(statistic, *df))

@@ -26,7 +26,7 @@ class Outcome:
     memory or elsewhere. log_odds : the linear predictor of a generalised linear model on the residual (log-odds, the
     log of a mean count, ...), to be calibrated instead of least squares.
     at (m,) : numbers of these rows in the table, where some were left out. on_v : what the outcome has to do with the other
-    view, where that was found out (contrastive.outcomes). order (p,) : which columns of the views stand where, if they were
+    view, where that was found out (pair.outcomes). order (p,) : which columns of the views stand where, if they were
     turned round.
     """
 

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.linear_model import enet_path
 
 from richcomponents.algebra import Array
-
-_ROUNDING, _MOST = 1e-12, 100_000  # of coordinate descent: tolerance of the duality gap, passes
 
 
 def minimise(
@@ -162,45 +159,53 @@ def _tried(
         return np.full_like(theta, np.nan), np.nan
 
 
-def elastic_net(gram: Array, cross: Array, alpha: float | Array, l1_ratio: float) -> Array:
-    """argmin_w  w' gram w / 2 - cross' w + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2): (d,), or (m, d) for m decreasing
-    penalties.
+def elastic_net(
+    gram: Array, cross: Array, alpha: float, l1_ratio: float, *, max_iter: int = 2000, tol: float = 1e-9
+) -> Array:
+    """argmin_w  w' gram w / 2 - cross' w + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2), shape (d,).
 
-    The objective of scikit-learn's ElasticNet, whose coordinate descent is given r = rank(gram) rows with these moments.
-    l1_ratio = 0: closed form (ridge, or least squares for alpha = 0).
+    The objective of scikit-learn's ElasticNet. l1_ratio = 0: closed form (ridge, or least squares for alpha = 0);
+    otherwise coordinate descent with soft thresholds.
 
-    >>> elastic_net(np.eye(2), np.array([2.0, 0.3]), 0.5, 1.0).round(9).tolist()
+    >>> elastic_net(np.eye(2), np.array([2.0, 0.3]), 0.5, 1.0).tolist()
     [1.5, 0.0]
     """
-    alphas = np.atleast_1d(alpha)
-    if l1_ratio == 0 or not alphas.any():
-        ridges = alphas[:, None, None] * np.eye(len(cross))
-        paths = np.linalg.pinv(gram + ridges, hermitian=True) @ cross
-    elif not gram.any():
-        paths = np.zeros((len(alphas), len(cross)))
-    else:
-        values, vectors = np.linalg.eigh(gram)
-        kept = values > _ROUNDING * values[-1]
-        size, along = np.sqrt(values[kept] * kept.sum()), vectors[:, kept].T
-        rows, target = np.asfortranarray(size[:, None] * along), along @ cross * kept.sum() / size
-        paths = enet_path(rows, target, l1_ratio=l1_ratio, alphas=alphas, tol=_ROUNDING, max_iter=_MOST)[1].T
-    return np.asarray(paths if np.ndim(alpha) else paths[0])
+    ridge, lasso = alpha * (1 - l1_ratio), alpha * l1_ratio
+    if lasso == 0:
+        return np.asarray(np.linalg.pinv(gram + ridge * np.eye(len(cross)), hermitian=True) @ cross)
+    w = np.zeros(len(cross))
+    diagonal = np.diag(gram) + ridge
+    scale = max(float(np.abs(cross).max()), 1e-300)
+    for _ in range(max_iter):
+        largest = 0.0
+        for j in np.flatnonzero(diagonal > 0):
+            rest = cross[j] - gram[j] @ w + gram[j, j] * w[j]
+            new = np.sign(rest) * max(abs(rest) - lasso, 0.0) / diagonal[j]
+            largest = max(largest, abs(new - w[j]) * diagonal[j])
+            w[j] = new
+        if largest <= tol * scale:
+            break
+    return w
 
 
-def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array) -> Array:
-    """The same from centred rows, features (n, d) and y (n,); weight : (n,), how often each row counts.
+def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array | None = None) -> Array:
+    """The same from centred rows, features (n, d) and y (n,): (d,), or (m, d) for m penalties; weight : (n,), how often each
+    row counts, once by default.
 
     Ridge on more columns than rows is solved among the rows, w = F' (F F' + n alpha)^-1 y: nothing of size d x d.
     """
-    n, alphas = float(weight.sum()), np.atleast_1d(alpha)
+    n, alphas = float(len(features) if weight is None else weight.sum()), np.atleast_1d(alpha)
+    weight = np.ones(len(features)) if weight is None else weight
     if l1_ratio == 0 and features.shape[1] > len(features) and np.all(alphas > 0):
         features, y = features * np.sqrt(weight)[:, None], y * np.sqrt(weight)
         values, vectors = np.linalg.eigh(features @ features.T / n)
         inner = (vectors.T @ y) / (np.maximum(values, 0.0) + alphas[:, None])  # (m, n)
         paths = inner @ vectors.T @ features / n
-        return np.asarray(paths if np.ndim(alpha) else paths[0])
-    counted = (features * weight[:, None]).T
-    return elastic_net(counted @ features / n, counted @ y / n, alpha, l1_ratio)
+    else:
+        counted = (features * weight[:, None]).T
+        gram, cross = counted @ features / n, counted @ y / n
+        paths = np.stack([elastic_net(gram, cross, float(a), l1_ratio) for a in alphas])
+    return np.asarray(paths if np.ndim(alpha) else paths[0])
 
 
 def penalty_grid(gram: Array, cross: Array, l1_ratio: float, n: int = 30) -> Array:

@@ -3,7 +3,6 @@ other rooms compute."""
 
 from richcomponents.models.base import ComponentLearner
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.effects import ExposureEffects
 from richcomponents.models.general import RCA
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.ising import ComponentIsing
@@ -27,6 +26,5 @@ __all__ = [
     "ComponentPCA",
     "ComponentRegression",
     "ContrastiveRCA",
-    "ExposureEffects",
     "subspace_distance",
 ]

@@ -13,18 +13,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.contrastive.diagnostics import TestResult
-from richcomponents.contrastive.outcomes import CONTRADICTED, OutcomeOnV
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.inference.verdicts import Test
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
+from richcomponents.pair.outcomes import CONTRADICTED, OutcomeOnV
 from richcomponents.plots import estimate_plot
 from richcomponents.text import page
 
@@ -177,11 +177,11 @@ class OutcomeLearner(ComponentLearner):
 
     @property
     def verdict_(self) -> str:
-        """The RCA's verdict; "model fails" where the data reject what is assumed of the outcome."""
+        """The RCA's verdict; "contradicted" where the data reject what is assumed of the outcome."""
         check_is_fitted(self)
         verdict = str(self._need_rca().verdict_)
         return (
-            "model fails" if verdict in ("strong", "weak") and self.on_v_ is not None and self.on_v_.fails else verdict
+            "contradicted" if verdict in ("strong", "weak") and self.on_v_ is not None and self.on_v_.fails else verdict
         )
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
@@ -223,7 +223,7 @@ class OutcomeLearner(ComponentLearner):
         """Fit to a state of order four, also the sum of several sites' states; y : the name or number of its column."""
         return self.fit(moments, y)  # type: ignore[no-any-return]
 
-    def outcome_test(self, X: object, y: object) -> TestResult:
+    def outcome_test(self, X: object, y: object) -> Test:
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
         check_is_fitted(self)
         return self._need_rca().outcome_test(X, self._coded(X, y), self.component)
@@ -264,7 +264,7 @@ class OutcomeLearner(ComponentLearner):
         if test.p_value < _SUSPICIOUS:
             others = model.others(self.component)
             warn_user(
-                f"y is correlated with {others} (F-test, {test.told}), where {self.component_.name} does not live: "
+                f"y is correlated with {others} (F-test, {test.p_text}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
                 f"that only controls are in {others}, or choose another component",
                 SpecificationWarning,

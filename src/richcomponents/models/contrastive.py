@@ -10,22 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
+from richcomponents.components import Component
 from richcomponents.components.wide import added
-from richcomponents.contrastive.classes import (
-    FEWEST_ROWS,
-    MOST_DIRECTIONS,
-    MOST_SHARED,
-    HiddenClasses,
-    find_classes,
-    thinning,
-)
-from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.contrastive.intervals import Target
-from richcomponents.contrastive.pair import VarianceTable
-from richcomponents.contrastive.paper_solution import PaperSolution, solve_paper
-from richcomponents.contrastive.shared_outcomes import BothParts
-from richcomponents.contrastive.solution import PairSolution, solve_pair
-from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.columns import Views
 from richcomponents.data.table import check_finite
@@ -34,7 +20,21 @@ from richcomponents.models.answers import pair_answer
 from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
+from richcomponents.pair.both_parts import BothParts
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
+from richcomponents.pair.classes import (
+    FEWEST_ROWS,
+    MOST_DIRECTIONS,
+    MOST_SHARED,
+    HiddenClasses,
+    find_classes,
+    thinning,
+)
+from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.paper_solution import PaperSolution, solve_paper
+from richcomponents.pair.solution import PairSolution, solve_pair
+from richcomponents.pair.tables import VarianceTable
+from richcomponents.pair.two_views import PairOptions, Parts, Target
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")
@@ -236,12 +236,28 @@ class ContrastiveRCA(ComponentAnalysis):
         self._solution = solution
         self.rank_ = solution.rank
         self._known_diagnostics: Diagnostics | None = None
-        self.components_ = solution.components(self._names, dict(zip(_KEYS, _KEYS, strict=True)), self.mean)
-        if (part := self._class_part) is not None:
-            self.rank_ += part.rank
-            shared = self.components_["S2"]
-            spread = added(shared.spread, part.of_u, part.spread)
-            self.components_["S2"] = replace(shared, spread=spread, source=None, _known={})
+        self._parts = {}
+        solution.means(self.mean)  # refuse what cannot be now
+        if self._class_part is not None:
+            self.rank_ += self._class_part.rank
+
+    @property
+    def components_(self) -> Parts:
+        """{"S1", "S2", "S3"}: Component; made when they are asked for."""
+        check_is_fitted(self)
+        return Parts(_KEYS, self._parts, self._component)
+
+    def _component(self, key: str) -> Component:
+        found = self._solution.component(key, self._names, key, self.mean)
+        part = self._class_part
+        if part is None or key != "S2":
+            return found
+        return replace(found, spread=added(found.spread, part.of_u, part.spread), source=None, _known={})
+
+    def names_of(self, view: int) -> tuple[str, ...]:
+        """Names of the columns of U (0) or V (1)."""
+        d_u = self._solution.d_u
+        return self._names[:d_u] if view == 0 else self._names[d_u:]
 
     @property
     def A_(self) -> Array:
@@ -326,7 +342,7 @@ class ContrastiveRCA(ComponentAnalysis):
         check_level(level)
         own = self.components_[key].feature_names
         if what == "A":
-            u, v = (self.components_[name].feature_names for name in ("S1", "S3"))
+            u, v = self.names_of(0), self.names_of(1)
             return replace(self._interval("mixing", lambda m: m.A_, level, progress), names=v, columns=u)
         targets: dict[str, Target] = {"S1": "cov_s1", "S2": "cov_s2", "S3": "cov_s3"}
         limits = self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
@@ -364,7 +380,7 @@ class ContrastiveRCA(ComponentAnalysis):
         Returns the Axes; for "overview" the Figure.
         """
         check_is_fitted(self)
-        names_u, names_v = (self.components_[name].feature_names for name in ("S1", "S3"))
+        names_u, names_v = self.names_of(0), self.names_of(1)
 
         def intervals(ax: Any) -> Any:
             title = "How much of each column is its own"

@@ -87,7 +87,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
     if isinstance(table, Moments):
         if y is not None:
             raise DataError("a state holds the exposure as one of its columns: name it, or give its number, exposure=")
-        numbers = tuple(_place(column, table.layout.n_columns, table.names) for column in wanted)
+        numbers = tuple(place(column, table.layout.n_columns, table.names) for column in wanted)
         known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
         return Exposures(table, tuple(known[c] for c in numbers), numbers)
     rows = table
@@ -98,7 +98,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         named = rows.names is not None and column_names(y) is not None
         added = [Added(one.of, one.levels) for one in coded] if named else []
     _check_reference(reference, [one.of for one in coded if one.levels is None] or kept, coded)
-    columns = [_place(column, rows.width, rows.names) for column in kept]
+    columns = [place(column, rows.width, rows.names) for column in kept]
     names = [column if isinstance(column, str) else f"column {column}" for column in kept]
     owners = [*kept, *(one.of for one in coded for _ in one.names)]
     if coded:
@@ -124,13 +124,14 @@ def _check_reference(reference: object, numeric: Sequence[Any], coded: Sequence[
     )
 
 
-def _place(column: object, width: int, names: Sequence[str] | None) -> int:
+def place(column: object, width: int, names: Sequence[str] | None, role: str = "exposure") -> int:
+    """The number of a column."""
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < width:
         return int(column)
     hint = f"give numbers from 0 to {width - 1}" if names is None else f"the first columns are {list(names)[:5]}"
-    raise DataError(f"the exposure {column!r} is not a column of the table, of {width} columns: {hint}")
+    raise DataError(f"the {role} {column!r} is not a column of the table, of {width} columns: {hint}")
 
 
 def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Coded], list[Any], list[Added]]:
@@ -144,7 +145,7 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Code
         if further is None and rows.names is not None:
             rows.source.check_column(name, "the exposure")
         if further is None:
-            _place(name, rows.width, rows.names)
+            place(name, rows.width, rows.names)
         own[name] = further
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
     held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values()))  # type: ignore[arg-type]

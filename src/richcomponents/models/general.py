@@ -12,13 +12,8 @@ from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
-from richcomponents.components.component import Component
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
-from richcomponents.contrastive.intervals import Target
-from richcomponents.contrastive.next_steps import rounded
-from richcomponents.contrastive.solution import PairSolution, solve_pair
-from richcomponents.contrastive.two_views import PairOptions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.columns import Views
 from richcomponents.errors import DataError
@@ -37,6 +32,9 @@ from richcomponents.models.rca import ComponentAnalysis, check_level
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
 from richcomponents.pair.canonical import canonical
+from richcomponents.pair.diagnostics import rounded
+from richcomponents.pair.solution import PairSolution, solve_pair
+from richcomponents.pair.two_views import PairOptions, Target
 from richcomponents.plots import GREY, new_figure
 from richcomponents.text import in_line, page
 
@@ -134,8 +132,8 @@ class RCA(ComponentAnalysis):
         two views. :meth:`confidence_interval` has the errors of every entry.
     component_verdicts_ : {subset: str}
         How well the data tell each component: "strong"; "covariance not told": its transformations are known, how much there is
-        of it is not; "weak": neither; "model fails", of all, where covariances between views contradict the sets, ranks or A
-        that were given (a SpecificationWarning says which); "not rated" for large problems, "paper" for the paper's method. Of
+        of it is not; "weak": neither; "contradicted", of all, where covariances between views contradict the sets, ranks or A
+        that were given (a SpecificationWarning says which); "not checked" for large problems and for the paper's method. Of
         two views as in ContrastiveRCA, one for all.
     views_ : Views
         Which columns each view has, and their names.
@@ -251,7 +249,7 @@ class RCA(ComponentAnalysis):
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
         given = by_subset(self.mean, "mean", self.system_)
-        self.components_: dict[Subset, Component] = solution.components(self._names, titles, given)
+        self._parts = solution.components(self._names, titles, given)
         errors = getattr(solution, "relative_errors", None)
         if errors is not None:
             self.relative_errors_ = errors
@@ -460,7 +458,7 @@ _OPEN: dict[str, Any] = {
     "edgecolor": GREY,
     "linewidth": 0,
 }  # how much there is, is not told
-_MEANINGS_OPEN = ("weak", "covariance not told", "not identified", "model fails")
+_MEANINGS_OPEN = ("weak", "covariance not told", "not identified", "contradicted")
 _BAR = 8  # characters of a bar of 100%
 
 
@@ -504,9 +502,8 @@ _MEANINGS = {
     "strong": "told",
     "covariance not told": "its transformations are told, how much there is of it is not: intervals are identified sets",
     "weak": "hardly told: nearly Gaussian, small, not there, or mixed up with one that is; intervals are identified sets",
-    "model fails": "the model fails",
-    "not rated": "not rated: the problem is large",
-    "paper": "the paper's formulas, which do not say how sure they are",
+    "contradicted": "the model fails",
+    "not checked": "not checked: the problem is large, or these are the paper's formulas, which do not say how sure they are",
 }
 
 

@@ -87,7 +87,7 @@ class ComponentLikelihood(OutcomeLearner):
     theta_ : array (p,)
     coefficients_ : Estimate or None
         theta_ with standard errors, intervals (`interval(level)`) and p values; `replicates` are the maxima without each block.
-        Where the RCA's verdict is "not identified" or "model fails" theta_ is residualised_, and the limits are infinite.
+        Where the RCA's verdict is "not identified" or "contradicted" theta_ is residualised_, and the limits are infinite.
     trust_ : float
         How much of the way from residualised_ to fit_.theta was believed: 0 to 1.
     fit_ : LikelihoodFit

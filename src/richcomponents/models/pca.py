@@ -38,9 +38,9 @@ def subspace_distance(one: Array, two: Array) -> float:
 class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentLearner):  # type: ignore[misc]
     """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
 
-    The directions of S1 (of a ContrastiveRCA that estimates A) start at those of residualising, and leave them for those at an
-    isotropic shared part (naive, where nothing speaks against it) and for those of the corrected covariance only as far as
-    the change stands above its own uncertainty: a covariance that is better on average can have a worse leading direction.
+    The directions of S1 (of a ContrastiveRCA that estimates A) start at those of residualising, and leave them for those of the
+    corrected covariance only as far as the change stands above its own uncertainty: a covariance that is better on
+    average can have a worse leading direction.
 
     Parameters
     ----------
@@ -62,8 +62,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         Share of the component's own covariance in what the directions were read from: 0 (simple methods alone) to 1 (as always
         for other components and in fit_component).
     shares_ : dict
-        All shares: "residualised", "isotropic" (naive but for the directions in which the shared part stands out) and
-        "corrected", which is trust_.
+        Both shares: "residualised" and "corrected", which is trust_.
     mean_ : array (d,)
     rca_, component_
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -26,9 +26,6 @@ from richcomponents.algebra.arrays import LEAF
 from richcomponents.algebra.spectral import least_squares
 from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
-from richcomponents.contrastive.classes import ClassPart, HiddenClasses
-from richcomponents.contrastive.diagnostics import TestResult, outcome_test
-from richcomponents.contrastive.solution import PairSolution
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import in_order_of
 from richcomponents.data.columns import Views, listed
@@ -46,6 +43,7 @@ from richcomponents.errors import (
     constants_told_later,
     warn_user,
 )
+from richcomponents.inference.verdicts import Test
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
@@ -86,6 +84,9 @@ from richcomponents.moments.data import (
     lost_rows,
     partial_out_rows,
 )
+from richcomponents.pair.classes import ClassPart, HiddenClasses
+from richcomponents.pair.diagnostics import outcome_test
+from richcomponents.pair.solution import PairSolution
 from richcomponents.progress import each
 from richcomponents.text import in_line
 
@@ -114,7 +115,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     n_blocks: int
     missing: str
     _gaps_told: str
-    components_: dict[Any, Component]
+    _parts: dict[Any, Component]
 
     # ---- what a kind of RCA decides
 
@@ -538,7 +539,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if not self._questioned:
             return self._finish(data)
         self._take(data)
-        if self.verdict_ != "model fails" and not contradicts():
+        if self.verdict_ != "contradicted" and not contradicts():
             self._warn_of_fit()
             return data
         self._class_note = f"{len(self._classes)} seen, but left in: with them removed the model fails"
@@ -1173,7 +1174,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         component: object = None,
         groups: object = None,
         sample_weight: object = None,
-    ) -> TestResult:
+    ) -> Test:
         """F-test of y on the views where a component does not live: an outcome that depends on this component only is
         independent of them. The best specification test there is. Without such views there is nothing to test: p = 1.
 
@@ -1301,6 +1302,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             return None
         found: tuple[Array, int] | None = self._facing(component)[0].functional_error(key, change, key in given)
         return found
+
+    @property
+    def components_(self) -> Mapping[Any, Component]:
+        """{name: Component}."""
+        check_is_fitted(self)
+        return self._parts
 
     @property
     def solution_(self) -> Any:

@@ -22,8 +22,6 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
 from richcomponents.notebook import Summary
 
-_OPEN = ("not identified", "model fails")  # verdicts that leave coefficients to the identified set
-
 
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     """y = intercept + coef' S1 + noise, from samples of (U, V, y): least squares, ridge, lasso or elastic net.
@@ -280,25 +278,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def summary(self) -> Summary:
         """The coefficients beside those of residualising, and how sure the RCA was."""
         check_is_fitted(self)
-        lines, own = [self.title(), *self.notes(), str(self.estimate())], self.component_.name
+        lines = [self.title(), *self.notes(), str(self.estimate())]
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
-            if self.rca_.verdict_ in _OPEN:
-                lines.append(
-                    f"{self.rca_.verdict_.capitalize()}: the coefficients above are those with U and V as regressors. Where S1 "
-                    "and the shared part cannot be told apart they mix those on S1 and those on S2, the data do not say how: "
-                    "intervals and p values are those of the identified set, widened for noise."
-                )
-            else:
-                lines.append("residualised: with U and V as regressors")
+            lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
-        elif self.coefficients_ is not None and self.coefficients_.identified is not None:
-            lines.append(
-                f"{self.rca_.verdict_.capitalize()}: these are the coefficients with {self.rca_.others(self.component)} as "
-                f"covariates. Where {own} and the shared part cannot be told apart, those on {own} may be anything in the "
-                "identified set: all that second moments allow if a tenth of what is left of each shared direction is "
-                f"{own}'s and {own} explains no more of y than there is. "
-                "Intervals and p values are those of the set, widened for noise."
-            )
         elif self.residualised_ is not None and self.rca_ is not None and not self.notes():
             others = self.rca_.others(self.component)
             told = {
@@ -323,9 +306,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         )
         if self.rca_.rank_ == 0:
             return f"The views share nothing, so there is no S2. Of the variance of {y}, {own} comes from S1."
-        if split.identified is None:
-            return f"{sentence} ({split.level:.0%} intervals)."
-        return f"{sentence} (least share of S2; in brackets all that second moments allow, widened for noise)."
+        return f"{sentence} ({split.level:.0%} intervals)."
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

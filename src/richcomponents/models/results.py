@@ -15,7 +15,6 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import LEAF, one_blas_thread
-from richcomponents.contrastive.two_views import TwoViews
 from richcomponents.data.columns import Column
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import aligned
@@ -23,6 +22,7 @@ from richcomponents.data.table import join_views
 from richcomponents.errors import DataError
 from richcomponents.models.design import UsedColumns
 from richcomponents.outputs import check_outputs, table_writing
+from richcomponents.pair.two_views import TwoViews
 from richcomponents.progress import metered
 
 Answer = Callable[[Any], Mapping[str, Any]]

@@ -18,7 +18,6 @@ How many directions the views share: the sequential Bartlett-Lawley test, and wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -290,41 +289,17 @@ class EveryColumn:
         return cls(Factored.of(left).plus(together.T, np.eye(len(correlations))), together / correlations)
 
 
-def every_column(
-    space: SearchSpace,
-    second: Moments,
-    inner: Canonical,
-    found: Canonical,
-    r: int,
-    whole: Sequence[EveryColumn] | None,
-    before: Array,
-) -> list[EveryColumn]:
-    """Both views: from rows where they are wide; else from the columns that were searched, and from what the `whole` solution,
-    of which this is a replicate, has outside them; before : its correlations."""
+def every_column(space: SearchSpace, second: Moments, inner: Canonical, found: Canonical, r: int) -> list[EveryColumn]:
+    """Both views: from rows where they are wide, else from the columns that were searched."""
     d = np.maximum(found.correlations[:r], 1e-9)
-    n_u = inner.x_from_u.shape[1]
-    C = second.covariance(unbiased=False)
-    maps = (found.x_from_u, found.u_from_x, inner.y_from_v), (found.y_from_v, found.v_from_y, inner.x_from_u)
+    n_u, C = inner.x_from_u.shape[1], second.covariance(unbiased=False)
+    maps = (found.x_from_u, found.u_from_x), (found.y_from_v, found.v_from_y)
     inside, ends = (C[:n_u, :n_u], C[n_u:, n_u:]), np.cumsum([0, found.u_from_x.shape[0], found.v_from_y.shape[0]])
     rows = None if space.rows is None else [space.rows[:, ends[i] : ends[i + 1]] for i in (0, 1)]
     out = []
     for i, frame in enumerate(space.frames.values()):
-        _, back, other = maps[i]
         if rows is not None and len(frame.to) < len(frame.back):
             out.append(EveryColumn.of_rows(rows[i], rows[1 - i] @ maps[1 - i][0][:r].T, d))
-            continue
-        lift, covariance = back[:, :r], inside[i]
-        if whole is None:
-            out.append(EveryColumn(frame.back @ covariance @ frame.back.T, lift))
-            continue
-        total, loading = whole[i].spread, whole[i].lift
-        if isinstance(total, Factored):
-            beyond = (
-                loading - frame.back[:, : len(before)]
-            ) * before  # covariance there with the other view's variates
-            spread: Spread = total.plus(frame.back.T, -np.eye(frame.back.shape[1])).plus(frame.back.T, covariance)
-            out.append(EveryColumn(spread, lift + beyond @ other[:r, :r].T / d))
         else:
-            rest = total - frame.back @ frame.back.T
-            out.append(EveryColumn(frame.back @ covariance @ frame.back.T + rest, lift))
+            out.append(EveryColumn(frame.back @ inside[i] @ frame.back.T, maps[i][1][:, :r]))
     return out

@@ -13,9 +13,15 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.inference.draws import jackknife_variance
+from richcomponents.inference.posterior import Mode, Prior, entries, logistic, symmetric_of
+from richcomponents.inference.verdicts import Test
 from richcomponents.pair.views import Pair, turned
 
 __all__ = ["CrossCumulants"]
+
+SAYS = "Cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts."
+FLIPS = 1999
+"""Random signs of the blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +33,7 @@ class CrossCumulants:
     name: str = "skewness and kurtosis"
     _seen: dict[int, tuple[Pair, Array]] = field(default_factory=dict, repr=False)
 
-    def _whitening(self, pair: Pair) -> Array:
+    def whitening(self, pair: Pair) -> Array:
         """(x, y) of the whole sample -> w of the pair, (..., 2r, 2r)."""
         r = pair.rank
         out = np.zeros((*pair.K.shape[:-2], 2 * r, 2 * r))
@@ -39,7 +45,7 @@ class CrossCumulants:
     def _gram(self, pair: Pair) -> Array:
         """G (2, ..., 2r, 2r) in w."""
         if id(pair) not in self._seen:
-            white, kept = self._whitening(pair), pair.kept
+            white, kept = self.whitening(pair), pair.kept
             pairs = kept[..., :, None] * kept[..., None, :] * (1 - np.eye(kept.shape[-1]))
             mean = np.tensordot(pairs / pairs.sum((-1, -2), keepdims=True), self.grams, ((-2, -1), (1, 2)))
             mean = np.moveaxis(mean, -3, 0)
@@ -65,17 +71,76 @@ class CrossCumulants:
         """An energy is a square: the share above its jackknife variance counts."""
         return max(0.0, 1 - float(jackknife_variance(values) / max(float(values.mean()) ** 2, 1e-300)))
 
-    def use(self, pair: Pair, T: Array) -> float:
-        return 1.0
+    def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
+        """As far as its test does not reject: energy of the cumulants outside the fitted row space, with a sign-flip p-value.
 
-    def _projector(self, pair: Pair, T: Array) -> Array:
-        R = np.hstack([T, np.linalg.solve(pair.h, pair.K)])
-        return np.asarray(R.T @ np.linalg.pinv(R @ R.T) @ R)
+        Block a contributes psi_a = M_a E + mean(M) dE_a: its own cumulants outside the row space and, to first order,
+        its influence on
+        that space through T and through the second moments. Under the model the psi_a are independent with mean zero, so that
+        flipping their signs does not change the law of sum_{a != b} <psi_a, psi_b>. T is the one that the cumulants
+        alone ask for:
+        shrinkage leaves signal outside the fitted row space, which is no misspecification.
+        """
+        values, vectors = np.linalg.eigh(T)
+        values = np.clip(values, 1e-6, 1 - 1e-6)
+        centre = entries((vectors * np.log(values / (1 - values))) @ vectors.T)
+        top = Mode.of([self], pair, [Prior(pair, 3.0, centre=centre)])[0]
+        e0 = _outside(self, pair, logistic(symmetric_of(top.X))[0])
+        each = _outside(self, left_out, top.without_blocks([self], pair, left_out))
+        test = _flip_test(_inner_products(self.grams, e0, each, self.whitening(pair).T))
+        return test.allowed, test
+
+    def projector(self, pair: Pair, T: Array) -> Array:
+        """P (..., 2r, 2r), in w."""
+        R = np.concatenate(np.broadcast_arrays(T, np.linalg.solve(pair.h, pair.K)), axis=-1)
+        return np.asarray(turned(R) @ np.linalg.pinv(R @ turned(R), hermitian=True) @ R)
 
     def strength(self, pair: Pair, T: Array, end: Array) -> float:
         """Energy above that of the end, over its standard error under random signs of the blocks: without any signal their
         cumulants are noise about zero. (A jackknife does not tell the error of a degenerate U-statistic.)"""
-        white = self._whitening(pair)
-        contrast = white.T @ (self._projector(pair, T) - self._projector(pair, end)) @ white
+        white = self.whitening(pair)
+        contrast = white.T @ (self.projector(pair, T) - self.projector(pair, end)) @ white
         q = np.tensordot(np.tensordot(self.scale, self.grams, 1), contrast, 2) * (1 - np.eye(self.grams.shape[1]))
         return float(q.sum() / np.sqrt(2 * np.sum(q**2) + 1e-300))
+
+
+def _outside(seen: CrossCumulants, pair: Pair, T: Array) -> Array:
+    """E (..., 2m, 2m) with M E = the part of the cumulants M outside the row space of [S | K], M in (x, y) of the
+    whole sample."""
+    lift = turned(seen.whitening(pair))
+    outside = np.eye(lift.shape[-1]) - seen.projector(pair, T)
+    return np.asarray(lift @ outside @ np.linalg.inv(lift))
+
+
+def _inner_products(grams: Array, e0: Array, each: Array, metric: Array) -> Array:
+    """<psi_a, psi_b> per order, (2, B, B), zero on the diagonal.
+
+    Means over blocks leave out a and b (first correction) or all pairs of a block with itself (second): the squared noise of
+    m^3 rows would swamp the signal there as it does in the plain Gram matrix.
+    """
+    blocks = grams.shape[1]
+    e0, influence = e0 @ metric, -(blocks - 1) * (each - each.mean(0)) @ metric
+    off = 1 - np.eye(blocks)
+    others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)
+    overall = np.stack([np.tensordot(off / off.sum(), one, 2) for one in grams])
+    first = np.tensordot(grams, e0 @ e0.T, 2)
+    cross = np.einsum("mabij,bij->mab", others, e0 @ turned(influence))
+    flat = influence.reshape(blocks, -1)
+    both = np.stack([(one @ influence).reshape(blocks, -1) @ flat.T for one in overall])
+    inner = first + cross + turned(cross) + both
+    return np.asarray((inner + turned(inner)) / 2 * off)
+
+
+def _flip_test(inner: Array, seed: int = 0) -> Test:
+    """One-sided: the largest of the orders' sums and of their total, each over its root mean square under random signs."""
+    size = np.sqrt(2 * (inner**2).sum((1, 2)))
+    k = inner[size > 0] / size[size > 0, None, None]
+    if len(k) == 0:
+        return Test("fit", 0.0, (), 1.0, SAYS)
+    if len(k) > 1:
+        total = k.sum(0)
+        k = np.concatenate([k, (total / np.sqrt(2 * (total**2).sum()))[None]])
+    s = np.random.default_rng(seed).choice([-1.0, 1.0], (FLIPS, k.shape[1]))
+    null = np.max([np.sum(s @ one * s, axis=1) for one in k], axis=0)
+    stat = float(k.sum((1, 2)).max())
+    return Test("fit", stat, (), (1 + int((null >= stat).sum())) / (1 + FLIPS), SAYS)

@@ -7,8 +7,7 @@ is an estimate, zero where it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate
 from richcomponents.pair.canonical import Canonical
 from richcomponents.pair.views import BlockSums, Pair
+from richcomponents.storage import storable
 
 __all__ = ["Answer", "PairFit"]
 
@@ -28,6 +28,7 @@ MOST_CORRECTED = 40
 """Leading shared directions that have a T of their own; the others are residualised."""
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class PairFit:
     """pair : the whole sample; left_out : without each block; posterior : of T (r, r), zero beyond the corrected directions."""
@@ -35,24 +36,36 @@ class PairFit:
     pair: Pair
     left_out: Pair
     posterior: Posterior
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
-        cls, canonical: Canonical, sums: BlockSums, rank: int, evidences: Sequence[Evidence], seed: int | None = 0
+        cls,
+        canonical: Canonical,
+        sums: BlockSums,
+        rank: int,
+        evidences: Sequence[Evidence],
+        seed: int | None = 0,
+        signs: Array | None = None,
     ) -> PairFit:
         blocks = len(sums.count)
         pair = Pair.whole(canonical, blocks, rank, MOST_CORRECTED)
-        return cls.at(pair, Pair.left_out(canonical, sums, rank, MOST_CORRECTED), evidences, seed)
+        return cls.at(pair, Pair.left_out(canonical, sums, rank, MOST_CORRECTED), evidences, seed, signs)
 
     @classmethod
-    def at(cls, pair: Pair, left_out: Pair, evidences: Sequence[Evidence], seed: int | None = 0) -> PairFit:
-        """Of second moments that are given."""
+    def at(
+        cls,
+        pair: Pair,
+        left_out: Pair,
+        evidences: Sequence[Evidence],
+        seed: int | None = 0,
+        signs: Array | None = None,
+    ) -> PairFit:
+        """Of second moments that are given; signs (m,) : see `infer`."""
         if pair.rank == 0:
             T = np.zeros((0, 0))
             return cls(pair, left_out, Posterior(Draws.certain(T, np.zeros((len(left_out.n), 0, 0)))))
         with one_blas_thread():
-            posterior = infer(pair.leading(), left_out.leading(), evidences, seed)
+            posterior = infer(pair.leading(), left_out.leading(), evidences, seed, signs)
         return cls(pair, left_out, replace(posterior, T=posterior.T.map(lambda T: padded(T, pair.rank))))
 
     @property
@@ -63,18 +76,15 @@ class PairFit:
         """T = level I, of the corrected directions."""
         return padded(level * np.eye(self.pair.corrected), self.rank)
 
-    def strengths(self, end: float = 0.0) -> dict[str, float]:
-        """By evidence: how far T is told from T = end I, in standard errors."""
-        if end not in self._kept:
-            first = self.pair.corrected
-            leading = replace(self.posterior, T=replace(self.posterior.T, value=self.posterior.T.value[:first, :first]))
-            self._kept[end] = leading.strengths(self.pair.leading(), end * np.eye(first)) if self.rank else {}
-        return dict(self._kept[end])
-
     @property
     def gate(self) -> float:
         """0 to 1: whether any evidence tells T from T = 0."""
-        return gate(max(self.strengths().values(), default=0.0))
+        return gate(self.strength)
+
+    @property
+    def strength(self) -> float:
+        """Of the evidence that tells T best from T = 0, in standard errors."""
+        return max(self.posterior.strengths.values(), default=0.0)
 
     def full(self, f: Answer) -> Draws:
         """At the posterior of T."""

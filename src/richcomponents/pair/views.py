@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import Canonical
+from richcomponents.storage import storable
 
 __all__ = ["BlockSums", "Pair", "turned"]
 
@@ -31,11 +33,12 @@ EDGE = 1e-4
 """1 - K K' is kept above this: a canonical correlation of one leaves no room for S1."""
 
 
-def turned(a: Array) -> Array:
+def turned(a: Any) -> Array:
     """The transpose of every matrix of a stack."""
-    return np.swapaxes(a, -1, -2)
+    return np.asarray(np.swapaxes(a, -1, -2))
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class BlockSums:
     """Rows (B,), means (B, k) and mean products (B, k, k) of the coordinates z in each block, about the mean of all rows."""
@@ -53,9 +56,16 @@ class BlockSums:
         first = state.central_blocks()[used][:, state.layout.orders[1]] / count[:, None]
         return cls(count, first, state.block_covariances()[used])
 
+    def select(self, columns: IntArray) -> BlockSums:
+        """Of these coordinates, in this order."""
+        return BlockSums(self.count, self.first[:, columns], self.second[:, columns[:, None], columns])
+
     def without_each(self) -> Array:
         """Which blocks are kept, (B, B), in the samples without one block each."""
-        return np.asarray(1.0 - np.eye(len(self.count)))
+        blocks = len(self.count)
+        return (
+            np.asarray(1.0 - np.eye(blocks)) if blocks > 1 else np.ones((1, 1))
+        )  # of one block nothing can be left out
 
     def covariance(self, kept: Array) -> Array:
         """Covariance (..., k, k) of the pooled blocks, block b counted kept[..., b] times."""
@@ -66,6 +76,7 @@ class BlockSums:
         return np.asarray(pooled - mean[..., :, None] * mean[..., None, :])
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Pair:
     """canonical : coordinates of the whole sample, in the user's columns; covariance (..., k, k) : of z = (x, y), all of them;

@@ -13,15 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
 from richcomponents.algebra import Array
-from richcomponents.contrastive.diagnostics import Diagnostics, TestResult
-from richcomponents.contrastive.outcomes import CONTRADICTED
-from richcomponents.contrastive.pair import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
-from richcomponents.models.answers import ExposureAnswer, as_sentence, counted, listed
+from richcomponents.effects.answer import ExposureAnswer
+from richcomponents.inference.verdicts import Test
 from richcomponents.models.estimator import Estimator
 from richcomponents.notebook import Table
+from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.outcomes import CONTRADICTED
+from richcomponents.pair.tables import VarianceTable
 from richcomponents.report.samples import Samples, look_at
+from richcomponents.text import counted, listed
 
 SUSPICIOUS = 0.01
 """p value below which a test is spoken of."""
@@ -74,7 +76,7 @@ class Outcome:
     component: str
     outside: str
     estimate: Estimate
-    test: TestResult
+    test: Test
     fails: str | None = None
     contrast: Contrast | None = None
 
@@ -246,7 +248,7 @@ class Findings:
             views=views,
             covariates=tuple(own[i] for i in known),
             summary=str(model.summary()),
-            verdict=model.verdict_,
+            verdict=str(model.verdict_),
             mixing=(),
             diagnostics=rca.diagnostics_,
             effects=answers,
@@ -263,21 +265,23 @@ class Findings:
 
     def alarms(self) -> list[str]:
         """Tests of what is assumed that fail, as sentences."""
-        out, d = [as_sentence(answer.alarm) for answer in self.effects if answer.alarm], self.diagnostics
+        out, d = [answer.alarm for answer in self.effects if answer.alarm], self.diagnostics
+        if self.effects:  # the tests of the two views are among those of the exposures
+            return list(dict.fromkeys(out))
         if self.outcome is not None and self.outcome.fails:
             out.append(f"{self.outcome.fails}.")
         if self.outcome is not None and self.outcome.fails is None and self.outcome.test.p_value < SUSPICIOUS:
             out.append(
-                f"{self.outcome.name} goes with {self.outcome.outside} ({self.outcome.test.told}): it seems to "
+                f"{self.outcome.name} goes with {self.outcome.outside} ({self.outcome.test.p_text}): it seems to "
                 f"depend on more than {self.outcome.component}, and the coefficients may be wrong."
             )
         if d is not None and d.overidentification is not None and d.overidentification.p_value < SUSPICIOUS:
             out.append(
-                f"The model does not fit ({d.overidentification.told}): something else is shared, or the parts "
+                f"The model does not fit ({d.overidentification.p_text}): something else is shared, or the parts "
                 "depend on each other."
             )
         if d is not None and d.known_mixing is not None and d.known_mixing.p_value < SUSPICIOUS:
-            out.append(f"The given A does not fit ({d.known_mixing.told}).")
+            out.append(f"The given A does not fit ({d.known_mixing.p_text}).")
         return out
 
     def headline(self) -> str:
@@ -287,19 +291,19 @@ class Findings:
     def lead(self) -> str:
         """The part of the headline that nobody may miss."""
         alarms = self.alarms()
-        return " ".join([self.said(), *(["But look:"] if alarms else []), *alarms])
+        return " ".join([self.said(), *(["Warning:"] if alarms else []), *alarms])
 
     def detail(self) -> list[str]:
         """The rest of the headline: what was found for each exposure."""
-        return [" ".join(filter(None, (answer.finding(), answer.reach()))) for answer in self.effects]
+        return [answer.finding() for answer in self.effects]
 
     def said(self) -> str:
         """The verdict in words, without the tests that fail."""
         if not self.effects:
             return self.answer
-        verdicts = {answer.verdict for answer in self.effects}
-        if len(verdicts) == 1:
-            return self.effects[0].meaning
+        meanings = {answer.meaning for answer in self.effects}
+        if len(meanings) == 1:
+            return meanings.pop()
         return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
 
     def question(self) -> str:
@@ -353,7 +357,7 @@ class Findings:
         same: dict[str, list[ExposureAnswer]] = {}
         for answer in self.effects:
             if not answer.alarm:
-                same.setdefault(answer.about_controls().replace(f" ({answer.outside.told})", ""), []).append(answer)
+                same.setdefault(answer.about_controls(), []).append(answer)
         if len(self.effects) == 1:
             return [answer.about_controls() for answers in same.values() for answer in answers]
         return [f"{listed([answer.exposure for answer in answers])}: {text}" for text, answers in same.items()]
@@ -447,7 +451,7 @@ def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[s
 
 def _told(rca: Any, A: Array | None) -> Array | None:
     """Entries of A whose limits leave zero out; None where limits would take refits."""
-    if A is None or A.size > _MOST_LIMITS or rca.verdict_ in ("known mixing", "paper", "nothing shared"):
+    if A is None or A.size > _MOST_LIMITS or rca.verdict_ in ("not checked", "nothing shared"):
         return None
     limits = rca.confidence_interval("A")
     return np.asarray((limits.low > 0) | (limits.high < 0))
@@ -460,7 +464,7 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     for (view, q), matrix in rca.transforms_.items():
         columns = tuple(at[name] for name in rca.components_[q].feature_names)
         if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
-            known = np.full(matrix.shape, rca.component_verdicts_[q] not in ("weak", "not identified", "model fails"))
+            known = np.full(matrix.shape, rca.component_verdicts_[q] not in ("weak", "not identified", "contradicted"))
             mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix, known))
     return {
         "sets": Sets(

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.contrastive.diagnostics import Diagnostics
-from richcomponents.models.answers import ExposureAnswer
+from richcomponents.effects.answer import ExposureAnswer
+from richcomponents.inference.verdicts import Verdict
 from richcomponents.notebook import TONES
+from richcomponents.pair.diagnostics import Diagnostics
 from richcomponents.plots import (
     MOST,
     control_plot,
@@ -30,7 +31,7 @@ from richcomponents.plots import (
 )
 from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance
 from richcomponents.report.pieces import SHOWN, Doubtful, figure, height, html_table, with_tools
-from richcomponents.text import escape, number, p_value
+from richcomponents.text import as_sentence, escape, number, p_value
 
 _MOST_HEAT_MAPS = 8
 _MOST_COLOURS = 2  # pictures of samples
@@ -42,7 +43,7 @@ _FEW = 10  # rows of a table that repeats a picture
 def verdict(found: Findings) -> str:
     """What was asked, and the answer; a test that fails takes the green away."""
     tone, alarms = TONES.get(found.verdict, ""), found.alarms()
-    said = found.verdict == "model fails"
+    said = found.verdict == "contradicted"
     badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms and not said else "")
     steps = found.next_steps()
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice() if sentence not in steps)
@@ -110,7 +111,7 @@ def effects(found: Findings) -> str:
 
 _FIRST_READ = (
     "name", "estimate", "low", "high", "p", "q", "adjusted", "naive", "truth", "standard error", "identified low",
-    "identified high", "calibrated p", "calibrated q",
+    "identified high",
 )  # fmt: skip
 
 
@@ -133,24 +134,23 @@ def _effects(found: Findings, answer: ExposureAnswer, i: int) -> str:
         )
     rows = [{key: row[key] for key in _FIRST_READ if key in row} for row in answer.rows()]
     rows = [rows[int(at)] for at in answer.order()]
-    warned = f" {escape(answer.finding())}" if answer.verdict == "not separable" else ""
     picture = figure(lambda ax: draw(told, ax=ax), size, what, f"effects{i}", caption)
     return (
         f"<h2>What changes with {name}</h2><p>Each effect is the difference in a column of {u} that goes with {name} "
-        f"(for numbers: with one unit), in the column's own units.{warned}</p>"
+        f"(for numbers: with one unit), in the column's own units.</p>"
         f"{picture}{html_table(rows, f'effects-{answer.exposure}')}"
-        '<p class="soft">low, high: 95% interval. q: share of false ones among all effects as clear as this one. '
-        "calibrated: p and q that allow, beside the standard error, for an error as large as hidden controls show.</p>"
+        '<p class="soft">low, high: 95% interval. q: false discovery rate. Standard errors allow for an error as large as '
+        "held-out controls show.</p>"
     )
 
 
 def controls(found: Findings) -> str:
-    """What controls get when they are hidden: their effects are zero in truth."""
+    """What controls get when they are held out: their effects are zero in truth."""
     if not found.effects:
         return ""
     out = [
         "<h2>Are the controls valid?</h2><p>A control is a column that the exposure does not change, but what is hidden "
-        "disturbs. Each was hidden in turn and its effect estimated from the others, as if it were a test: that effect "
+        "disturbs. Each was held out in turn and its effect estimated from the others, as if it were a test: that effect "
         "should be zero.</p>"
     ]
     for i, answer in enumerate(found.effects):
@@ -163,9 +163,9 @@ def controls(found: Findings) -> str:
         def draw(ax: Any, hidden: Any = hidden) -> Any:
             return control_plot(hidden, ax=ax)
 
-        what = f"Effects of {answer.exposure} on hidden controls, with intervals"
+        what = f"Effects of {answer.exposure} on held-out controls, with intervals"
         caption = (
-            "Your controls, as the method sees them when they are hidden. Blue: the estimate with its 95% interval; green: "
+            "Your controls, each held out and treated as a test. Blue: the estimate with its 95% interval; green: "
             "adjusted for the other controls. Intervals that miss the dashed line are worth a second look."
         )
         rows = [{k: v for k, v in row.items() if k != "exposure"} for row in answer.controls]
@@ -176,7 +176,7 @@ def controls(found: Findings) -> str:
         out.append(
             "<p>A control with a small p may be changed by the exposure, or disturbed by something that the others do not see. "
             "Leave it out, fit again, and compare. “Effects move without it” says by how many of their standard errors the "
-            "effects on the tests move when it (and those hidden with it) is left out: above 1 the answer leans on it.</p>"
+            "effects on the tests move when it is left out: above 1 the answer leans on it.</p>"
         )
     return "".join(out)
 
@@ -195,9 +195,8 @@ def sensitivity(found: Findings) -> str:
         what = f"Effects of {answer.exposure} by the assumed noise of the controls"
         caption = (
             "The columns whose effects depend most on how noisy the controls are. Left: not at all, which is what adjusting "
-            "for them assumes. Right: as noisy as the correlations allow. Dots: the estimates (beside their "
-            "lines where several directions are hidden). Lines that stay on one side of zero keep their sign whatever the "
-            "noise."
+            "for them assumes. Right: as noisy as the correlations allow, where each band is the identified set. Dots: the "
+            "estimates. Bands that stay on one side of zero keep their sign whatever the noise."
         )
         out.append("" if out else "<h2>What if the controls were noisier?</h2>")
         out.append(f"<h3>{escape(answer.exposure)}</h3>" if len(found.effects) > 1 else "")
@@ -353,7 +352,7 @@ def variances(found: Findings) -> str:
     d = found.diagnostics
     if table is None or d is None or d.verdict == "nothing shared":  # then all is the column's own
         return ""
-    told = d.verdict not in ("not identified", "model fails")
+    told = d.verdict not in ("not identified", "contradicted")
     shares = figure(
         lambda ax: variance_plot(table.names, table.own, table.shared, table.low, table.high, told=told, ax=ax),
         (7.6, height(len(table.names))),
@@ -426,11 +425,21 @@ def mixing(found: Findings) -> str:
 
 def checks(found: Findings) -> str:
     """Diagnostics, each with what it means."""
-    rows = _of_two_views(found.diagnostics) if found.diagnostics is not None else []
+    rows = _of_two_views(found.diagnostics) if found.diagnostics is not None and not found.effects else []
     for answer in found.effects:
-        p = answer.outside.p_value
-        meaning = "Small p: the exposure changes some controls, or more is hidden than was modelled. See above."
-        rows.append((f"Controls and {answer.exposure}", p_value(p), p >= SUSPICIOUS, meaning))
+        rows += [
+            (
+                f"{test.name.capitalize()} ({answer.exposure})",
+                "not tested"
+                if np.isnan(test.p_value)
+                else f"{test.p_value:.0%}"
+                if test.name == "correction"
+                else test.p_text,
+                test.finding == Verdict.STRONG,
+                as_sentence(test.says),
+            )
+            for test in answer.tests
+        ]
     if found.outcome is not None:
         told, p = found.outcome, found.outcome.test.p_value
         meaning = (
@@ -478,8 +487,7 @@ def _of_two_views(d: Diagnostics) -> list[tuple[str, str, bool | None, str]]:
 
 def _evidence(d: Diagnostics) -> str:
     """What tells the own part from the shared part, beside the correlations of both views."""
-    independent = d.errors is not None and not d.errors.silent and sum(d.errors.used) > 0
-    return "skewness and kurtosis" + (" and the independence of the columns' own parts" if independent else "")
+    return " and ".join(d.evidence) or "nothing"
 
 
 def _mark(good: bool | None) -> str:

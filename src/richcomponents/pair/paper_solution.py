@@ -11,16 +11,16 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import power, symmetric
 from richcomponents.components.component import Blend, Calibrated, CumulantSource, Terms, error_at_fixed_features
 from richcomponents.components.wide import Spread
-from richcomponents.contrastive.diagnostics import check_known_mixing
-from richcomponents.contrastive.intervals import Target
-from richcomponents.contrastive.pair import IdentifiedSet
-from richcomponents.contrastive.two_views import Key, PairOptions, TwoViews
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.inference.verdicts import Test
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.pair.canonical import canonical_coordinates
+from richcomponents.pair.known_mixing import check_known_mixing
+from richcomponents.pair.tables import IdentifiedSet
+from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 
@@ -43,9 +43,9 @@ class PaperSolution(TwoViews):
 
     reduced = False
 
-    @property
-    def verdict(self) -> str:
-        return "paper"
+    def tests(self) -> list[Test]:
+        """None: the paper's formulas are not checked."""
+        return []
 
     @property
     def rank(self) -> int:

@@ -8,25 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from richcomponents.algebra import Array, IntArray
-from richcomponents.components.wide import Factored, search_space
-from richcomponents.contrastive.effects import (
-    GOES_WITH,
-    HiddenControls,
-    PairEffects,
-    effects_of,
-    left_out_tests,
-    outside_test,
-)
-from richcomponents.contrastive.joint_factors import JointFactors
-from richcomponents.contrastive.slopes import Products
-from richcomponents.contrastive.solution import PairSolution, solve_pair
+from richcomponents.algebra import Array
+from richcomponents.components.wide import Factored
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
+from richcomponents.effects.answer import MEANINGS, ExposureAnswer
+from richcomponents.effects.checks import agreement, agreement_without_each, checks
+from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
+from richcomponents.effects.moments import Coordinates, Sums
 from richcomponents.errors import (
     DataError,
     MissingValueWarning,
@@ -35,71 +27,32 @@ from richcomponents.errors import (
     constants_told_later,
     warn_user,
 )
-from richcomponents.models.answers import MISFIT, ExposureAnswer
+from richcomponents.inference.verdicts import Test, Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, UsedColumns, including_views
 from richcomponents.models.estimator import Estimator
-from richcomponents.models.exposures import Exposures, named_exposures, read_exposures
+from richcomponents.models.exposures import Exposures, named_exposures, place, read_exposures
 from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
-from richcomponents.moments.data import AffineMap, Data, RowData, StateData
+from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
+from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.storage import storable
-from richcomponents.text import page
+from richcomponents.text import p_value, page
 
-FOLDS = 5
-FEWEST_CONTROLS = 4
-"""With fewer, none is hidden: too little would be left to estimate its effect from."""
+MOST_COMPARED = 120
+"""Columns up to which all are compared with each other: equations between own parts are half the square of their number."""
 
-_IN_MEMORY = 20_000  # rows above which controls are hidden in the state, not by reading rows again
-_LONGEST = 4000  # characters of a recipe
-_HELPED = ("weak", "not identified")  # verdicts that samples or controls may better
-_CLEAREST = 20  # effects that a summary shows
-_SUSPICIOUS = 0.001
+_LONGEST, _CLEAREST = 4000, 20  # characters of a recipe; effects that a summary shows
 _NOTHING = 1e-9  # of the variance of an exposure
-_SUPPORTED = 0.35  # standard error of rho, from hidden controls alone, below which they count as evidence
-
-VERDICTS = {
-    "strong": "The data say how noisy the controls are, and nothing contradicts it.",
-    "supported": "The data say little about how noisy the controls are, but controls that were hidden come out with no effect, "
-    "as they should: they support the correction.",
-    "weak": "The data say little about how noisy the controls are: how far the correction goes is in part an assumption.",
-    "not identified": "The data do not say how noisy the controls are: each effect may lie anywhere in its identified set.",
-    "contradicted": "Controls that were hidden come out with effects when the correction is made: the estimates stay near "
-    "those adjusted for the controls.",
-    "nothing to adjust": "The controls share nothing with the tests and do not go with the exposure: the effects are the "
-    "unadjusted ones.",
-    "not separable": "The controls go with the exposure in a way they do not share with the tests: either the exposure changes "
-    "the controls, or what is hidden goes with the exposure so closely that nothing is left to compare (each lab saw one "
-    "group).",
-}
-
-DISAGREEING = (
-    "The controls contradict each other: the exposure seems to change some of them, or more is hidden than was found, and the "
-    "effects may be off by as much."
-)
-"""What "weak" means where the data say how noisy the controls are, but the test of the controls rejects."""
 
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(Estimate):
-    """Effects of one exposure, column by column: an Estimate with false discovery rates and calibrated errors.
-
-    systematic : (d,), standard deviation of the error that hidden controls show beyond their standard errors; nan where there
-    are too few controls to tell.
-    """
-
-    systematic: Array | None = None
-
-    @property
-    def calibrated(self) -> Estimate:
-        """The same with the systematic error of hidden controls (an empirical null) added to the standard errors."""
-        more = np.zeros_like(self.value) if self.systematic is None else np.nan_to_num(self.systematic)
-        error = np.sqrt(self.standard_error**2 + more**2)
-        return Estimate(self.value, error, self.degrees, names=self.names, level=self.level)
+    """Effects of one exposure, column by column: an Estimate with false discovery rates."""
 
     def _cells(self) -> list[list[str]]:
         """What is read first: a table no wider than a terminal."""
@@ -108,11 +61,9 @@ class Effects(Estimate):
         return [[row[i] for i in at] for row in [head, *rows]]
 
     def _table(self) -> dict[str, Array]:
-        table, calibrated = super()._table(), self.calibrated
-        after = {"q": self.q_value, "calibrated p": calibrated.p_value, "calibrated q": calibrated.q_value}
-        places = list(table)
-        at = places.index("p") + 1
-        return {title: table.get(title, after.get(title)) for title in [*places[:at], *after, *places[at:]]}  # type: ignore[misc]
+        table = super()._table()
+        at = list(table).index("p") + 1
+        return {**dict(list(table.items())[:at]), "q": self.q_value, **dict(list(table.items())[at:])}
 
 
 class ExposureEffects(Estimator):
@@ -121,7 +72,7 @@ class ExposureEffects(Estimator):
     U = alpha e + S1 + S2 and V = A S2 + S3: V are columns that the exposure e does not change but the hidden S2 disturbs. The
     controls as covariates (analysis of covariance) leave a bias, because they are noisy; this knows how noisy they are. It
     moves from the analysis of covariance towards the corrected estimate as far as the data, and the controls themselves when
-    they are hidden from it, support that (see contrastive/effects.py).
+    each is held out, support that (see effects/estimate.py).
 
     Parameters
     ----------
@@ -136,6 +87,12 @@ class ExposureEffects(Estimator):
         What the exposure changes: "S1" (the first view, by default) or "S3" (the second) of a ContrastiveRCA, or a subset of
         the views of an RCA. Tests are the columns that the component is written in (of a subset: those of its first view),
         controls all views where it does not live; a component that lives in all views leaves no controls.
+    instruments : name or list of names, optional
+        Columns of X, of no view, that go with what is hidden and act on the tests only through it or through the exposure
+        (exposure controls of proximal inference, a second assay, a genotype). They tell how noisy the controls are whatever
+        the distribution of what is hidden.
+    share : "auto" or a number from 0 to 1
+        Of the correction: 0 is the controls as covariates, 1 the full correction. By default what the data support.
 
     Attributes
     ----------
@@ -143,19 +100,18 @@ class ExposureEffects(Estimator):
         Per column of U: estimate, naive and adjusted (controls as covariates), standard error, limits, p, q, identified set.
     coef_, adjusted_, naive_ : array (d_u,), or (exposures, d_u)
     control_effects_ : Estimate or dict
-        What controls get when they are hidden and their effects estimated from the others: zero in truth. None if fewer than 4.
+        What controls get when each is held out and its effect estimated from the others: zero in truth. None if fewer than 4.
     controls_ : list of dict
-        Per control and exposure: hidden effect, its error and p value; "p of the others", the test of `outside_` without it,
-        which is small unless this is the one that the exposure changes; how far the effects on U move without it.
-    outside_ : dict of TestResult
-        Per exposure: whether the controls go with it as the shared part does.
+        Per control and exposure: held-out effect, its error and p value; "p of the others", the test that the controls agree
+        without it, which is small unless this is the one that the exposure changes; how far the effects on U move without it.
+    tests_ : list of Test, or dict of lists by exposure
+        All that the estimate rests on; the worst finding is the verdict.
+    verdict_, verdicts_ : strong, weak, not checked, not identified, contradicted or nothing shared; by exposure.
     rank_effects_ : {rank: array like coef_}
         At one shared direction fewer and more.
-    rho_ : array (exposures,); from 0, the controls as covariates, to 1, the correction in full.
-    shares_ : array (exposures, 2)
-        What rho_ consists of: shares of the correction that cumulants tell, and of the one that joint factors tell where errors
-        of columns do not depend on each other (contrastive/joint_factors.py).
-    exposures_, notes_, verdict_, rca_
+    rank_ : hidden directions.
+    rho_ : array (exposures,), the share of the correction.
+    exposures_, notes_, rca_
 
     Examples
     --------
@@ -168,12 +124,20 @@ class ExposureEffects(Estimator):
     """
 
     def __init__(
-        self, rca: Any = None, exposure: object = None, reference: object = None, component: object = None
+        self,
+        rca: Any = None,
+        exposure: object = None,
+        reference: object = None,
+        component: object = None,
+        instruments: object = None,
+        share: Any = "auto",
     ) -> None:
         self.rca = rca
         self.exposure = exposure
         self.reference = reference
         self.component = component
+        self.instruments = instruments
+        self.share = share
 
     # ---- fitting
 
@@ -229,7 +193,7 @@ class ExposureEffects(Estimator):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         levels = tuple(f"Covariate {one}." for one in design.levels())
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
-        self._solve(data, self._products(data, table, found, groups))
+        self._solve(self._problem(data, table, found, groups))
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -268,61 +232,123 @@ class ExposureEffects(Estimator):
                 f"component {self.component!r} lives in all views, so that none is left as controls: name a component that "
                 "some view does not have"
             )
-        if [tests, *controls] == list(names) and len(names) == 2:
+        behind = self._instruments(found, design)
+        if [tests, *controls] == list(names) and len(names) == 2 and not behind:
             return table, design
         columns = [column for view in controls for column in design.views[view].tolist()]
-        chosen = {tests: design.views[tests].tolist(), " and ".join(controls): columns}
+        chosen = {tests: [*design.views[tests].tolist(), *behind], " and ".join(controls): columns}
         return model.lay_out(found.table, found.columns, chosen)
 
-    def _products(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Products:
-        """Second moments of U, V, covariates and exposures, by block."""
-        model, lost = self.rca_, data.lost
+    def _instruments(self, found: Exposures, design: Design) -> list[int]:
+        """Their columns."""
+        table, wanted = found.table, self._instrument_names()
+        width, names = (table.layout.n_columns if isinstance(table, Moments) else table.width), table.names
+        behind = [place(column, width, names, "instrument") for column in wanted]
+        taken: dict[str, Any] = {
+            "a view": design.columns,
+            "the covariates": design.known,
+            "the exposures": found.columns,
+        }
+        for column, number in zip(wanted, behind, strict=True):
+            where = next((role for role, columns in taken.items() if number in columns), None)
+            if where is not None:
+                raise DataError(f"column {column!r} is an instrument and also in {where}: name it once")
+        return behind
+
+    def _instrument_names(self) -> list[Any]:
+        named: Any = self.instruments
+        return [] if named is None else [named] if isinstance(named, (str, int, np.integer)) else list(named)
+
+    def _problem(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Problem:
+        """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
+        model, lost, solution = self.rca_, data.lost, self.rca_.solution_
         u, v = (model.views_[i] for i in (0, 1))
-        others = model.covariates_
+        others, views = model.covariates_, solution.canonical
+        few = len(u) + len(v) <= MOST_COMPARED
+        paired = len(views.correlations)
+        on_u = Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
+        on_v = Coordinates(views.y_from_v, views.v_from_y)
+        if few and not isinstance(solution.cov_u, Factored):
+            on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
+        if not isinstance(solution.cov_v, Factored):
+            on_v = Coordinates.of_columns(np.asarray(solution.cov_v))
+        coordinates = on_u, on_v
         columns, known = np.concatenate([u, v, others]), len(others) - len(found.columns)
         if isinstance(table, Moments):
-            return Products.of_state(table.select(columns), len(u), len(v), known, lost)
-        chosen = table.select(columns)
-        if isinstance(data, Available) and data.origin is not None:
-            return Products.of_state(data.origin.moments(2), len(u), len(v), known, lost)
-        if not any(isinstance(C, Factored) for C in (model.solution_.cov_u, model.solution_.cov_v)):
+            sums = Sums.of_state(table.select(columns), coordinates, known, lost)
+        elif isinstance(data, Available) and data.origin is not None:
+            sums = Sums.of_state(data.origin.moments(2), coordinates, known, lost)
+        elif not any(isinstance(C, Factored) for C in (solution.cov_u, solution.cov_v)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                state = Moments.of(chosen, 2, n_blocks=model.n_blocks, groups=groups)
-            return Products.of_state(state, len(u), len(v), known, lost)
-        rows = chosen.array()
-        weight = rows[:, -1] if chosen.weighted else np.ones(len(rows))
-        on_u, on_v, beside, exposures = np.split(rows[:, : len(columns)], np.cumsum([len(u), len(v), known]), axis=1)
-        blocks = block_numbers(len(rows), model.n_blocks, groups)
-        return Products.of_rows(on_u, on_v, beside, exposures, weight, blocks, lost)
-
-    def _solve(self, data: Data, products: Products) -> None:
-        self._check_exposures(products)
-        solution, slopes = self.rca_.solution_, products.slopes()
-        refit = _Refits(data, solution, self.rca_.rank)
-        controls = len(slopes.v)
-        self._factors = JointFactors.of(slopes, solution.canonical.n)
-        self._hidden: HiddenControls | None = None
-        if controls >= FEWEST_CONTROLS and solution.rank and not solution.second_order_only:
-            drawn = np.random.default_rng(self.rca_.random_state).permutation(controls) % min(FOLDS, controls)
-            order = slopes.controls_in_order()
-            folds = [order[drawn == k] for k in np.unique(drawn)]
-            self._hidden = HiddenControls.of(slopes, folds, refit, self._factors)
-        self._found = PairEffects.of(products, solution, self._factors, self._hidden)
-        self.shares_ = self._found.shares.T
-        self.rho_ = self.shares_.sum(axis=1)
-        self.outside_ = dict(zip(self.exposures_, outside_test(slopes, solution), strict=True))
-        self._without = [[test.p_value for test in tests] for tests in left_out_tests(slopes, solution)]
-        others = {r: effects_of(slopes, fit, self._found) for r, fit in refit.other_ranks().items()}
-        ranks = sorted({**others, solution.rank: self._found.value}.items())
-        self.rank_effects_ = {r: self._shaped(effects.T) for r, effects in ranks}
-        self.coef_, self.adjusted_, self.naive_ = (
-            self._shaped(effects.T) for effects in (self._found.value, self._found.adjusted, self._found.naive)
+                state = Moments.of(table.select(columns), 2, n_blocks=model.n_blocks, groups=groups)
+            sums = Sums.of_state(state, coordinates, known, lost)
+        else:
+            chosen = table.select(columns)
+            rows = chosen.array()
+            weight = rows[:, -1] if chosen.weighted else np.ones(len(rows))
+            parts = np.split(rows[:, : len(columns)], np.cumsum([len(u), len(v), known]), axis=1)
+            blocks = block_numbers(len(rows), model.n_blocks, groups)
+            sums = Sums.of_rows((parts[0], parts[1]), coordinates, parts[2], parts[3], weight, blocks, lost)
+        self._check_exposures(sums)
+        r = solution.pair.corrected
+        return Problem(
+            given=sums.given(),
+            blocks=tuple(sums.without_each_block()),
+            views=coordinates,
+            n=views.n,
+            counts=sums.n,
+            grams=solution.grams_xy,
+            from_z=(on_u.to @ views.u_from_x[:, :r], on_v.to @ views.v_from_y[:, :r]),
+            tests=len(u) - len(self._instrument_names()),
+            found=solution.rank,
+            rows=solution.n - solution.lost,
+            share=self._share(),
         )
-        self.verdicts_ = {name: self._verdict(i) for i, name in enumerate(self.exposures_)}
+
+    def _share(self) -> float | None:
+        if self.share == "auto":
+            return None
+        if (
+            isinstance(self.share, bool)
+            or not isinstance(self.share, (int, float, np.number))
+            or not 0 <= self.share <= 1
+        ):
+            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {self.share!r}")
+        return float(self.share)
+
+    def _solve(self, problem: Problem) -> None:
+        solution, wanted = self.rca_.solution_, self.rca_.rank
+        fit = problem.fit(None if wanted == "auto" else solution.rank)
+        self._found = found = problem.estimate(fit)
+        self._tests_of_u, self.rank_, self.rho_ = problem.tests, found.rank, found.share
+        others = {found.rank: found.value}
+        for r in (found.rank - 1, found.rank + 1):
+            if found.rank and 1 <= r <= len(solution.canonical.correlations):
+                others[r] = problem.estimate(problem.fit(r)).value
+        self.rank_effects_ = {r: self._shaped(effects) for r, effects in sorted(others.items())}
+        self.coef_, self.adjusted_, self.naive_ = map(self._shaped, (found.value, found.adjusted, found.naive))
+        agree = agreement(problem, solution.canonical, found.rank)
+        self._without = agreement_without_each(problem, solution.canonical, found.rank)
+        names, structure = self.rca_.names_of(1), self._structure()
+        self._tests = {
+            name: checks(problem, found, fit.known, solution.canonical, agree[i], i, names, structure)
+            for i, name in enumerate(self.exposures_)
+        }
         self._tell()
 
-    def _check_exposures(self, products: Products) -> None:
+    def _structure(self) -> Test | None:
+        """The test that cross-cumulants have the structure of the model."""
+        test = self.rca_.diagnostics_.overidentification
+        if test is None:
+            return None
+        p = p_value(test.p_value)
+        says = f"the model of two views does not fit ({p}): something else is shared, or the parts depend on each other"
+        fine = f"the model of two views fits ({p})"
+        made = Test("fit", test.statistic, tuple(map(float, test.df)), test.p_value, fine)
+        return made if made.finding == Verdict.STRONG else replace(made, says=says)
+
+    def _check_exposures(self, sums: Sums) -> None:
         """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
         model = self.rca_
         explained = model.explained_columns_
@@ -332,7 +358,7 @@ class ExposureEffects(Estimator):
                 f"{column} is an exact function of the exposures and covariates: is it the exposure itself? Take it out of the "
                 "views"
             )
-        for name, left in zip(self.exposures_, products.left_of_exposures(), strict=True):
+        for name, left in zip(self.exposures_, sums.left_of_exposures(), strict=True):
             if left < _NOTHING:
                 raise DataError(
                     f"the exposure {name!r} is an exact function of the covariates or of other exposures: nothing is left to "
@@ -342,8 +368,9 @@ class ExposureEffects(Estimator):
     # ---- answers
 
     def _shaped(self, values: Array) -> Array:
-        """(q, d) -> (d,) for one exposure."""
-        return np.asarray(values[0] if len(self.exposures_) == 1 else values)
+        """(p, q) -> of the tests (d,) for one exposure, (q, d) for several."""
+        mine = values[: self._tests_of_u].T
+        return np.asarray(mine[0] if len(self.exposures_) == 1 else mine)
 
     def _by_exposure(self, make: Callable[[int], Any]) -> Any:
         made = {name: make(i) for i, name in enumerate(self.exposures_)}
@@ -361,122 +388,90 @@ class ExposureEffects(Estimator):
         return Table(row for answer in self.answers() for row in answer.rows())
 
     def _effects(self, i: int) -> Effects:
-        found = self._found
-        unidentified = self.verdicts_[self.exposures_[i]] == "not identified"
-        varies = found.error[:, i] > 0  # a constant test has no effect, and none that could be tested
+        found, d = self._found, self._tests_of_u
+        varies = found.error[:d, i] > 0  # a constant test has no effect, and none that could be tested
 
         def where(part: Array, otherwise: float = 0.0) -> Array:
-            return np.where(varies, part[:, i], otherwise)
+            return np.where(varies, part[:d, i], otherwise)
 
         return Effects(
             where(found.value),
             where(found.error, np.nan),
-            found.degrees,
-            names=self.rca_.components_["S1"].feature_names,
+            where(found.degrees, 1.0),
+            names=self.rca_.components_["S1"].feature_names[:d],
             others={"naive": where(found.naive), "adjusted": where(found.adjusted)},
-            identified=(where(found.ends[0]), where(found.ends[1])),
-            identified_error=(where(found.ends_error[0], np.nan), where(found.ends_error[1], np.nan)),
-            set_limits=unidentified,
-            systematic=self._systematic(i) * found.scale,
+            identified=(where(found.low), where(found.high)),
+            set_limits=False,
         )
 
     @property
     def control_effects_(self) -> Any:
-        """What hidden controls get: zero in truth; None with fewer than four."""
+        """What held-out controls get: zero in truth; None with fewer than four."""
         check_is_fitted(self, "rca_")
-        return None if self._hidden is None else self._by_exposure(self._control_effects)
-
-    def _control_effects(self, i: int) -> Estimate:
-        assert self._hidden is not None
-        value, error = (part[:, i] for part in self._hidden.effects(self._found.shares))
-        error = np.where(np.isfinite(error), error, np.nan)
-        names = self.rca_.components_["S3"].feature_names
-        return Estimate(
-            value, error, self._found.degrees, names=names, others={"adjusted": self._hidden.adjusted[:, i]}
-        )
-
-    def _systematic(self, i: int) -> float:
-        """Standard deviation of what hidden effects show beyond their errors, in standard deviations of a column: the empirical
-        null, by the method of moments (DerSimonian and Laird). nan where fewer than four tell."""
-        if self._hidden is None:
-            return float("nan")
-        own = np.sqrt(np.maximum(np.diag(self._cov_v), 1e-300))
-        seen = self._control_effects(i)
-        known = np.isfinite(seen.standard_error) & (seen.standard_error > 0)  # a constant control has none
-        if known.sum() < FEWEST_CONTROLS:
-            return float("nan")
-        effect, weight = (seen.value / own)[known], (own[known] / seen.standard_error[known]) ** 2
-        excess = float(weight @ effect**2) - known.sum()
-        return float(np.sqrt(max(excess, 0.0) / weight.sum()))
+        return self._by_exposure(self._control_effects) if self._held_out else None
 
     @property
-    def _cov_v(self) -> Array:
-        return np.asarray(self.rca_.solution_.cov_v)
+    def _held_out(self) -> bool:
+        return bool(np.isfinite(self._found.controls).any())
+
+    def _control_effects(self, i: int) -> Estimate:
+        found = self._found
+        value, error, adjusted = (
+            part[:, i] for part in (found.controls, found.controls_error, found.controls_adjusted)
+        )
+        degrees = np.full(len(value), found.blocks - 1.0)
+        names = self.rca_.names_of(1)
+        return Estimate(value, error, degrees, names=names, others={"adjusted": adjusted})
 
     @property
     def controls_(self) -> Table:
-        """Per control and exposure: hidden effect, error, p; p of the test that the controls go with the exposure as the shared
-        part does, without it; and how far effects on U move without it."""
+        """Per control and exposure: held-out effect, error, p; p of the test that the controls agree, without it; and how far
+        effects on U move without it."""
         check_is_fitted(self, "rca_")
-        if self._hidden is None:
-            return Table()
-        hidden, found, rows = self._hidden, self._found, Table()
-        for i, exposure in enumerate(self.exposures_):
+        rows = Table()
+        for i, exposure in enumerate(self.exposures_ if self._held_out else ()):
             seen = self._control_effects(i)
-            without = hidden.effects_without(found.shares)[:, :, i]
-            varies = found.error[:, i] > 0
-            moved = (without - found.value[:, i])[:, varies] / found.error[varies, i]
-            moved = np.sqrt(np.mean(moved**2, axis=1)) if varies.any() else np.zeros(len(without))
             for j, name in enumerate(seen.names):
                 rows.append(
                     {
                         "control": name,
                         "exposure": exposure,
-                        "hidden effect": float(seen.value[j]),
+                        "held-out effect": float(seen.value[j]),
                         "standard error": float(seen.standard_error[j]),
                         "p": float(seen.p_value[j]),
-                        "p of the others": self._without[j][i] if self._without else float("nan"),
-                        "effects move without it": float(moved[hidden.fold[j]]),
+                        "p of the others": float(self._without[j, i]),
+                        "effects move without it": float(self._found.moved[j, i]),
                     }
                 )
         return rows
 
-    def _verdict(self, i: int) -> str:
-        solution, test, known = self.rca_.solution_, self.outside_[self.exposures_[i]], self._found
-        if solution.rank == 0:
-            suspicious = "not separable" if test.p_value < _SUSPICIOUS else "weak"
-            return suspicious if test.p_value < GOES_WITH else "nothing to adjust"
-        supported = False
-        if self._hidden is not None:
-            precision, estimate = self._hidden.support(known.expected[:, i], i)
-            asked = precision > _SUPPORTED**-2
-            if asked and known.shares[:, i].sum() < 0.5 * known.expected[:, i].sum():
-                return "contradicted"
-            supported = asked and estimate > 0.5 * precision
-        evidence = str(solution.posterior.verdict)
-        if (evidence == "strong" or supported) and test.p_value < MISFIT:
-            return "weak"
-        if evidence == "strong":
-            return "strong"
-        if supported:
-            return "supported"
-        return "not identified" if evidence == "model fails" else evidence
+    @property
+    def tests_(self) -> Any:
+        """All tests, by exposure if there are several."""
+        check_is_fitted(self, "rca_")
+        return self._by_exposure(lambda i: list(self._tests[self.exposures_[i]]))
 
     @property
-    def verdict_(self) -> str:
-        """The least sure of the exposures' verdicts."""
+    def verdicts_(self) -> dict[str, Verdict]:
+        """By exposure: the worst finding of its tests."""
         check_is_fitted(self, "rca_")
-        order = list(VERDICTS)
-        return max(self.verdicts_.values(), key=order.index)
+        return {name: verdict(tests) for name, tests in self._tests.items()}
+
+    @property
+    def verdict_(self) -> Verdict:
+        """The worst of the exposures' verdicts."""
+        return verdict(test for tests in self._tests.values() for test in tests)
 
     def _tell(self) -> None:
         """Warn of what makes the numbers doubtful."""
-        for name, verdict in self.verdicts_.items():
-            if verdict in ("not identified", "not separable", "contradicted"):
-                warn_user(f"effects of {name}: {verdict}. {VERDICTS[verdict]}", WeakIdentificationWarning)
         for answer in self.answers():
+            if answer.verdict in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
+                warn_user(
+                    f"effects of {answer.exposure}: {answer.verdict}. {MEANINGS[answer.verdict]}",
+                    WeakIdentificationWarning,
+                )
             if answer.alarm:
-                warn_user(answer.alarm, SpecificationWarning)
+                warn_user(f"effects of {answer.exposure}: {answer.alarm}".removesuffix("."), SpecificationWarning)
 
     def rows_of_rca(self, X: object, y: object, most: int) -> Rows | None:
         """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
@@ -507,20 +502,19 @@ class ExposureEffects(Estimator):
         return tuple(self._answer(i, name) for i, name in enumerate(self.exposures_))
 
     def _answer(self, i: int, name: str) -> ExposureAnswer:
-        verdict, test = self.verdicts_[name], self.outside_[name]
+        word = self.verdicts_[name]
         return ExposureAnswer(
             exposure=name,
-            verdict=verdict,
-            meaning=DISAGREEING if verdict == "weak" and test.p_value < MISFIT else VERDICTS[verdict],
+            verdict=word,
+            tests=self._tests[name],
             effects=self._effects(i),
-            hidden=None if self._hidden is None else self._control_effects(i),
+            hidden=self._control_effects(i) if self._held_out else None,
             controls=Table(row for row in self.controls_ if row["exposure"] == name),
-            outside=test,
-            rank=self.rca_.rank_,
-            shares=(float(self.shares_[i, 0]), float(self.shares_[i, 1])),
+            rank=self.rank_,
+            share=float(self.rho_[i]),
             ranks={r: np.atleast_2d(effects)[i] for r, effects in self.rank_effects_.items()},
             path=self._path(i),
-            steps=tuple(self.rca_.next_steps()) if verdict in _HELPED and test.p_value >= MISFIT else (),
+            steps=tuple(self.rca_.next_steps()) if word in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else (),
         )
 
     def summary(self) -> Summary:
@@ -529,29 +523,27 @@ class ExposureEffects(Estimator):
         model, answers = self.rca_, self.answers()
         views = model.views_
         lines = [
-            f"Effects on {views.names[0]} ({len(views[0])} columns), {len(views[1])} controls, {model.n_samples_} rows",
+            f"Effects on {views.names[0]} ({self._tests_of_u} columns), {len(views[1])} controls, {model.n_samples_} rows",
             *self.notes_,
         ]
         for answer in answers:
-            lines += ["", f"{answer.exposure}: {answer.verdict}. {answer.meaning}", *filter(None, [answer.reach()])]
-            lines += [answer.finding(), answer.about_controls(), *answer.advice()]
-            lines += [*filter(None, [answer.way()])]
-            lines += ["", str(_largest(answer.effects))]
-        if self._hidden is not None:
-            lines += ["", "Hidden controls (their effects are zero in truth):"]
+            first, *rest = answer.says()
+            lines += ["", f"{answer.exposure}: {answer.verdict}. {first}", *rest, "", str(_largest(answer.effects))]
+        if self._held_out:
+            lines += ["", "Held-out controls (their effects are zero in truth):"]
             for answer in answers:
                 lines += [f"{answer.exposure}:"] if len(answers) > 1 else []
                 lines += [str(_largest(answer.hidden))] if answer.hidden is not None else []
         several = len(answers) > 1
         says = [f"{answer.exposure}: {said}" if several else said for answer in answers for said in answer.says()]
         tables = [answer.compact(_CLEAREST) for answer in answers]
-        return Summary(page(lines), verdict=self.verdict_, says=[*says, *self.notes_], tables=tables)
+        return Summary(page(lines), verdict=str(self.verdict_), says=[*says, *self.notes_], tables=tables)
 
     def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
         """Draw the effects of one exposure (matplotlib); returns the Axes.
 
         what : "forest" (effects, limits and identified sets of the largest), "volcano" (effects against p values), "controls"
-        (what they get when hidden), "sensitivity" (effects as the assumed noise of the controls goes from none to all).
+        (what they get when held out), "sensitivity" (all effects that the noise of the controls allows, from none to all).
         """
         check_is_fitted(self, "rca_")
         name = self.exposures_[0] if exposure is None else exposure
@@ -563,9 +555,9 @@ class ExposureEffects(Estimator):
         if what == "volcano":
             return volcano_plot(self._effects(i), title=f"Effects of {name}", ax=ax)
         if what == "controls":
-            if self._hidden is None:
-                raise ValueError(f"no control was hidden: that needs {FEWEST_CONTROLS} of them, and something shared")
-            title = "Your controls, as the method sees them when they are hidden"
+            if not self._held_out:
+                raise ValueError(f"no control was held out: that needs {FEWEST_CONTROLS} of them, and something shared")
+            title = "Your controls, each held out and treated as a test"
             return control_plot(self._control_effects(i), title=title, ax=ax)
         if what == "sensitivity":
             return sensitivity_plot(
@@ -573,13 +565,13 @@ class ExposureEffects(Estimator):
             )
         raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
 
-    def _path(self, i: int) -> tuple[Array, Array, float]:
-        """Effects (k, d) at T = t I for t from 0 to 1, those t (k,), and the t nearest to the estimate."""
-        found, at = self._found, np.linspace(0, 1, 21)
-        moved = found.left @ found.right[:, i]
-        weight = moved / found.scale**2
-        nearest = float(weight @ (found.adjusted - found.value)[:, i]) / max(float(weight @ moved), 1e-300)
-        return found.adjusted[:, i] - at[:, None] * moved, at, float(np.clip(nearest, 0.0, 1.0))
+    def _path(self, i: int) -> tuple[Array, Array, Array, float]:
+        """Shares t (k,) from 0 to 1; lower and upper ends (k, d) of the effects over all 0 <= T <= t I; and the t below which
+        the estimate lies: at t = 0 the adjusted effects, at t = 1 the identified sets."""
+        found, at, d = self._found, np.linspace(0, 1, 21), self._tests_of_u
+        start = (found.adjusted if found.rank else found.naive)[:d, i]
+        low, high = (start + at[:, None] * (end[:d, i] - start) for end in (found.low, found.high))
+        return at, low, high, float(found.noise[i])
 
 
 def _largest(found: Estimate, most: int = _CLEAREST) -> Any:
@@ -588,39 +580,3 @@ def _largest(found: Estimate, most: int = _CLEAREST) -> Any:
         return found
     rows = np.sort(np.argsort(np.nan_to_num(found.p_value, nan=1.0), kind="stable")[:most])
     return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"
-
-
-class _Refits:
-    """Fits of the same two views with fewer controls, or at other ranks. U enters by the coordinates that were searched."""
-
-    def __init__(self, data: Data, solution: PairSolution, rank: object) -> None:
-        self.solution, self.rank, found = solution, rank, solution.canonical
-        self.k, self.d_v = found.rank_u, found.y_from_v.shape[1]
-        many = solution.n > _IN_MEMORY or isinstance(data, Available)
-        if isinstance(data, StateData) or (many and not solution.truncated and found.rank_v == self.d_v):
-            state = StateData(solution.state, solution.lost)  # of x and y
-            into = linalg.block_diag(np.eye(self.k), found.v_from_y.T)
-            self.data: Data = state.mapped(AffineMap(np.zeros(len(into)), into))
-        else:
-            narrow = data.mapped(AffineMap(solution.mean, linalg.block_diag(found.x_from_u.T, np.eye(self.d_v))))
-            self.data = narrow.held() if isinstance(narrow, RowData) and solution.n <= _IN_MEMORY else narrow
-
-    def __call__(self, rest: IntArray, rank: object = None) -> PairSolution:
-        """With these controls only."""
-        chosen = np.concatenate([np.arange(self.k), self.k + rest])
-        into = AffineMap(np.zeros(self.k + self.d_v), np.eye(self.k + self.d_v)[:, chosen])
-        parts = slice(0, self.k), slice(self.k, len(chosen))
-        wanted = self.rank if rank is None else rank
-        if isinstance(wanted, (int, np.integer)):
-            wanted = min(int(wanted), self.k, len(rest))
-        options = replace(self.solution.options, rank=wanted)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            places = dict(zip(self.solution.views, parts, strict=True))
-            space = search_space(self.data.mapped(into), places, lambda rows: None, options.at_least)
-            return solve_pair(space, self.solution.keys, options)
-
-    def other_ranks(self) -> dict[int, PairSolution]:
-        """One direction fewer, and one more."""
-        r, most = self.solution.rank, len(self.solution.canonical.correlations)
-        return {k: self(np.arange(self.d_v), k) for k in (r - 1, r + 1) if r and 1 <= k <= most}

@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from richcomponents.algebra import Array, IntArray
-from richcomponents.contrastive.diagnostics import TestResult, outcome_test
-from richcomponents.contrastive.pair import RIDGE
+from richcomponents.algebra import IntArray
+from richcomponents.inference.verdicts import Test
 from richcomponents.learning.outcome import Outcome
 from richcomponents.pair.canonical import Canonical
+from richcomponents.pair.diagnostics import outcome_test
 from richcomponents.storage import storable
 from richcomponents.text import in_line
 
@@ -63,8 +63,8 @@ class OutcomeOnV:
     rank: int
     beside: int
     every: bool
-    on_shared: TestResult
-    on_rest: TestResult | None
+    on_shared: Test
+    on_rest: Test | None
     share: float
     belief: float
     stated: bool = False
@@ -98,14 +98,6 @@ class OutcomeOnV:
         """The same where the user says that the outcome goes with S2, and with nothing else of V."""
         return replace(self, share=1.0, belief=1.0, stated=True)
 
-    def shared(self, correlations: Array, with_y: Array, n: float) -> tuple[Array, Array]:
-        """gamma (r,), as far as it is believed, and how many times the noise of b that of b - gamma has.
-
-        with_y : Cov(y_1..y_r, o), (..., r).
-        """
-        back = correlations / (correlations**2 + RIDGE / n)
-        return self.share * back * with_y, 1 - self.share + self.share * np.maximum(back**2, 1.0)
-
     @property
     def goes_with(self) -> bool:
         """Whether the outcome is taken to go with S2."""
@@ -123,15 +115,15 @@ class OutcomeOnV:
         (u, v), name = self.letters, in_line(name)
         if self.on_rest is None:
             return (
-                f"{name} goes with {v} ({self.on_shared.told}), and the shared part fills {v}: nothing tells whether "
+                f"{name} goes with {v} ({self.on_shared.p_text}), and the shared part fills {v}: nothing tells whether "
                 f"through the shared part or by {v}'s own"
             )
         if _not_rejected(self.on_rest.p_value) > 0:
             return (
-                f"{name} goes with {v} ({self.on_shared.told}), and the cross-cumulants contradict the model: nothing tells "
+                f"{name} goes with {v} ({self.on_shared.p_text}), and the cross-cumulants contradict the model: nothing tells "
                 "whether through the shared part"
             )
-        return f"{name} goes with what {v} does not share with {u} ({self.on_rest.told})"
+        return f"{name} goes with what {v} does not share with {u} ({self.on_rest.p_text})"
 
     @property
     def remedy(self) -> str:
@@ -146,7 +138,7 @@ class OutcomeOnV:
             return ""
         return (
             f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V "
-            f"does not share with U ({self.on_rest.told}): coefficients may be wrong"
+            f"does not share with U ({self.on_rest.p_text}): coefficients may be wrong"
         )
 
     def notes(self) -> tuple[str, ...]:
@@ -168,7 +160,7 @@ class OutcomeOnV:
             return (f"{CONTRADICTED}: {self.fails}. {self.remedy}.", beside)
         if self.goes_with:
             return (
-                f"{name} goes with {v} ({self.on_shared.told}) as the shared part does: it is taken to depend on the "
+                f"{name} goes with {v} ({self.on_shared.p_text}) as the shared part does: it is taken to depend on the "
                 f"shared part too, and coefficients are those on {u}'s own part beside it.",
                 beside,
             )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.contrastive.next_steps import (
+from richcomponents.pair.diagnostics import (
     controls_needed,
     rounded,
     samples_for_strong,
@@ -40,9 +40,9 @@ def test_the_smallest_correlation_seen_is_where_the_test_rejects():
 
 
 def test_samples_grow_as_evidence_is_short_of_strong():
-    assert samples_for_strong(1000, 4.5, 10.0) == 1000
-    assert samples_for_strong(1000, 4.5, 5.0) == 2000
-    assert samples_for_strong(1000, -1.0, 5.0) == np.inf
+    assert samples_for_strong(1000, 4.5) == 1000
+    assert samples_for_strong(1000, 2.0) == 4000
+    assert samples_for_strong(1000, -1.0) == np.inf
     assert [rounded(n) for n in (0.2, 9.1, 101, 12_001)] == ["1", "10", "110", "13000"]
 
 

@@ -17,9 +17,10 @@ Maps are (p, d): column j holds the weights of the observed coordinates z in coo
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
@@ -27,16 +28,43 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import Component, CumulantSource, Term, Terms
 from richcomponents.components.wide import Factored, Spread, gaussian_score
-from richcomponents.contrastive.diagnostics import Diagnostics, TestResult, leftover_test
-from richcomponents.contrastive.pair import IdentifiedSet
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
+from richcomponents.inference.verdicts import Test, verdict
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import Canonical, remaining_p_value
+from richcomponents.pair.diagnostics import Diagnostics, leftover_test
+from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.storage import storable
 
 Key = Any
 """What a component is called: "S1", "S2", "S3", or a subset of the names of the views."""
+
+Target = Literal["mixing", "cov_s1", "var_s1", "cov_s2", "cov_s3"]
+"""What an interval is asked for."""
+
+
+class Parts(Mapping[Any, Component]):
+    """Components by name, each made when it is asked for first: S3 has a fit of its own."""
+
+    def __init__(self, keys: Sequence[Key], made: dict[Any, Component], make: Callable[[Any], Component]) -> None:
+        self._keys, self._made, self._make = keys, made, make
+
+    def __getitem__(self, key: Key) -> Component:
+        if key not in self._keys:
+            raise KeyError(key)
+        if key not in self._made:
+            self._made[key] = self._make(key)
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 @dataclass(frozen=True)
@@ -59,7 +87,7 @@ class TwoViews:
     cov_u: Spread
     cov_v: Spread
     source: CumulantSource | None
-    mixing_test: TestResult | None
+    mixing_test: Test | None
 
     # ---- what a solution knows
 
@@ -73,10 +101,14 @@ class TwoViews:
     def largest_rank(self) -> int:
         """The largest rank that cannot be excluded."""
 
-    @property
     @abstractmethod
+    def tests(self) -> list[Test]:
+        """All that the verdict rests on."""
+
+    @cached_property
     def verdict(self) -> str:
-        """In one or two words, see Diagnostics."""
+        """The worst finding of the tests."""
+        return verdict(self.tests()).value
 
     @property
     @abstractmethod
@@ -119,10 +151,8 @@ class TwoViews:
         """Ends of Cov(S1), entry by entry."""
 
     def told(self) -> dict[str, Any]:
-        """The evidence, as the fields of Diagnostics that depend on it; none by default."""
-        nan = float("nan")
-        empty = {"strength": nan, "gain": nan, "tau": nan, "gate": 1.0, "order_weights": np.zeros(2)}
-        return {**empty, "overidentification": None}
+        """Further fields of Diagnostics; none by default."""
+        return {}
 
     # ---- what follows
 
@@ -133,7 +163,7 @@ class TwoViews:
 
     def leaves_open(self, key: Key) -> bool:
         """Whether the data tell no more of a component than its identified set."""
-        return self.verdict in ("not identified", "model fails")
+        return self.verdict in ("not identified", "contradicted")
 
     @abstractmethod
     def without(self, block: int) -> TwoViews:
@@ -191,23 +221,18 @@ class TwoViews:
             )
         return {own_u: mean_u - s2, shared: s2, own_v: mean_v - self.through_A(s2)}
 
+    def component(
+        self, key: Key, names: Sequence[str], title: str, given: Mapping[Key, object] | None = None
+    ) -> Component:
+        """names : of the columns of both views; title : of the component; given : means that are known."""
+        own = names[self.d_u :] if key == self.keys[2] else names[: self.d_u]
+        return Component(title, tuple(own), self.means(given)[key], self.covariance(key), self.source, self.terms(key))
+
     def components(
         self, names: Sequence[str], titles: Mapping[Key, str], given: Mapping[Key, object] | None = None
     ) -> dict[Key, Component]:
-        """names : of the columns of both views; titles : of the components."""
-        means = self.means(given)
-        names_u, names_v = tuple(names[: self.d_u]), tuple(names[self.d_u :])
-        return {
-            key: Component(
-                titles[key],
-                names_v if key == self.keys[2] else names_u,
-                means[key],
-                self.covariance(key),
-                self.source,
-                self.terms(key),
-            )
-            for key in self.keys
-        }
+        """All three."""
+        return {key: self.component(key, names, titles[key], given) for key in self.keys}
 
     def predict(self, key: Key, rows: Array) -> tuple[Array, Spread]:
         """BLUP of a centred component for centred rows, (n, d), and its error covariance (d, d)."""
@@ -272,6 +297,7 @@ class TwoViews:
             rank=rank,
             rank_p_values=np.array([remaining_p_value(found, k) for k in tried]),
             verdict=self.verdict,
+            tests=tuple(self.tests()),
             identified=self.identified_set(),
             condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
             leftover=leftover_test(found, rank),

@@ -1,0 +1,1 @@
+"""In: tests, negative controls, instruments and exposures. Out: effects of the exposures under hidden confounding."""

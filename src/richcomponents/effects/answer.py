@@ -1,0 +1,226 @@
+"""What is to be said about one exposure: the same words and numbers for a terminal, a notebook, a page and a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.inference.verdicts import RULES, Test, Verdict
+from richcomponents.notebook import Table
+from richcomponents.text import as_sentence
+
+__all__ = ["ADVICE", "MEANINGS", "ExposureAnswer"]
+
+FALSE_DISCOVERIES = 0.1
+"""Rate of false ones among the effects that are counted as found."""
+
+MEANINGS = {
+    Verdict.STRONG: "The data tell how noisy the controls are, and no test contradicts the correction.",
+    Verdict.WEAK: "The correction rests on weak evidence.",
+    Verdict.NOT_CHECKED: "What the correction rests on could not be checked.",
+    Verdict.NOT_IDENTIFIED: "The data do not tell how noisy the controls are: how far the correction goes is in part an "
+    "assumption.",
+    Verdict.CONTRADICTED: "A test contradicts what the correction assumes.",
+    Verdict.NOTHING_SHARED: "Given the exposure, tests and controls share nothing that could be corrected.",
+}
+
+ADVICE = {
+    Verdict.STRONG: "Before you rely on it, ask of each control whether the exposure could change it: you assume that it does "
+    "not.",
+    Verdict.WEAK: "See in the sensitivity picture how much the effects depend on the noise of the controls.",
+    Verdict.NOT_CHECKED: "Give the identified set with each effect, and the adjusted effects beside the estimates.",
+    Verdict.NOT_IDENTIFIED: "Give the identified set with each effect, not the estimate alone.",
+    Verdict.CONTRADICTED: "Do not rely on the estimates before the cause is clear.",
+    Verdict.NOTHING_SHARED: "Check that the controls were measured where the tests were: controls that nothing disturbs "
+    "correct nothing.",
+}
+
+
+@dataclass(frozen=True)
+class ExposureAnswer:
+    """All that is known about one exposure.
+
+    verdict : the worst finding of the tests. effects : on the columns of U; hidden : effects on held-out controls (zero in
+    truth), or None; controls : one row each. rank : hidden directions; share : of the correction; ranks : {rank: effects
+    (d_u,)}; path : shares of noise (k,), the lower and the upper ends (k, d_u) of all effects that so much noise allows, and
+    the share at which the estimate lies. steps : what would help, in numbers of samples and controls.
+    """
+
+    exposure: str
+    verdict: Verdict
+    tests: tuple[Test, ...]
+    effects: Estimate
+    hidden: Estimate | None
+    controls: Table
+    rank: int
+    share: float
+    ranks: dict[int, Array]
+    path: tuple[Array, Array, Array, float]
+    steps: tuple[str, ...] = ()
+
+    def named(self, tests: Sequence[str], controls: Sequence[str]) -> Self:
+        """The same with other names of the columns."""
+        hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
+        at = {} if self.hidden is None else dict(zip(self.hidden.names, controls, strict=True))
+        rows = Table({**row, "control": at[str(row["control"])]} for row in self.controls)
+        names = tuple(tests)[: len(self.effects.value)]  # instruments stand behind the tests
+        return replace(self, effects=replace(self.effects, names=names), hidden=hidden, controls=rows)
+
+    def with_truth(self, truth: Array) -> Self:
+        """The same beside known effects (d_u,)."""
+        return replace(self, effects=replace(self.effects, others={**self.effects.others, "truth": truth}))
+
+    # ---- numbers
+
+    @property
+    def found(self) -> Array:
+        """(d_u,) which effects are below the rate of false discoveries."""
+        return np.asarray(np.nan_to_num(self.effects.q_value, nan=1.0) < FALSE_DISCOVERIES)
+
+    def order(self) -> IntArray:
+        """The columns, the clearest effects first."""
+        p = np.nan_to_num(self.effects.p_value, nan=2.0)
+        return np.lexsort((-np.nan_to_num(np.abs(self.effects.z)), p))
+
+    def rows(self) -> Table:
+        """One row per column of U, in its order: everything that is known."""
+        return Table({"name": row.pop("name"), "exposure": self.exposure, **row} for row in self.effects.rows())
+
+    def compact(self, most: int | None = None) -> Table:
+        """The clearest effects, with what is read first."""
+        rows, level = self.effects.rows(), f"{self.effects.level:.0%} interval"
+        form = _decimals(self.effects.value)
+        out = Table()
+        for i in self.order()[:most]:
+            row = rows[int(i)]
+            limits = [f"{row[end]:{form}}" for end in ("low", "high")]
+            known: dict[str, object] = {name: f"{row[name]:{form}}" for name in ("estimate", "adjusted", "naive")}
+            known |= {"truth": f"{row['truth']:{form}}"} if "truth" in row else {}
+            known |= {level: f"[{limits[0]}, {limits[1]}]", "p": row["p"], "q": row["q"]}
+            out.append({"name": row["name"], **known})
+        return out
+
+    def rank_rows(self, most: int | None = None) -> Table:
+        """Effects by the number of hidden directions, the clearest first."""
+        titles = {
+            r: f"{r} direction{'' if r == 1 else 's'}" + (" (chosen)" if r == self.rank else "") for r in self.ranks
+        }
+        return Table(
+            {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
+            for i in map(int, self.order()[:most])
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "exposure": self.exposure,
+            "verdict": str(self.verdict),
+            "meaning": self.meaning,
+            "found": [name for name, found in zip(self.effects.names, self.found, strict=True) if found],
+            "rank": self.rank,
+            "rho": self.share,
+            "tests": [
+                {"name": one.name, "p": one.p_value, "finding": str(one.finding), "says": one.says}
+                for one in self.tests
+            ],
+            "effects": self.effects.rows(),
+            "controls": self.controls,
+            "rank_effects": self.ranks,
+        }
+
+    # ---- words
+
+    def _of(self, finding: Verdict) -> list[Test]:
+        return [test for test in self.tests if test.finding == finding]
+
+    @property
+    def meaning(self) -> str:
+        """What the verdict means, and which tests decided it."""
+        if self.verdict in (Verdict.STRONG, Verdict.CONTRADICTED, Verdict.NOTHING_SHARED):
+            return MEANINGS[self.verdict]  # an alarm says which
+        says = [as_sentence(test.says) for test in self._of(self.verdict)]
+        return " ".join([MEANINGS[self.verdict], *says])
+
+    @property
+    def alarm(self) -> str:
+        """A sentence for each test that contradicts what is assumed; else empty."""
+        says = [as_sentence(test.says) for test in self._of(Verdict.CONTRADICTED)]
+        return " ".join([*says, *filter(None, [self._blame() if says else ""])])
+
+    def way(self) -> str:
+        """How far the correction goes, in a sentence."""
+        if not self.rank:
+            return f"The estimate goes {self.share:.0%} of the way from the unadjusted effects to adjusting for the controls."
+        return (
+            f"{self.rank} hidden direction{'' if self.rank == 1 else 's'}; the estimate goes {self.share:.0%} of the way from "
+            "adjusting for the controls to the full correction."
+        )
+
+    def finding(self) -> str:
+        """What changes with the exposure, in a sentence."""
+        total, count, form, one = len(self.found), int(self.found.sum()), _decimals(self.effects.value), self.effects
+        columns = f"{total} column{'' if total == 1 else 's'}"
+        rate = f"false discovery rate {FALSE_DISCOVERIES:.0%}"
+        if not count:
+            return f"No effect of {self.exposure} on the {columns} differs significantly from zero ({rate})."
+        first = next(int(i) for i in self.order() if self.found[i])
+        return (
+            f"{self.exposure} changes {count} of {columns} ({rate}), most clearly {one.names[first]}: "
+            f"{one.value[first]:{form}}, {one.level:.0%} interval {one.low[first]:{form}} to {one.high[first]:{form}}."
+        )
+
+    def suspects(self) -> list[str]:
+        """Where the controls contradict each other: those of which one may be changed by the exposure, since the others agree
+        without it, the likeliest first; empty if no single control explains it."""
+        limits = sorted((limit for limit, _ in RULES["controls agree"].below), reverse=True)
+        if not any(test.name == "controls agree" and test.p_value < limits[0] for test in self.tests):
+            return []
+        rows = [(_p(row["p of the others"]), str(row["control"])) for row in self.controls]
+        levels = ([control for p, control in sorted(rows, reverse=True) if p >= limit] for limit in limits)
+        return next(filter(None, levels), [])
+
+    def _blame(self) -> str:
+        """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
+        known = [np.isfinite(row["p of the others"]) for row in self.controls]  # type: ignore[call-overload]
+        disagree = [
+            test for test in self.tests if test.name == "controls agree" and test.finding == Verdict.CONTRADICTED
+        ]
+        if not disagree or not known or not all(known):
+            return ""
+        suspects = self.suspects()
+        if not suspects:
+            return "No single control explains it: the others contradict each other whichever is left out."
+        if len(suspects) == 1:
+            return f"Without {suspects[0]} the others agree, and only without it: leave it out, and compare."
+        if len(suspects) == len(self.controls):
+            return "The others agree without any one of them: which one it is cannot be told from so few."
+        return f"It is one of {', '.join(suspects)}: without it the others agree. Leave each out in turn, and compare."
+
+    def about_controls(self) -> str:
+        """How the controls fared, in a few sentences."""
+        said = [as_sentence(test.says) for test in self.tests if test.name in ("held-out controls", "controls agree")]
+        return " ".join([*said, *filter(None, [self._blame()])])
+
+    def advice(self) -> list[str]:
+        """What to do next."""
+        remedies = [test.remedy for test in self._of(self.verdict) if test.remedy and self.verdict != Verdict.STRONG]
+        return [*dict.fromkeys([ADVICE[self.verdict], *remedies]), *self.steps]
+
+    def says(self) -> list[str]:
+        """All of it, the most important first."""
+        controls = self.alarm or self.about_controls()
+        return [self.meaning, self.finding(), controls, self.way(), *self.advice()]
+
+
+def _p(value: Any) -> float:
+    return float(value) if value == value else 1.0
+
+
+def _decimals(values: Array) -> str:
+    """Signed, three decimals where they say something about the largest."""
+    largest = float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
+    return "+.3f" if largest == 0 or 0.05 <= largest < 1e4 else "+.3g"

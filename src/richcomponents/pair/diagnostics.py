@@ -1,0 +1,341 @@
+"""What a fit of two views says about itself: the tests behind its verdict, and what to do next.
+
+* `identified_test`: is there evidence that tells T from T = 0?
+* that of the cross-cumulants (pair/cumulants.py): do they lie in the row space that the model asks for?
+* `leftover_test`: after r shared directions nothing may be correlated.
+* `outcome_test`: with an outcome that depends on S1 only, Y is independent of V.
+
+NEXT STEPS. Evidence in standard errors grows at least as the square root of n, so that n (needed / strength)^2 rows are enough.
+In a shared direction V measures S2 with reliability rho = D^2 / S >= D^2; residualising leaves the share 1 - rho of the shared
+part in U. f times as many controls, each as good as these, have f times the odds rho / (1 - rho) (Spearman and Brown).
+Bartlett's statistic of one correlation c, -(n - 1 - (d_u + d_v + 1)/2) log(1 - c^2), against its critical value, is
+the smallest c
+that the test of any shared direction finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import stats
+from scipy.optimize import brentq
+from scipy.stats import chi2
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.inference.verdicts import GATE, Test, Verdict
+from richcomponents.learning.outcome import Outcome
+from richcomponents.notebook import Summary
+from richcomponents.pair.canonical import Canonical, canonical, leftover_statistic, remaining_p_value
+from richcomponents.pair.classes import HiddenClasses
+from richcomponents.pair.fit import PairFit
+from richcomponents.pair.tables import IdentifiedSet
+from richcomponents.storage import storable
+from richcomponents.text import page
+
+LEVEL = 0.01
+"""Of the test of the rank."""
+
+
+def identified_test(fit: PairFit) -> Test:
+    """Whether any evidence tells T from T = 0, in standard errors."""
+    return Test(
+        "identified",
+        fit.strength,
+        (),
+        float(stats.norm.sf(fit.strength)),
+        says="Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common.",
+        remedy="More samples or more controls help.",
+    )
+
+
+def shared_test(found: Canonical, rank: int) -> Test:
+    """Whether anything is shared, or taken to be."""
+    p = remaining_p_value(found, 0) if rank else 1.0
+    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), p)
+
+
+def leftover_test(found: Canonical, rank: int) -> Test:
+    """Bartlett-Lawley test that the canonical correlations after the first `rank` are zero."""
+    df = (found.rank_u - rank) * (found.rank_v - rank)
+    statistic, p = (leftover_statistic(found, rank)[0], remaining_p_value(found, rank)) if df else (0.0, 1.0)
+    return Test(
+        "leftover",
+        statistic,
+        (df,),
+        p,
+        says=f"Correlation is left beyond rank {rank}: the views may share more.",
+        remedy="Check that V holds controls only, or give rank=.",
+    )
+
+
+def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> Test:
+    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero; to : (k, columns), on these
+    combinations of them.
+
+    Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
+    rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
+    own noise takes degrees of freedom. lost : rows spent on covariates. Without columns there is nothing to test: p = 1.
+    """
+    y, w, n, v = outcome.y, outcome.weight, outcome.n, outcome.rows[:, outside]
+    if not (len(outside) if to is None else len(to)):
+        return Test("outcome", float("nan"), (0, n - 1), 1.0)
+    turn = None if to is None else to.T
+    if to is None and v.shape[1] > len(v):
+        turn = np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
+    v = v if turn is None else v @ turn
+    weighted = v * w[:, None]
+    with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
+    found = canonical(np.array([[variance]]), with_v[None], weighted.T @ v / n, n - lost)
+    k = found.rank_v
+    if k and found.rank_u:
+        to_y = np.zeros((k, outcome.rows.shape[1]))
+        to_y[:, outside] = found.y_from_v if turn is None else found.y_from_v @ turn.T
+        dependence = outcome.dependence(found.x_from_u, to_y, found.correlations)
+        found = found if dependence is None else found.with_dependence(dependence)
+    df: tuple[float, float] = (k, found.n - k - 1)
+    if df[1] <= 0 or not k:
+        return Test("outcome", float("nan"), df, 1.0)
+    share = min(float(np.sum((found.y_from_v @ with_v) ** 2)) / variance, 1 - 1e-12) if found.rank_u else 0.0
+    f = share / (1 - share) * df[1] / k
+    if found.dependence is not None:
+        _, noise, spread = found.dependence.at(0)
+        df = (k / spread, 1 / (1 / df[1] + 1 / noise))
+    return Test("outcome", f, df, float(stats.f.sf(f, *df)))
+
+
+# ---- what to do next
+
+
+def samples_for_strong(n: float, strength: float) -> float:
+    """How many samples like these would tell T; inf where evidence is not above zero.
+
+    >>> samples_for_strong(1000, 2.0), samples_for_strong(1000, 9.0)
+    (4000.0, 1000.0)
+    """
+    return n * max((GATE[1] / strength) ** 2, 1.0) if strength > 0 else math.inf
+
+
+def controls_needed(correlations: Array, d_v: int, share: float = 0.5) -> float:
+    """How many more controls, each as good as the d_v at hand, leave `share` of what residualising leaves of the shared part;
+    correlations : canonical ones of the shared directions (r,).
+
+    >>> round(controls_needed(np.array([0.5**0.5]), 10), 6)  # reliability 1/2 to 3/4: three times the odds
+    20.0
+    """
+    squares = np.clip(np.asarray(correlations, dtype=np.float64) ** 2, 1e-6, 1 - 1e-6)
+    odds = squares / (1 - squares)
+    wanted = share * float(np.sum(1 - squares))
+    times = brentq(lambda log_f: float(np.sum(1 / (1 + math.exp(log_f) * odds))) - wanted, 0.0, 30.0)
+    return (math.exp(times) - 1) * d_v
+
+
+def smallest_seen(n: float, d_u: int, d_v: int) -> float:
+    """The smallest canonical correlation that the test of "nothing is shared" finds with n independent samples; 1 where none.
+
+    >>> round(smallest_seen(1000, 1, 1), 3)
+    0.081
+    """
+    factor = n - 1 - (d_u + d_v + 1) / 2
+    if factor <= 0:
+        return 1.0
+    return math.sqrt(-math.expm1(-float(chi2.isf(LEVEL, d_u * d_v)) / factor))
+
+
+def samples_to_see(correlation: float, d_u: int, d_v: int) -> float:
+    """How many independent samples show a shared direction of this canonical correlation."""
+    return 1 + (d_u + d_v + 1) / 2 - float(chi2.isf(LEVEL, d_u * d_v)) / math.log1p(-(correlation**2))
+
+
+def rounded(n: float) -> str:
+    """Two digits, rounded up.
+
+    >>> rounded(1234.5), rounded(17), rounded(99.5)
+    ('1300', '17', '100')
+    """
+    unit = 10 ** max(math.floor(math.log10(max(n, 1))) - 1, 0)
+    return str(math.ceil(n / unit - 1e-9) * unit)
+
+
+ADVICE = {
+    Verdict.STRONG: "The shared part is well identified: A and Cov(S1) are estimated from the data.",
+    Verdict.WEAK: "There is little evidence about A, or a test speaks against the model: the estimate is shrunk towards "
+    "residualising (adjusting for V).",
+    Verdict.NOT_CHECKED: "The model was not checked.",
+    Verdict.NOT_IDENTIFIED: "The data do not identify A (a Gaussian shared part looks like this): coefficients equal those of "
+    "residualising (adjusting for V). The identified set of Cov(S1) still holds.",
+    Verdict.CONTRADICTED: "A test contradicts the model U = S1 + S2, V = A S2 + S3 with independent parts: do not rely on "
+    "numbers that differ from those of residualising (adjusting for V).",
+    Verdict.NOTHING_SHARED: "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
+}
+"""What each verdict means, in words."""
+
+
+@storable
+@dataclass(frozen=True, repr=False)
+class Diagnostics:
+    """Numbers behind the verdict.
+
+    n, d_u, d_v : sizes. canonical_correlations : all of them, decreasing.
+    rank : shared directions used; rank_p_values : p-value of "no more than k shared directions", k = 0, 1, ...
+    verdict : strong, weak, not checked, not identified, contradicted or nothing shared: the worst finding of `tests`.
+    strength : of the best evidence that T is not zero (residualising), in standard errors; evidence : by kind; gate :
+    0 to 1, as
+    far as it counts; share : of the correction of Cov(S1) that is made.
+    identified : the identified set of Cov(S1), any distribution; identified_low, identified_high : its ends, entry by entry.
+    condition_A : ratio of the largest to the smallest non-zero singular value of A on the range of the shared part.
+    overidentification : test that cross-cumulants have the structure of the model; None where nothing is shared.
+    leftover : test that nothing is correlated beyond the chosen rank.
+    known_mixing : test of a known A, Cov(U, V) = Cov(S2) A'; None when A was estimated (or the views too wide to test it).
+    independent_rows : how many independent rows the samples are worth: less than n with covariates, groups or weights.
+    largest_rank : the largest number of shared directions (of a canonical correlation of .3 or more) that the test cannot
+        exclude; rank itself where that was given.
+    searched_u, searched_v : in how many principal components of a view with too many columns for its samples the shared
+        directions were looked for; None where all columns were searched.
+    classes : hidden classes that were removed before all else, so that correlations and rank are those of what they leave; None
+        without them. class_note : why they were not looked for, where they were asked for.
+    """
+
+    n: int
+    d_u: int
+    d_v: int
+    canonical_correlations: Array
+    rank: int
+    rank_p_values: Array
+    verdict: str
+    identified: IdentifiedSet
+    condition_A: float
+    leftover: Test
+    independent_rows: float
+    largest_rank: int
+    tests: tuple[Test, ...] = ()
+    strength: float = float("nan")
+    gate: float = 0.0
+    share: float = 0.0
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    overidentification: Test | None = None
+    known_mixing: Test | None = None
+    searched_u: int | None = None
+    searched_v: int | None = None
+    classes: HiddenClasses | None = None
+    class_note: str = ""
+
+    @property
+    def identified_low(self) -> Array:
+        return self.identified.ends()[0]
+
+    @property
+    def identified_high(self) -> Array:
+        return self.identified.ends()[1]
+
+    @property
+    def leftover_correlation(self) -> float:
+        """The first canonical correlation beyond the rank (0 at full rank)."""
+        beyond = self.canonical_correlations[self.rank :]
+        return float(beyond[0]) if len(beyond) else 0.0
+
+    @property
+    def _samples(self) -> str:
+        worth = round(self.independent_rows)
+        return f"{self.n} samples" + (f" (worth {worth} independent ones)" if worth != self.n else "")
+
+    def next_steps(self) -> list[str]:
+        """What would help, in numbers of samples and controls; empty where nothing is known to."""
+        n, r = self.n, self.rank
+        if self.verdict == Verdict.STRONG:
+            return [f"Intervals half as wide take about n = {rounded(4 * n)} samples."]
+        if self.verdict == Verdict.NOTHING_SHARED and len(self.rank_p_values):
+            seen = smallest_seen(self.independent_rows, self.d_u, self.d_v)
+            if seen >= 1 or self.searched_u is not None or self.searched_v is not None:
+                return []
+            more = samples_to_see(seen / 2, self.d_u, self.d_v) * n / self.independent_rows
+            return [
+                f"These samples would have shown a shared part with a canonical correlation above {seen:.2f}; to see one half "
+                f"as strong, collect n = {rounded(more)} samples."
+            ]
+        if self.verdict not in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) or not r:
+            return []
+        left = float(np.mean(1 - self.canonical_correlations[:r] ** 2))
+        controls = (
+            f"{rounded(controls_needed(self.canonical_correlations[:r], self.d_v))} more controls as good as these {self.d_v}: "
+            f"adjusting for the controls leaves up to {left:.0%} of the shared part in place, and they would halve that"
+        )
+        needed = samples_for_strong(n, self.strength)
+        if self.verdict == Verdict.WEAK and np.isfinite(needed) and needed > n:
+            return [f"For a strong verdict collect about n = {rounded(needed)} samples like these, or {controls}."]
+        fewest = rounded(samples_for_strong(n, max(self.strength, 0.0) + 2.0))
+        return [
+            f"If the shared part is skewed or comes in groups (labs, batches), at least n = {fewest} samples are needed to "
+            "tell; if it is Gaussian, no number of samples is enough.",
+            f"What helps in any case: {controls}.",
+        ]
+
+    def advice(self) -> list[str]:
+        """Sentences for the user: what the verdict means, then every finding that speaks against the model."""
+        if self.verdict == Verdict.STRONG and not self.rank:
+            out = ["Beside the hidden classes, which are removed, the views share nothing that can be seen."]
+        else:
+            out = [ADVICE[Verdict(self.verdict)]]
+        if self.largest_rank > self.rank:
+            out.append(
+                f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}. Use more "
+                "samples or fewer columns, or give rank= if it is known."
+            )
+        wide = [
+            f"{k} principal components of the {d} columns of {view}"
+            for view, k, d in (("U", self.searched_u, self.d_u), ("V", self.searched_v, self.d_v))
+            if k is not None
+        ]
+        if wide:
+            out.append(
+                f"Too many columns for {self.n} samples: shared directions were looked for in {' and '.join(wide)}; what was "
+                "found there is removed from every column, and coefficients use every column."
+            )
+        for test in self.tests:
+            if test.name not in ("identified", "shared") and test.finding != Verdict.STRONG:
+                out.append(f"Warning: {test.says} ({test.p_text}) {test.remedy}".rstrip())
+        return out
+
+    def __repr__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """A page of text; in a notebook the verdict and what it means, and the numbers behind a fold."""
+        shown = ", ".join(f"{c:.2f}" for c in self.canonical_correlations[:10])
+        more = " ..." if len(self.canonical_correlations) > 10 else ""
+        lines = [
+            f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}",
+            f"  canonical correlations   {shown}{more}",
+            f"  shared directions        {self.rank} of {len(self.canonical_correlations)}"
+            + (f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > self.rank else ""),
+            f"  verdict                  {self.verdict}",
+        ]
+        if self.evidence:
+            seen = ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items())
+            lines.append(f"  evidence                 {seen} standard errors from residualising")
+            lines.append(f"  share of the correction  {self.share:.0%}")
+        if self.classes is not None or self.class_note:
+            words = self.class_note if self.classes is None else self.classes.words()
+            lines.append(f"  hidden classes           {words}")
+        if self.rank:
+            lines.append(f"  condition of A           {self.condition_A:.1f}")
+            low, high = self.identified.variances()
+            share = (high - low) / np.maximum(high, 1e-300)
+            lines.append(f"  second order alone       leaves {np.median(share):.0%} of Var(S1) open (median column)")
+        if self.overidentification is not None:
+            lines.append(f"  cumulants fit the model  {self.overidentification.p_text}")
+        if self.known_mixing is not None:
+            lines.append(f"  the known A fits         {self.known_mixing.p_text}")
+        if self.rank < len(self.canonical_correlations):
+            lines.append(
+                f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, {self.leftover.p_text}"
+            )
+        advice = [*self.advice(), *self.next_steps()]
+        return Summary(
+            page([*lines, *(f"  > {sentence}" for sentence in advice)]), verdict=self.verdict, says=[*advice, lines[0]]
+        )

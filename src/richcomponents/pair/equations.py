@@ -1,0 +1,220 @@
+"""Evidence: equations between second moments that hold at the true T.
+
+    g(T) = 0 but for noise,      nats -(n / 2) g(T)' N^-1 g(T).
+
+N / n = Cov(g) at FIXED T for Gaussian rows, by the delta method: S moves with the sample, so that N is not the noise at fixed
+S. Whitened entries of a sample covariance are independent, with variances 1 / n (2 / n on the diagonal). g must not vanish
+at an end of T whatever the data are: with fixed weights that end would always look right.
+
+Nothing holds exactly on a real table, and much holds nearly: nats are divided by the dispersion chi-square / degrees of
+freedom at the best T, as in quasi-likelihood, instead of a test that rejects or not.
+
+* OWN PARTS of different groups of columns do not correlate. Where every column is a group of its own, errors of columns are
+  independent of each other (separate assays); tests | instruments as groups is two-stage least squares; two assays as groups of
+  controls tell T by second moments, too. g : the CORRELATIONS of Cov(S1) and of Cov(S3) between different groups.
+  (Covariances of S1 vanish as T goes to I.)
+* A IS KNOWN: Cov(x, V) = S (A from_x)', in white units of V.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.inference.posterior import entries
+from richcomponents.inference.verdicts import Test
+from richcomponents.pair.noise import Noise
+from richcomponents.pair.views import Pair, turned
+
+__all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts"]
+
+INSIDE = 5e-4
+"""How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
+
+MOST_EQUATIONS = 2500
+"""Above, their noise takes longer than all the rest."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Equations:
+    """weight : N^-1 (k, k); scale : one over the dispersion; stated : by the user, and used even where nothing can
+    contradict it."""
+
+    name: str
+    stated: bool = False
+    weight: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    scale: Array = field(default_factory=lambda: np.ones(1))
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Equations."""
+
+    @abstractmethod
+    def at(self, pair: Pair, T: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """g (..., k), and the map from y (..., k) to the gradient (..., r, r) in T of y'g."""
+
+    def residual(self, pair: Pair, T: Array) -> Array:
+        """g (..., k)."""
+        return self.at(pair, T)[0]
+
+    def scaled(self, scale: Array) -> Self:
+        return replace(self, scale=scale)
+
+    def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+        g, pulled = self.at(pair, T)
+        y = g @ self.weight
+        return -pair.n / 2 * np.sum(y * g, -1)[None], -(pair.n[..., None, None] * pulled(y))[None]
+
+    @abstractmethod
+    def weighed(self, pair: Pair, T: Array) -> Self:
+        """With N^-1 at T."""
+
+    def above_noise(self, values: Array) -> float:
+        return 1.0
+
+    def _misfit(self, pair: Pair, T: Array) -> tuple[float, int]:
+        """Chi-square of what T leaves, and its degrees of freedom."""
+        return -2 * float(self.parts(pair, T)[0][0]), self.count - len(entries(T))
+
+    def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
+        """One over the dispersion. What nothing can contradict is not used, unless it was stated."""
+        misfit, spare = self._misfit(pair, T)
+        p = float(stats.chi2.sf(misfit, spare)) if spare > 0 else float("nan")
+        test = Test("errors", misfit, (max(spare, 0),), p)
+        return float(self.stated) if spare <= 0 else min(1.0, spare / max(misfit, 1e-300)), test
+
+    def strength(self, pair: Pair, T: Array, end: Array) -> float:
+        """The likelihood ratio as a normal number (Wilson and Hilferty)."""
+        there, at_end = (float(np.tensordot(self.scale, self.parts(pair, one)[0], 1)) for one in (T, end))
+        ratio, m = max(2 * (there - at_end), 0.0), len(entries(T))
+        return float((np.cbrt(ratio / m) - 1 + 2 / (9 * m)) / np.sqrt(2 / (9 * m)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UncorrelatedOwnParts(Equations):
+    """groups_u (d_u,), groups_v (d_v,) : the group of each column; -1 : its correlations are not looked at."""
+
+    name: str = "independent errors"
+    groups_u: IntArray
+    groups_v: IntArray
+
+    @cached_property
+    def between(self) -> list[tuple[IntArray, IntArray]]:
+        """Pairs of columns of different groups, of U and of V."""
+        pairs = []
+        for groups in (self.groups_u, self.groups_v):
+            i, j = np.triu_indices(len(groups), 1)
+            differ = (groups[i] != groups[j]) & (groups[i] >= 0) & (groups[j] >= 0)
+            pairs.append((i[differ], j[differ]))
+        return pairs
+
+    @property
+    def count(self) -> int:
+        return sum(len(i) for i, _ in self.between)
+
+    def _own(self, pair: Pair, T: Array) -> list[tuple[Array, Array]]:
+        """Correlations and standard deviations of S1 and of S3."""
+        own = []
+        for W in (pair.cov_s1(T), pair.cov_s3(T)):
+            size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), 1e-300))
+            own.append((W / size[..., :, None] / size[..., None, :], size))
+        return own
+
+    def weighed(self, pair: Pair, T: Array) -> Self:
+        """With N^-1 at T; without any equation, or with very many, no evidence."""
+        if not 0 < self.count <= MOST_EQUATIONS:
+            return self.scaled(np.zeros(1))
+        noise = Noise(pair, inside(T)).covariance(self._own(pair, inside(T)), self.between)
+        ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
+        return replace(self, weight=symmetric(np.asarray(np.linalg.inv(noise + ridge), dtype=np.float64)))
+
+    def at(self, pair: Pair, T: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """d rho_ij = dW_ij / (s_i s_j) - rho_ij (dW_ii / W_ii + dW_jj / W_jj) / 2."""
+        T = inside(T)
+        own = self._own(pair, T)
+
+        def pulled(y: Array) -> Array:
+            ways = (
+                pair.canonical.u_from_x @ (pair.from_x @ pair.h),
+                pair.canonical.v_from_y @ (pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(T), pair.h)),
+            )
+            slope, first = np.zeros(np.broadcast_shapes(T.shape, pair.K.shape)), 0
+            for sign, way, (R, size), (i, j) in zip((-1, 1), ways, own, self.between, strict=True):
+                Y = np.zeros(np.broadcast_shapes(R.shape, (*y.shape[:-1], 1, 1)))
+                Y[..., i, j] = Y[..., j, i] = y[..., first : first + len(i)] / 2
+                Y = (Y - np.sum(Y * R, -1)[..., None] * np.eye(R.shape[-1])) / size[..., :, None] / size[..., None, :]
+                slope, first = slope + sign * turned(way) @ Y @ way, first + len(i)
+            return np.asarray((1 - 2 * INSIDE) * slope)
+
+        g = [R[..., i, j] for (R, _), (i, j) in zip(own, self.between, strict=True)]
+        return np.concatenate(g, axis=-1), pulled
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KnownMixing(Equations):
+    """A (d_v, d_u) in the user's columns."""
+
+    name: str = "known A"
+    stated: bool = True
+    A: Array
+
+    @property
+    def count(self) -> int:
+        return len(self.weight)
+
+    def _terms(self, pair: Pair) -> tuple[Array, Array]:
+        """Cov(x, V), and the loadings (A from_x)', in white units of V, (..., r, k_v) each."""
+        found = pair.canonical
+        white = power(pair.cov_y, -0.5, 1e-8)
+        k = found.rank_u
+        inner = found.y_from_v @ self.A @ found.u_from_x
+        return pair.to_x @ pair.covariance[..., :k, k:] @ white, turned(pair.from_x) @ inner.T @ white
+
+    def at(self, pair: Pair, T: Array) -> tuple[Array, Callable[[Array], Array]]:
+        target, loadings = self._terms(pair)
+        g = target - pair.S(T) @ loadings
+
+        def pulled(y: Array) -> Array:
+            slope = -y.reshape(*y.shape[:-1], *loadings.shape[-2:]) @ turned(loadings)
+            return np.asarray(pair.h @ (slope + turned(slope)) @ pair.h / 2)
+
+        return np.asarray(g.reshape(*g.shape[:-2], -1)), pulled
+
+    def weighed(self, pair: Pair, T: Array) -> Self:
+        """By central differences."""
+        slopes = noise_slopes(pair, lambda moved: self.residual(moved, T))
+        values, vectors = np.linalg.eigh(slopes.T @ slopes)
+        return replace(self, weight=(vectors / np.maximum(values, 1e-8 * values[-1])) @ vectors.T)
+
+
+def inside(T: Array) -> Array:
+    """T, a little away from its ends."""
+    return np.asarray(T + INSIDE * (np.eye(T.shape[-1]) - 2 * T))
+
+
+def noise_slopes(pair: Pair, residual: Callable[[Pair], Array], step: float = 1e-4) -> Array:
+    """(p (p + 1) / 2, k): derivatives of g in the whitened entries of the sample's covariance, times their standard deviations
+    times n^1/2. By central differences, in chunks."""
+    p = len(pair.covariance)
+    root, (i, j) = power(pair.covariance, 0.5, 0.0), np.tril_indices(p)
+    chunk, out = max(1, 2_000_000 // p**2), []
+    for places in np.split(np.arange(len(i)), range(chunk, len(i), chunk)):
+        moves = np.zeros((len(places), p, p))
+        at = np.arange(len(places))
+        moves[at, i[places], j[places]] = moves[at, j[places], i[places]] = step
+        kept, n = np.broadcast_to(pair.kept, (len(places), *pair.kept.shape)), np.full(len(places), pair.n)
+        up, down = (
+            residual(Pair.of(pair.canonical, root @ (np.eye(p) + sign * moves) @ root, n, kept, pair.rank))
+            for sign in (1, -1)
+        )
+        out.append((up - down) / (2 * step) * np.where(i[places] == j[places], np.sqrt(2), 1)[:, None])
+    return np.concatenate(out)

@@ -1,0 +1,927 @@
+"""The estimator of the contrastive model: what two views say about S1, S2 and S3, in the user's units.
+
+On the r shared coordinates S = D^2 + h T h, A = D S^-1, A^+ = S D^-1 (this IS the generalised least-squares inverse:
+only the first r
+coordinates of y carry S2, with noise I - D S^-1 D), and
+
+    BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
+
+Every number is an answer of `fit` (pair/fit.py). Cov(S1) is linear in T, so that the protected Cov(S1) is the one at
+share E[T]:
+predictions use that T, cumulants E[T] itself. A has its safe end at T = I, the regression of V on U. S3 is S1 of the
+exchanged views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.components.component import (
+    Blend,
+    Calibrated,
+    CumulantSource,
+    Demand,
+    Terms,
+    least_squares_without_blocks,
+)
+from richcomponents.components.wide import (
+    Factored,
+    LinearMap,
+    SearchSpace,
+    Spread,
+    added,
+    check_entries,
+    inverse_factor,
+)
+from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.errors import (
+    CapacityError,
+    DataError,
+    SampleSizeWarning,
+    SpecificationWarning,
+    WeakIdentificationWarning,
+    warn_user,
+)
+from richcomponents.inference.draws import Draws, Shrunk, jackknife_variance
+from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.posterior import Evidence
+from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
+from richcomponents.moments import Layout, Moments
+from richcomponents.moments.data import AffineMap, Data
+from richcomponents.pair.canonical import (
+    Canonical,
+    canonical,
+    canonical_coordinates,
+    every_column,
+    largest_rank,
+    resolve_rank,
+)
+from richcomponents.pair.coefficients import RIDGE, OnResidual, Stretch, coefficients
+from richcomponents.pair.cumulants import CrossCumulants
+from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_test, shared_test
+from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts
+from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
+from richcomponents.pair.grams import form_of, grams, implicit_grams, joint_whitening
+from richcomponents.pair.known_mixing import check_known_mixing
+from richcomponents.pair.outcomes import OutcomeOnV
+from richcomponents.pair.tables import IdentifiedSet
+from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
+from richcomponents.pair.views import BlockSums, Pair, turned
+from richcomponents.storage import storable
+
+MIN_ROWS, MIN_BLOCKS = 40, 10
+"""Below, blocks of rows say nothing about T."""
+
+LEAST_T = 10.0
+"""Over n: T is not told from so much, and A = 1 / D has no bound."""
+
+LARGEST_STATE = MEMORY_LIMIT // 2
+
+
+@storable
+@dataclass(frozen=True)
+class PairSolution(TwoViews):
+    """The estimator's answers.
+
+    fit : second moments, and what is known of T; sums : second moments of all canonical coordinates, by block; grams_xy
+    (2, B, B, 2m, 2m) : of the cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) :
+    how the shared
+    coordinates enter EVERY column, also where a view was searched for them in its principal components only; known_A
+    : A where it
+    was given; signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything
+    but second moments; most_rank : that cannot be excluded; lost : rows' worth of
+    freedom that covariates took; units : different rows, where they are few, and grouped : whether rows belong to
+    groups; exchanged_
+    : whether the first view is the user's second.
+    """
+
+    options: PairOptions
+    fit: PairFit
+    sums: BlockSums
+    grams_xy: Array
+    lift_u: Array
+    lift_v: Array
+    signs: Array
+    known_A: Array | None
+    few_rows: bool
+    most_rank: int
+    lost: float
+    units: int | None
+    grouped: bool
+    exchanged_: bool = False
+
+    # ---- A, covariances, predictions
+
+    @property
+    def rank(self) -> int:
+        return self.fit.rank
+
+    @property
+    def largest_rank(self) -> int:
+        return self.most_rank
+
+    @property
+    def correlations(self) -> Array:
+        """D of the shared directions, (r,)."""
+        return self.canonical.correlations[: self.rank]
+
+    @property
+    def pair(self) -> Pair:
+        return self.fit.pair
+
+    @property
+    def reduced(self) -> bool:
+        """Whether U was searched for shared directions in its principal components only."""
+        return isinstance(self.cov_u, Factored)
+
+    @cached_property
+    def share(self) -> float:
+        """How much of the correction of Cov(S1) is made."""
+        return self.fit.answer(lambda pair, T, _: pair.own_x(T)).share if self.rank else 0.0
+
+    @cached_property
+    def T(self) -> Array:
+        """(r, r): share E[T], at which Cov(S1) is reported."""
+        return np.asarray(self.share * self.fit.posterior.T.value)
+
+    @cached_property
+    def _inverse_of_mixing(self) -> Array:
+        """(r, r): what stands for S^-1 in A = D S^-1."""
+        r = self.rank
+        at = self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share if r else 0.0
+        return np.asarray(
+            (1 - at) * np.eye(r) + at * np.linalg.inv(self.pair.S(least(self.pair, self.fit.posterior.T.value)))
+        )
+
+    @cached_property
+    def _on_u(self) -> Array:
+        """(r, d_u): A = lift_v D of it."""
+        return np.asarray(self._inverse_of_mixing @ self.canonical.x_from_u[: self.rank])
+
+    @property
+    def A(self) -> Array:
+        if self.known_A is not None:
+            return self.known_A
+        check_entries("the matrix A", (len(self.lift_v), self._on_u.shape[1]))
+        return np.asarray((self.lift_v * self.correlations) @ self._on_u)
+
+    def through_A(self, s: Array) -> Array:
+        if self.known_A is not None:
+            return np.asarray(s @ self.known_A.T)
+        return np.asarray((s @ self._on_u.T) @ (self.lift_v * self.correlations).T)
+
+    def covariance(self, key: Key) -> Spread:
+        if key == self.keys[2]:
+            return self.exchanged.covariance(key)
+        lift, S = self.canonical.u_from_x[:, : self.rank], self.pair.S(self.T)
+        return added(self.cov_u, lift, -symmetric(S)) if key == self.keys[0] else self._lifted(lift, S)
+
+    def _lifted(self, lift: Array, core: Array) -> Spread:
+        """lift core lift' (d_u, d_u), as factors for a wide view."""
+        if self.reduced:
+            return Factored(np.zeros((0, len(lift))), lift.T, symmetric(core))
+        return symmetric(lift @ symmetric(core) @ lift.T)
+
+    def predict_s2(self, rows: Array) -> Array:
+        r, d, (u, v) = self.rank, self.correlations, self.split(rows)
+        h = np.sqrt(1 - d**2)
+        own = h[:, None] * (np.eye(r) - self.T) / h  # BLUP of S1 from x - D y
+        x, y = u @ self.canonical.x_from_u[:r].T, v @ self.canonical.y_from_v[:r].T
+        return np.asarray((x @ (np.eye(r) - own).T + y @ (own * d).T) @ self.lift_u.T)
+
+    @cached_property
+    def error_s2(self) -> Spread:
+        """If the truth is T* and T is used, h [T* (I - T*) + (T* - T)^2] h: its mean over the posterior."""
+        drawn, h = self.fit.posterior.T, self.pair.h
+        off = drawn.posterior - self.T
+        error = np.tensordot(drawn.weight, drawn.posterior @ (np.eye(self.rank) - drawn.posterior) + off @ off, 1)
+        return self._lifted(self.lift_u, h @ error @ h)
+
+    @property
+    def cross(self) -> tuple[Array, Array]:
+        r = self.rank
+        return self.canonical.u_from_x[:, :r] * self.correlations, self.canonical.v_from_y[:, :r]
+
+    def terms(self, key: Key) -> Terms:
+        """Slots on z = (x, y): columns are the user's coordinates."""
+        found, r, d = self.canonical, self.rank, self.correlations
+        S, k_u, k_v = self.pair.S(self.fit.posterior.T.value), found.rank_u, found.rank_v
+        # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without
+        # bound: a ridge of a few standard errors squared leaves a little of S2 there instead.
+        back = S * (d / (d**2 + RIDGE / max(found.n, 1)))
+
+        def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
+            """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
+            out = np.zeros((k_u + k_v, len(lift)))
+            out[: on_x.shape[1]] = (lift[:, : len(on_x)] @ on_x).T
+            out[k_u : k_u + on_y.shape[1]] = (lift[:, : len(on_y)] @ on_y).T
+            return out
+
+        none, u, v = np.zeros((0, 0)), found.u_from_x, found.v_from_y
+        if key == self.keys[2]:
+            forward = d[:, None] * np.linalg.inv(S) if r else none
+            return own_terms(slot(v, none, np.eye(k_v)), slot(v, forward, none), slot(v, np.diag(d), none))
+        from_v = slot(u, none, back)
+        if key == self.keys[0]:
+            return own_terms(slot(u, np.eye(k_u), none), from_v, slot(u, none, np.diag(d)))
+        # x has noise I - S about S2, S D^-1 y has noise S D^-2 S - S: weigh them by precision
+        noise_x = np.eye(r) - S + 1e-9 * np.eye(r)
+        noise_y = back @ back.T - S + 1e-9 * np.eye(r)
+        part = noise_y @ np.linalg.inv(noise_x + noise_y) if r else none
+        best = slot(u, part, (np.eye(r) - part) @ back)
+        return shared_terms(slot(u, np.eye(r), none), from_v, best)
+
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
+        """All canonical coordinates of centred rows, (n, rank_u + rank_v), and how a component's cumulants are read off
+        them."""
+        u, v = self.split(rows)
+        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self.terms(key)
+
+    def score(self, rows: Array, n_blocks: int) -> float:
+        """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""
+        total, scale = super().score(rows, n_blocks), self.fit.posterior.scales.get(CrossCumulants.name)
+        blocks, m = min(n_blocks, len(rows) // 4), self.pair.corrected
+        if not m or blocks < 2 or scale is None:
+            return total
+        u, v = self.split(rows)
+        z = np.hstack([u @ self.canonical.x_from_u[:m].T, v @ self.canonical.y_from_v[:m].T])
+        seen = CrossCumulants(
+            plain(implicit_grams(z, joint_whitening(self.correlations[:m]), n_blocks=blocks), self.correlations[:m]),
+            scale,
+        )
+        held_out = replace(self.pair.leading(), kept=np.ones(blocks))
+        energy = scale @ seen.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
+        return total + float(energy) / self.canonical.n
+
+    def identified_set(self) -> IdentifiedSet:
+        """Ends of Cov(S1), entry by entry, over all admissible T of the corrected directions."""
+        d, lift = self.correlations, self.canonical.u_from_x[:, : self.rank]
+        m = self.pair.corrected
+        rows = lift[:, :m] * np.sqrt(1 - d[:m] ** 2)
+        return IdentifiedSet(rows, added(self.cov_u, lift, -np.diag(d**2)))
+
+    @property
+    def root_s2(self) -> Array:
+        return np.asarray(self.canonical.u_from_x[:, : self.rank] @ power(self.pair.S(self.T), 0.5, 0.0))
+
+    @cached_property
+    def exchanged(self) -> PairSolution:
+        """The same two views with V first: S3 is its S1."""
+        found, r, m = self.canonical.exchanged(), self.rank, self.pair.corrected
+        order = np.concatenate([np.arange(found.rank_u) + found.rank_v, np.arange(found.rank_v)])
+        swap = np.concatenate([np.arange(m, 2 * m), np.arange(m)])
+        seen = self.grams_xy[..., swap[:, None], swap]
+        A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
+        sums = self.sums.select(order)
+        wide = bool(self.reduced_views)
+        evidences = [] if self.few_rows else _evidences(found, seen, self.options.errors[::-1], A, wide)
+        return replace(
+            self,
+            keys=(self.keys[2], self.keys[1], self.keys[0]),
+            views=(self.views[1], self.views[0]),
+            mean=self.mean[self.columns_exchanged],
+            canonical=found,
+            state=self.state.select(order),
+            cov_u=self.cov_v,
+            cov_v=self.cov_u,
+            source=None,
+            mixing_test=None,
+            options=replace(self.options, rank=r, A=A, errors=self.options.errors[::-1]),
+            fit=PairFit.of(found, sums, r, evidences, self.options.random_state, self.signs),
+            sums=sums,
+            grams_xy=seen,
+            lift_u=self.lift_v,
+            lift_v=self.lift_u,
+            known_A=A,
+            exchanged_=not self.exchanged_,
+        )
+
+    def facing(self, key: Key) -> tuple[PairSolution, IntArray | None]:
+        return (self.exchanged, self.columns_exchanged) if key == self.keys[2] else (self, None)
+
+    # ---- outcomes that depend on S1
+
+    def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """R, or, of S2, what the shared variates of V predict of U: the prediction at T = 0."""
+        if key != self.keys[1]:
+            return self.residual(key, rows, beside)
+        return np.asarray((self.variates(rows, self.rank) * self.correlations) @ self.lift_u.T)
+
+    def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """R (n, d_u): what is left of every column of U after regression on the shared variates of V, or on the first `beside`
+        of all; U itself for S2, which lives in both views."""
+        if key == self.keys[1]:
+            return self.split(rows)[0]
+        k = self.rank if beside is None else beside
+        lift = self.lift_u if k == self.rank else self.canonical.u_from_x[:, :k]
+        return np.asarray(self.split(rows)[0] - (self.variates(rows, k) * self.canonical.correlations[:k]) @ lift.T)
+
+    def variates(self, rows: Array, k: int) -> Array:
+        """y_1..y_k (n, k) of V."""
+        return np.asarray(self.split(rows)[1] @ self.canonical.y_from_v[:k].T)
+
+    def on_v(self, outcome: Outcome) -> OutcomeOnV:
+        """What an outcome has to do with V."""
+        if isinstance(outcome.on_v, OutcomeOnV):
+            return outcome.on_v
+        columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
+        found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
+        found = replace(found, letters=("V", "U") if self.exchanged_ else ("U", "V"))
+        return found.doubted(self._misfit) if found.goes_with else found
+
+    @property
+    def _misfit(self) -> float:
+        """p value of the test of the cross-cumulants; 1 where it could not be made."""
+        return float(np.nan_to_num(self.cumulants_test.p_value, nan=1.0))
+
+    @property
+    def coefficients_wanted(self) -> int:
+        """Coefficients of least squares on U and the shared part of V."""
+        return int(np.sum(self.cov_u.diagonal() > 0)) + self.rank
+
+    @property
+    def _demand(self) -> Demand:
+        """Of least squares on U and the shared part of V."""
+        beside = f"the {self.rank} shared directions"
+        wanted, worth = self.coefficients_wanted, self.canonical.n
+        return Demand(self.views[0], self.d_u, wanted, beside, self.n, self.units, worth, self.reduced)
+
+    def determined(self, covariates: int) -> bool:
+        """Whether there are more independent rows than coefficients, those of the covariates included."""
+        if not self._demand.enough(covariates):
+            return False
+        if not isinstance(self.cov_u, Factored) or not self.grouped:
+            return True
+        return bool(
+            inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
+        )  # copies say nothing
+
+    def check_determined(self, key: Key, covariates: int) -> None:
+        """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
+        if key != self.keys[1]:
+            self._demand.check(covariates, self.determined(covariates))
+
+    def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
+        """Coefficients of an outcome on S1, all columns of U included. Log-odds : of R, and of variates of V beside it.
+
+        Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
+        that were searched: a guide for penalised fits, no result.
+        """
+        if key == self.keys[1]:
+            return self._on_shared(outcome)
+        on_v, r = self.on_v(outcome), self.rank
+        here, left_out, noise, variance = self._fitted(outcome, on_v)
+        attenuation = None if outcome.log_odds is None else outcome.log_odds.attenuation
+        columns = max(len(here.b) if self.reduced else self.canonical.rank_u, 1)
+        explained = float(here.b @ self._cov_residual(on_v.beside) @ here.b)
+        stretch = Stretch.of(explained, noise, columns, variance, self.fit.posterior, attenuation)
+        gate = self.fit.gate * on_v.belief if r else 0.0
+        solved = coefficients(here, left_out, self.fit.posterior, stretch, gate, self.canonical.u_from_x)
+        M = np.eye(r) + solved.share * (
+            stretch.matrix(self.fit.posterior.T.value, self.fit.posterior.doubt) - np.eye(r)
+        )
+        T = np.eye(r) - np.linalg.inv(M)
+        features = here.without_shared(self.residual(key, outcome.rows, on_v.beside), T)
+        through = here.into @ (here.half @ here.gamma)
+        covariance = added(self._cov_residual(on_v.beside), here.into @ here.half, np.zeros((r, r)))
+        lift = self.canonical.u_from_x[:, :r] @ self.pair.h
+        covariance = added(covariance, lift, -T)
+        return Calibrated(
+            coef=solved.value,
+            residualised=here.b,
+            trust=solved.share,
+            features=features,
+            outcome=outcome.y - (outcome.rows[:, : self.d_u] - features) @ through,
+            covariance=covariance,
+            determined=self.determined(outcome.covariates),
+            reduced=self.reduced,
+            wanted=self.coefficients_wanted + on_v.beside - r + outcome.covariates,
+            free=outcome.free,
+            factor=float(stretch.factor(np.asarray(here.m @ (M @ here.m - here.m)))),
+            shared=through if on_v.goes_with else None,
+            on_v=on_v,
+            by=(solved, here, stretch, noise),
+        )
+
+    def _cov_residual(self, beside: int) -> Spread:
+        """Cov(R), R the residual of U on the first `beside` variates of V."""
+        return added(
+            self.cov_u, self.canonical.u_from_x[:, :beside], -np.diag(self.canonical.correlations[:beside] ** 2)
+        )
+
+    def _fitted(self, outcome: Outcome, on_v: OutcomeOnV) -> tuple[OnResidual, OnResidual, float, float]:
+        """Coefficients on the residual, those without each block, the noise of an entry of m, and Var(outcome)."""
+        cross, variance = outcome.with_rows()
+        with_u, with_v = self.split(cross)
+        if outcome.log_odds is not None:
+            on_x, on_y = self._of_log_odds(outcome.log_odds.coef)
+            noise = 1 / (max(outcome.log_odds.information, 1e-12) * max(self.canonical.n - len(on_x) - 1, 1))
+            gamma = on_v.share * self._gamma(self.pair, on_y)
+            here = self._on_all_columns(on_x, gamma) if self.reduced else OnResidual.at(self.pair, on_x, gamma)
+            return here, stacked(here, len(self.left_out.n)), noise, noise * self.canonical.n
+        inverse = self._inverse_of_residual(outcome.covariates)
+        if inverse is not None:
+            with_y = self.canonical.y_from_v[: self.rank] @ with_v
+            inside = inverse.T @ (with_u - self.lift_u @ (self.correlations * with_y))
+            left, free = (
+                variance - float(with_y @ with_y + inside @ inside),
+                self.canonical.n - self.coefficients_wanted - 1,
+            )
+            here = self._on_all_columns(inverse @ inside, on_v.share * self._gamma(self.pair, with_y), inverse)
+            noise = max(left, 1e-12 * variance) / free if free > 0 else np.nan
+            return here, stacked(here, len(self.left_out.n)), noise, variance
+        here = self._least_squares(self.pair, with_u, with_v, on_v)
+        explained = float(here.b @ self._cov_residual(on_v.beside) @ here.b)
+        with_y = self.canonical.y_from_v[: on_v.beside] @ with_v
+        left = max(variance - explained - float(with_y @ with_y), 1e-12 * variance)
+        noise = left / max(self.canonical.n - self.canonical.rank_u - on_v.beside - 1, 1)
+        return here, self.fitted_without_blocks(outcome, on_v), noise, variance
+
+    def fitted_without_blocks(self, outcome: Outcome, on_v: OutcomeOnV) -> OnResidual:
+        """Least squares of an outcome on the residual, without each block."""
+        crosses, _ = outcome.with_rows_without_blocks()
+        return self._least_squares(self.left_out, *self.split(crosses), on_v)
+
+    def _least_squares(self, pair: Pair, with_u: Array, with_v: Array, on_v: OutcomeOnV) -> OnResidual:
+        """From covariances with the outcome (..., d_u) and (..., d_v), of a sample or of the stack without each block."""
+        found, r = self.canonical, self.rank
+        x, y = with_u @ found.x_from_u.T, with_v @ found.y_from_v.T
+        with_y = pair.to_y @ y[..., None]
+        own = x[..., None] - pair.from_x @ pair.K @ with_y
+        covariance = pair.own_x(np.zeros_like(pair.K))
+        if on_v.beside > r:
+            more = found.rank_u + np.arange(r, on_v.beside)
+            between = pair.covariance[..., : found.rank_u, more]
+            rest = np.linalg.solve(pair.covariance[..., more[:, None], more], turned(between))
+            own = own - turned(rest) @ y[..., r : on_v.beside, None]
+            covariance = covariance - between @ rest
+        b = np.linalg.solve(covariance, own)[..., 0] @ found.x_from_u
+        return OnResidual.at(pair, b, on_v.share * self._gamma(pair, with_y[..., 0]))
+
+    def _gamma(self, pair: Pair, with_y: Array) -> Array:
+        """K'^-1 Cov(y, outcome), with a ridge, (..., r)."""
+        ridge = RIDGE / self.canonical.n * np.eye(self.rank)
+        return np.asarray(np.linalg.solve(pair.K @ turned(pair.K) + ridge, pair.K @ with_y[..., None])[..., 0])
+
+    def _on_all_columns(self, b: Array, gamma: Array, inverse: Array | None = None) -> OnResidual:
+        """Of a wide U: read off all columns where least squares on them is determined, best in least squares."""
+        if inverse is None:
+            return OnResidual(
+                b, self.lift_u, self.canonical.x_from_u[: self.rank].T / np.diag(self.pair.h), self.pair.h, gamma
+            )
+        toward = inverse @ (inverse.T @ self.lift_u)
+        values, vectors = np.linalg.eigh(symmetric(self.lift_u.T @ toward))  # Q
+        half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
+        return OnResidual(b, self.lift_u, toward @ half, half, gamma)
+
+    @property
+    def left_out(self) -> Pair:
+        return self.fit.left_out
+
+    def _inverse_of_residual(self, covariates: int) -> Array | None:
+        """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U; None where the canonical coordinates are all of U, or
+        where there are too few samples."""
+        whole = self.cov_u
+        return inverse_factor(whole.rows) if isinstance(whole, Factored) and self.determined(covariates) else None
+
+    def _of_log_odds(self, coef: Array) -> tuple[Array, Array]:
+        """Log-odds (..., d_u + k) of R and of variates of V -> of R (..., d_u), and of the shared variates (..., r), zero where
+        there are none."""
+        on_y = coef[..., self.d_u :][..., : self.rank]
+        return coef[..., : self.d_u], on_y if on_y.shape[-1] else np.zeros((*coef.shape[:-1], self.rank))
+
+    def estimate(
+        self,
+        calibrated: Calibrated,
+        outcome: Outcome,
+        *,
+        grouped: bool,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
+    ) -> Estimate:
+        """Calibrated coefficients with their errors and their identified set.
+
+        replicates : (B, d_u), of log-odds: those on the residual without each block. refit : of log-odds, on other features.
+
+        On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
+        samples for independent. With groups they are not, and there is no honest error.
+        """
+        if isinstance(calibrated.by, OnPrediction):
+            return calibrated.by.estimate(calibrated.coef, outcome, refit)
+        (solved, here, stretch, noise), on_v, degrees = calibrated.by, calibrated.on_v, max(len(outcome.kept) - 1, 1)
+        if replicates is not None:
+            b, on_y = self._of_log_odds(replicates)
+            pairs = self.left_out
+            if self.reduced:
+                left_out = replace(stacked(here, len(b)), b=b)
+            else:
+                left_out = OnResidual.at(pairs, b, on_v.share * self._gamma(pairs, on_y))
+            T, doubt = self.fit.posterior.T, self.fit.posterior.doubt
+            full = replace(solved.full, blocks=stretch(left_out, T.blocks, doubt))
+            solved = Shrunk.at(Draws.certain(here.b, left_out.b), full, solved.share)
+        variance = solved.variance
+        if self.reduced and replicates is None:
+            inverse = self._inverse_of_residual(outcome.covariates)
+            if inverse is None:
+                features, left = calibrated.features, calibrated.outcome
+                own = jackknife_error(least_squares_without_blocks(features, left, outcome.kept, outcome.weight)) ** 2
+            else:
+                M = np.linalg.inv(np.eye(self.rank) - self._T_of(calibrated))
+                shared = here.half @ (here.lift.T @ inverse)
+                own = noise * np.sum((inverse + here.into @ (M @ shared - shared)) ** 2, axis=1)
+                degrees = max(round(self.canonical.n - self.coefficients_wanted - 1), 1)
+            variance = variance + (np.full_like(own, np.nan) if grouped and inverse is not None else own)
+        ends = stretch.ends(here) if self.rank else None
+        return Estimate(solved.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
+
+    def _T_of(self, calibrated: Calibrated) -> Array:
+        solved, _, stretch, _ = calibrated.by
+        r, known = self.rank, self.fit.posterior
+        M = np.eye(r) + solved.share * (stretch.matrix(known.T.value, known.doubt) - np.eye(r))
+        return np.asarray(np.eye(r) - np.linalg.inv(M))
+
+    def _on_shared(self, outcome: Outcome) -> Calibrated:
+        """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
+        to the prediction at T from both views (learning/predicted)."""
+        if not self.rank:
+            raise DataError(
+                f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
+            )
+        r, (u, v), found = self.rank, self.split(outcome.rows), self.canonical
+        z = np.hstack([u @ found.x_from_u[:r].T, v @ found.y_from_v[:r].T])
+        solved = OnPrediction.of(
+            z,
+            outcome,
+            Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
+            found.n,
+            Prediction(shared_prediction(self.pair, self.T), self.pair.S(self.T)),
+            self._shared_predictions(),
+            LinearMap(found.x_from_u[:r], self.lift_u),
+        )
+        return solved.calibrated(outcome, self._lifted(self.lift_u, solved.covariance), r)
+
+    def _shared_predictions(self) -> list[Prediction] | None:
+        """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
+        if self.reduced_views:
+            return None
+        r, pairs = self.rank, self.left_out
+        maps = shared_prediction(pairs, self.share * self.fit.posterior.T.blocks)
+        into = np.zeros((len(maps), 2 * r, 2 * r))  # (x, y) of the whole sample -> those of the replicate
+        into[:, :r, :r], into[:, r:, r:] = pairs.to_x[..., :r], pairs.to_y[..., :r]
+        maps = turned(into) @ maps @ turned(pairs.from_x[..., :r, :])
+        return [Prediction(one, self.pair.S(self.T)) for one in maps]
+
+    # ---- how sure it is
+
+    def _answer(self, what: Target) -> tuple[Answer, float]:
+        """The function, and its safe end."""
+        answers: dict[str, tuple[Answer, float]] = {
+            "mixing": (lambda pair, T, _: pair.mixing(least(pair, T)), 1.0),
+            "cov_s1": (lambda pair, T, _: pair.cov_s1(T), 0.0),
+            "cov_s2": (lambda pair, T, _: pair.cov_s2(T), 0.0),
+            "var_s1": (lambda pair, T, _: np.einsum("...ii->...i", pair.cov_s1(T)), 0.0),
+        }
+        return answers[what]
+
+    def interval(self, what: Target) -> Estimate:
+        """Of A, of the covariance of a component or of Var(S1), with its identified set."""
+        if what == "cov_s3":
+            return self.exchanged.interval("cov_s1")
+        degrees = max(len(self.sums.count) - 1, 1)
+        value = self._point(what)
+        if not self.rank:
+            blocks = (
+                np.zeros((1, *value.shape)) if what in ("mixing", "cov_s2") else self.left_out.cov_s1(self.left_out.K)
+            )
+            blocks = np.einsum("bii->bi", blocks) if what == "var_s1" else blocks
+            error = np.full_like(value, np.nan) if what == "mixing" else np.sqrt(jackknife_variance(blocks))
+            return Estimate.unbounded(value) if what == "mixing" else Estimate(value, error, degrees)
+        f, end = self._answer(what)
+        share = (
+            self.share
+            if what != "mixing"
+            else self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share
+        )
+        found = Shrunk.at(self.fit.safe(f, end), self.fit.full(f), share)
+        if self.known_A is not None and what == "mixing":
+            return Estimate(value, np.zeros_like(value), degrees)
+        beyond = value - found.value if self.reduced_views else 0.0  # of wide views, what was not searched
+        low, high = (one + beyond for one in self._ends(what))
+        return Estimate(
+            value, found.error, degrees, identified=(np.minimum(low, value), np.maximum(high, value)), set_limits=False
+        )
+
+    def _ends(self, what: Target) -> tuple[Array, Array]:
+        """Of the identified set, in the directions that were searched."""
+        pair, none = self.pair, self.fit.end(0.0)
+        lift = self.canonical.u_from_x[:, : self.rank] @ pair.h
+        if what == "mixing":  # S^-1 = I + k T~ k, k = (D^-2 - I)^1/2, again any 0 <= T~ <= I
+            d = np.maximum(self.correlations, 1e-9)
+            root = np.sqrt(1 / d**2 - 1)
+            into = self.canonical.v_from_y[:, : self.rank] * d
+            low, high = range_of_products(into * root, (self.canonical.x_from_u[: self.rank] * root[:, None]).T)
+            middle = into @ self.canonical.x_from_u[: self.rank]
+            return middle + low, middle + high
+        low, high = range_of_products(lift, lift)
+        if what == "cov_s2":
+            return pair.cov_s2(none) + low, pair.cov_s2(none) + high
+        ends = pair.cov_s1(none) - high, pair.cov_s1(none) - low
+        return (np.diag(ends[0]), np.diag(ends[1])) if what == "var_s1" else ends
+
+    def _point(self, what: Target) -> Array:
+        if what == "mixing":
+            return self.A
+        if what == "var_s1":
+            return np.array(self.covariance(self.keys[0]).diagonal())
+        return np.asarray(self.covariance(self.keys[int(what[-1]) - 1]))
+
+    def covariance_for_directions(self, key: Key, k: int) -> Blend:
+        """What the k leading directions of S1 are read from: Cov(S1) at the share that the projector on them deserves."""
+        own = self.covariance(key)
+        if key != self.keys[0] or not self.rank:
+            return Blend(own, float(key != self.keys[0]))
+
+        def projector(pair: Pair, T: Array, _: Array) -> Array:
+            vectors = np.linalg.eigh(pair.cov_s1(T))[1][..., -k:]
+            return np.asarray(vectors @ turned(vectors))
+
+        share = self.share if self.reduced_views else self.fit.answer(projector).share
+        lift = self.lift_u @ self.pair.h
+        return Blend(added(own, lift, self.T - share * self.fit.posterior.T.value), share)
+
+    def functional_error(
+        self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool
+    ) -> tuple[Array, int] | None:
+        """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of S1, and the number of blocks.
+
+        change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
+        mean_fixed : the mean of S1 is known. None where the blocks do not tell.
+        """
+        if key != self.keys[0] or not self.rank or self.reduced_views:
+            return None
+        count, x = self.sums.count, self.sums.first[:, : self.canonical.rank_u]
+        means = (count @ x - count[:, None] * x) / (count.sum() - count)[:, None]
+        moved = (means - count @ x / count.sum()) @ self.canonical.u_from_x.T * (0.0 if mean_fixed else 1.0)
+        f, _ = self._answer("cov_s1")
+        found = Shrunk.at(self.fit.safe(f), self.fit.full(f), self.share)
+        drawn = (found.full.posterior - found.value) * np.sqrt(found.full.weight)[:, None, None]
+        spread = change(drawn, np.zeros((len(drawn), moved.shape[1])))
+        return np.sqrt(jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)), len(
+            moved
+        )
+
+    def canonical_weights(self, key: Key, untrusted: float) -> tuple[Array, Array] | None:
+        """Coordinates W (k, d_u) in which U without its regression on V is white, and weights (k, k) of the entries of
+        W Cov(S1) W': errors are n^(-1/2) in every entry there, but for those of T, which count as far as its share goes."""
+        if key != self.keys[0]:
+            return None
+        r, h = self.rank, np.ones(self.canonical.rank_u)
+        h[:r] = np.diag(self.pair.h)
+        weights = np.ones((len(h),) * 2)
+        weights[:r, :r] = (untrusted + (1 - untrusted) * self.share) * (1 - 0.75 * np.eye(r))
+        return self.canonical.x_from_u / h[:, None], weights
+
+    @property
+    def cumulants_test(self) -> Test:
+        """Whether cross-cumulants have the structure of the model; not made where they say nothing."""
+        unknown = Test("fit", float("nan"), (), float("nan"))
+        return self.fit.posterior.tests.get(CrossCumulants.name, unknown)
+
+    def tests(self) -> list[Test]:
+        """All that the verdict rests on."""
+        shared = shared_test(self.canonical, self.rank)
+        if not self.rank:
+            return [shared]
+        told = [identified_test(self.fit)] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
+        return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "strength": self.fit.strength if self.rank else float("nan"),
+            "gate": self.fit.gate,
+            "share": self.share,
+            "evidence": dict(self.fit.posterior.strengths),
+            "overidentification": self.cumulants_test if self.rank else None,
+            "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
+            "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
+        }
+
+    def warn(self) -> None:
+        """Say what is not sure."""
+        if self.few_rows:  # that was warned of already
+            return
+        kind = SpecificationWarning if self.verdict == Verdict.CONTRADICTED else WeakIdentificationWarning
+        if self.verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED, Verdict.CONTRADICTED):
+            warn_user(ADVICE[Verdict(self.verdict)], kind)
+
+    # ---- without a block
+
+    def without_blocks(self, key: Key, *, refit: bool) -> Iterator[TwoViews]:
+        return map(self.without, self.blocks)
+
+    def without(self, block: int) -> PairSolution:
+        """Without one block: its second moments, and T after one Newton step; rank, shares and scales stay."""
+        b, found, r = self.blocks.index(block), self.canonical, self.rank
+        k, kept = found.rank_u, 1.0 - np.eye(len(self.sums.count))[b]
+        C, n = self.sums.covariance(kept), float(self.left_out.n[b])
+        u, v = LinearMap(found.x_from_u, found.u_from_x), LinearMap(found.y_from_v, found.v_from_y)
+        inner = canonical(C[:k, :k], C[:k, k:], C[k:, k:], n)
+        turn = inner.x_from_u[:r] @ self.left_out.from_x[b]  # from the basis of the step to canonical coordinates
+        T = symmetric(turn @ self.fit.posterior.T.blocks[b] @ turn.T)
+        own = inner.composed(u, v)
+        moved = np.average(self.sums.first, axis=0, weights=self.sums.count * kept)
+        state = self.state.without([block])
+        everything = AffineMap(state.mean, linalg.block_diag(inner.x_from_u.T, inner.y_from_v.T))
+        alone = Draws.certain(T, np.repeat(T[None], 2, axis=0))
+        m = self.pair.corrected
+        fit = PairFit(Pair.whole(own, 2, r, m), replace(Pair.whole(own, 2, r, m)), replace(self.fit.posterior, T=alone))
+        state = everything.of_state(state)
+        solution = replace(
+            self,
+            canonical=own,
+            mean=self.mean + np.concatenate([u.back @ moved[:k], v.back @ moved[k:]]),
+            state=state,
+            cov_u=replaced_inside(self.cov_u, u, C[:k, :k]),
+            cov_v=replaced_inside(self.cov_v, v, C[k:, k:]),
+            lift_u=own.u_from_x[:, :r],
+            lift_v=own.v_from_y[:, :r],
+            fit=fit,
+            source=None if self.source is None else CumulantSource(state),
+        )
+        solution.__dict__["share"] = self.share
+        return solution
+
+    @property
+    def replicable(self) -> bool:
+        return not self.reduced_views
+
+
+def replaced_inside(total: Spread, frame: LinearMap, covariance: Array) -> Spread:
+    """The covariance of a view, with another one (k, k) in the coordinates that were searched."""
+    change = covariance - np.eye(len(covariance))
+    return added(total, frame.back, change)
+
+
+def stacked(fit: OnResidual, blocks: int) -> OnResidual:
+    """The same for every block."""
+    return OnResidual(
+        *(np.repeat(getattr(fit, name)[None], blocks, axis=0) for name in ("b", "lift", "into", "half", "gamma"))
+    )
+
+
+def least(pair: Pair, T: Array) -> Array:
+    """T + LEAST_T / n."""
+    return np.asarray(T + LEAST_T / float(np.max(pair.n)) * np.eye(T.shape[-1]))
+
+
+def _inner_mixing(pair: Pair, T: Array) -> Array:
+    """A in white units of both views, in the coordinates of the whole sample."""
+    return np.asarray(pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
+
+
+def plain(seen: Array, correlations: Array) -> Array:
+    """Grams in w as those in (x, y)."""
+    back = np.linalg.inv(joint_whitening(correlations))
+    return np.asarray(back @ seen @ back.T)
+
+
+def shared_prediction(pair: Pair, T: Array) -> Array:
+    """(..., 2r, r): (x, y) -> the best linear prediction of S2, x - h (I - T) h^-1 (x - K y)."""
+    own = pair.h @ turned(np.linalg.solve(pair.h, np.eye(T.shape[-1]) - turned(T)))
+    return turned(np.concatenate([np.eye(T.shape[-1]) - own, own @ pair.K], axis=-1))
+
+
+# ---- the one walk
+
+
+def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
+    """Rows or a state: second order -> canonical coordinates and rank -> the state of these -> block cumulants -> T.
+
+    keys : what S1, S2 and S3 are called.
+    """
+    data, (u, v), (first, second_view) = space.data, space.frames.values(), space.frames
+    second = data.moments(2)
+    A = options.checked_A(len(u.back), len(v.back))
+    inner, everything = canonical_coordinates(data, second, len(u.to))
+    r = resolve_rank(options.rank, inner)
+    fourth = _fits(len(u.to) + len(v.to), data.n_blocks)
+    state = data.moments(4 if fourth else 2, everything)
+    sums, m, found, wide = BlockSums.of(state), min(r, MOST_CORRECTED), inner.composed(u, v), space.rows is not None
+    few_rows = A is None and _too_small(second, inner.n, options.rank)
+    seen = np.zeros((2, len(sums.count), len(sums.count), 2 * m, 2 * m))
+    if m and A is None and not few_rows:
+        seen = _grams(data, state if fourth else None, second, inner, m, options.order)
+    evidences = [] if few_rows else _evidences(found, seen, options.errors, A, wide)
+    signs = _signs(state, inner.rank_u, m) if fourth else np.ones(m)
+    fit = PairFit.of(found, sums, r, evidences, options.random_state, signs)
+    every_u, every_v = every_column(space, second, inner, found, r)
+    high = data.moments(options.order, everything, pooled=True) if options.order > 4 and fourth else None
+    return PairSolution(
+        keys=keys,
+        views=(first, second_view),
+        mean=np.array(second.mean) if space.mean is None else space.mean,
+        n=second.n,
+        canonical=found,
+        state=state,
+        cov_u=every_u.spread,
+        cov_v=every_v.spread,
+        source=CumulantSource(state, high=high) if fourth else None,
+        options=options,
+        fit=fit,
+        sums=sums,
+        grams_xy=seen,
+        lift_u=every_u.lift,
+        lift_v=every_v.lift,
+        signs=signs,
+        known_A=A,
+        mixing_test=None
+        if A is None or wide
+        else check_known_mixing(second, len(u.to), options.rank, v.to @ A @ u.back),
+        few_rows=few_rows,
+        most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        lost=data.lost,
+        units=space.units,
+        grouped=space.grouped,
+    )
+
+
+def _signs(state: Moments, k_u: int, m: int) -> Array:
+    """(m,) those with which third cross-cumulants of x_i and y_i are positive: the same in any units, and for any
+    linear maps of
+    the views' columns."""
+    cumulants, places = Cumulants(state.up_to(3)), [(i, k_u + i) for i in range(m)]
+    third = [float(np.sum(cumulants.tensor([i], [j], [i, j]))) for i, j in places]
+    return np.where(np.array(third) < 0, -1.0, 1.0)
+
+
+def _evidences(found: Canonical, seen: Array, errors: Sequence[str], A: Array | None, wide: bool) -> list[Evidence]:
+    """What tells T: A if it is known; else cumulants and, unless they are "free", errors of columns that are independent."""
+    if A is not None:
+        return [KnownMixing(A=A)]
+    evidences: list[Evidence] = [CrossCumulants(seen)] if seen.any() else []
+    groups = [
+        np.arange(d) if one != "free" else np.full(d, -1)
+        for d, one in zip((found.u_from_x.shape[0], found.v_from_y.shape[0]), errors, strict=True)
+    ]
+    for of_u, of_v in zip(groups, (found.u_from_x, found.v_from_y), strict=True):
+        of_u[np.sum(of_v**2, axis=1) <= 0] = -1  # a constant column has no error
+    if not wide:
+        stated = all(one == "independent" for one in errors)
+        evidences.append(UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated))
+    return evidences
+
+
+def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical, m: int, order: int) -> Array:
+    """(2, B, B, 2m, 2m), of the block cumulants of the leading m shared directions, in (x, y); state : of all coordinates."""
+    D, lead = inner.correlations[:m], AffineMap(second.mean, inner.leading(m).T)
+    rows = data.sample(lead) if form_of(second.n, m, data.n_blocks) == "pairs" else None
+    if rows is not None:
+        seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
+        seen[1] *= order >= 4
+        return plain(seen, D)
+    if state is None:
+        if not _fits(2 * m, data.n_blocks):
+            raise CapacityError(
+                f"{m} shared directions in {data.n_blocks} blocks need too much memory: give a smaller rank="
+            )
+        shared = data.moments(4, lead)
+    else:
+        shared = state.select(np.concatenate([np.arange(m), inner.rank_u + np.arange(m)]))
+    return plain(grams(shared, D, order=min(order, 4)), D)
+
+
+def _fits(columns: int, n_blocks: int) -> bool:
+    """Whether a state of order four of so many columns can be kept."""
+    try:
+        Layout(columns, 4, n_blocks=n_blocks).check_memory(LARGEST_STATE)
+    except MemoryError:
+        return False
+    return True
+
+
+def _too_small(second: Moments, n: float, rank: object) -> bool:
+    """Whether there are too few independent rows, n, or blocks of them, to tell T; says so."""
+    blocks = int(np.sum(second.block_sizes > 0))
+    if n >= MIN_ROWS and blocks >= MIN_BLOCKS:
+        return False
+    kind = "samples" if n == second.n else "independent samples"
+    short = f"{n:.0f} {kind} are" if n < MIN_ROWS else f"{blocks} blocks of samples (or groups) are"
+    unsure = "" if n >= MIN_ROWS or rank != "auto" else ". The number of shared directions is hardly tested: give rank="
+    warn_user(
+        f"{short} too few for cumulants of order three and four (at least {MIN_ROWS} samples in {MIN_BLOCKS} blocks are "
+        f"needed): only second moments are used, and coefficients are those of residualising{unsure}",
+        SampleSizeWarning,
+    )
+    return True
