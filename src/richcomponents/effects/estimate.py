@@ -356,7 +356,7 @@ class Problem:
         stated = self.instrumented()
         if stated is not None and self.share is not None and rank:
             return Fit(_solved(pair, left_out, stated), given, blocks, 0.0, 0.0)
-        return Fit(PairFit.at(pair, left_out, self.evidences(where, rank)), given, blocks, weight, RIDGE / self.n)
+        return Fit(PairFit.of(pair, left_out, self.evidences(where, rank)), given, blocks, weight, RIDGE / self.n)
 
     def _pairs(self, where: Canonical, blocks: Sequence[Given], rank: int) -> tuple[Pair, Pair]:
         to = linalg.block_diag(where.x_from_u, where.y_from_v)

@@ -27,6 +27,7 @@ from richcomponents.errors import (
     constants_told_later,
     warn_user,
 )
+from richcomponents.inference.posterior import Posterior
 from richcomponents.inference.verdicts import Test, Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, UsedColumns, including_views
@@ -37,10 +38,11 @@ from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
+from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.storage import storable
-from richcomponents.text import p_value, page
+from richcomponents.text import page
 
 MOST_COMPARED = 120
 """Columns up to which all are compared with each other: equations between own parts are half the square of their number."""
@@ -184,11 +186,7 @@ class ExposureEffects(Estimator):
                 found = replace(found, columns=tuple(range(len(design.used), len(used))))
                 model.set_params(views=design.places(), covariates=list(range(len(design.columns), len(used))))
         reading = {} if isinstance(table, Moments) else reading
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", WeakIdentificationWarning
-            )  # of coefficients; effects have a verdict of their own
-            data = model.fit_data(table, **reading)
+        data = model.fit_data(table, quiet=True, **reading)  # effects have a verdict of their own
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         levels = tuple(f"Covariate {one}." for one in design.levels())
@@ -330,23 +328,12 @@ class ExposureEffects(Estimator):
         self.coef_, self.adjusted_, self.naive_ = map(self._shaped, (found.value, found.adjusted, found.naive))
         agree = agreement(problem, solution.canonical, found.rank)
         self._without = agreement_without_each(problem, solution.canonical, found.rank)
-        names, structure = self.rca_.names_of(1), self._structure()
+        names, structure = self.rca_.names_of(1), _structure(fit.known.posterior)
         self._tests = {
             name: checks(problem, found, fit.known, solution.canonical, agree[i], i, names, structure)
             for i, name in enumerate(self.exposures_)
         }
         self._tell()
-
-    def _structure(self) -> Test | None:
-        """The test that cross-cumulants have the structure of the model."""
-        test = self.rca_.diagnostics_.overidentification
-        if test is None:
-            return None
-        p = p_value(test.p_value)
-        says = f"the model of two views does not fit ({p}): something else is shared, or the parts depend on each other"
-        fine = f"the model of two views fits ({p})"
-        made = Test("fit", test.statistic, tuple(map(float, test.df)), test.p_value, fine)
-        return made if made.finding == Verdict.STRONG else replace(made, says=says)
 
     def _check_exposures(self, sums: Sums) -> None:
         """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
@@ -580,3 +567,14 @@ def _largest(found: Estimate, most: int = _CLEAREST) -> Any:
         return found
     rows = np.sort(np.argsort(np.nan_to_num(found.p_value, nan=1.0), kind="stable")[:most])
     return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"
+
+
+def _structure(posterior: Posterior) -> Test | None:
+    """The test that cross-cumulants have the structure of the model; None where they say nothing."""
+    test = posterior.tests.get(CrossCumulants.name)
+    if test is None:
+        return None
+    says = f"the model of two views fits ({test.p_text})"
+    if test.finding != Verdict.STRONG:
+        says = f"the model of two views does not fit ({test.p_text}): something else is shared, or parts depend on each other"
+    return replace(test, says=says)

@@ -180,7 +180,7 @@ def best(
         return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
 
     s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
-    options = {"maxiter": 200, "ftol": 1e-8}
+    options = {"maxiter": 200, "ftol": 1e-7, "gtol": 1e-2}  # in standard deviations of the prior
     s = optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(centre.shape)
     return at(s), score(evidences, pair, at(s))[0] - np.sum(s**2, axis=1) / 2
 

@@ -237,7 +237,8 @@ class ContrastiveRCA(ComponentAnalysis):
         self.rank_ = solution.rank
         self._known_diagnostics: Diagnostics | None = None
         self._parts = {}
-        solution.means(self.mean)  # refuse what cannot be now
+        if self.mean is not None:
+            solution.means(self.mean)  # refuse what cannot be now
         if self._class_part is not None:
             self.rank_ += self._class_part.rank
 

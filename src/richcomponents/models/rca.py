@@ -153,6 +153,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Whether such classes are left in where the model fails without them."""
         return False
 
+    _quiet = False
+
     # ---- doors
 
     def fit(
@@ -197,15 +199,18 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         sample_weight: object = None,
         beside: Sequence[Any] = (),
         design: Design | None = None,
+        quiet: bool = False,
         **reading: Any,
     ) -> Data:
         """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
         moments of maps of the columns of all views, covariates removed.
 
         views : instead of the parameter. beside : columns of X (an outcome) that are in no view, whatever `views=` divides.
-        design : of rows that were laid out before, with columns added to a table: others are read as that one was.
+        design : of rows that were laid out before, with columns added to a table: others are read as that one was. quiet : do
+        not warn of what the fit does not tell.
         """
         self._check_parameters()
+        self._quiet = quiet
         views = self.views if views is None else views
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
@@ -603,7 +608,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._adopt(self._solve(data))
 
     def _warn_of_fit(self) -> None:
-        if isinstance(self._solution, PairSolution):
+        if isinstance(self._solution, PairSolution) and not self._quiet:
             self._solution.warn()
 
     @property

@@ -16,8 +16,7 @@ from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
 from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate
-from richcomponents.pair.canonical import Canonical
-from richcomponents.pair.views import BlockSums, Pair
+from richcomponents.pair.views import Pair
 from richcomponents.storage import storable
 
 __all__ = ["Answer", "PairFit"]
@@ -40,27 +39,13 @@ class PairFit:
     @classmethod
     def of(
         cls,
-        canonical: Canonical,
-        sums: BlockSums,
-        rank: int,
-        evidences: Sequence[Evidence],
-        seed: int | None = 0,
-        signs: Array | None = None,
-    ) -> PairFit:
-        blocks = len(sums.count)
-        pair = Pair.whole(canonical, blocks, rank, MOST_CORRECTED)
-        return cls.at(pair, Pair.left_out(canonical, sums, rank, MOST_CORRECTED), evidences, seed, signs)
-
-    @classmethod
-    def at(
-        cls,
         pair: Pair,
         left_out: Pair,
         evidences: Sequence[Evidence],
         seed: int | None = 0,
         signs: Array | None = None,
     ) -> PairFit:
-        """Of second moments that are given; signs (m,) : see `infer`."""
+        """signs (m,) : see `infer`."""
         if pair.rank == 0:
             T = np.zeros((0, 0))
             return cls(pair, left_out, Posterior(Draws.certain(T, np.zeros((len(left_out.n), 0, 0)))))

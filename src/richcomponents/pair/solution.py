@@ -54,7 +54,7 @@ from richcomponents.errors import (
 )
 from richcomponents.inference.draws import Draws, Shrunk, jackknife_variance
 from richcomponents.inference.limits import range_of_products
-from richcomponents.inference.posterior import Evidence
+from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
@@ -95,20 +95,17 @@ LARGEST_STATE = MEMORY_LIMIT // 2
 class PairSolution(TwoViews):
     """The estimator's answers.
 
-    fit : second moments, and what is known of T; sums : second moments of all canonical coordinates, by block; grams_xy
-    (2, B, B, 2m, 2m) : of the cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) :
-    how the shared
-    coordinates enter EVERY column, also where a view was searched for them in its principal components only; known_A
-    : A where it
-    was given; signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything
-    but second moments; most_rank : that cannot be excluded; lost : rows' worth of
-    freedom that covariates took; units : different rows, where they are few, and grouped : whether rows belong to
-    groups; exchanged_
-    : whether the first view is the user's second.
+    shared : directions, r; sums : second moments of all canonical coordinates, by block; grams_xy (2, B, B, 2m, 2m) : of the
+    cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter
+    EVERY column, also where a view was searched for them in its principal components only; known_A : A where it was given;
+    signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything but second moments;
+    most_rank : that cannot be excluded; lost : rows' worth of freedom that covariates took; units : different rows, where they
+    are few, and grouped : whether rows belong to groups; exchanged_ : whether the first view is the user's second; posterior :
+    of T, once it was asked for.
     """
 
     options: PairOptions
-    fit: PairFit
+    shared: int
     sums: BlockSums
     grams_xy: Array
     lift_u: Array
@@ -121,12 +118,34 @@ class PairSolution(TwoViews):
     units: int | None
     grouped: bool
     exchanged_: bool = False
+    posterior: Posterior | None = None
+
+    @cached_property
+    def pair(self) -> Pair:
+        return Pair.whole(self.canonical, len(self.sums.count), self.shared, MOST_CORRECTED)
+
+    @cached_property
+    def left_out(self) -> Pair:
+        """Without each block."""
+        return Pair.left_out(self.canonical, self.sums, self.shared, MOST_CORRECTED)
+
+    @cached_property
+    def fit(self) -> PairFit:
+        """Second moments, and what is known of T: inferred when it is asked for first."""
+        if self.posterior is not None:
+            return PairFit(self.pair, self.left_out, self.posterior)
+        wide = bool(self.reduced_views)
+        evidences = _evidences(self.canonical, self.grams_xy, self.options.errors, self.known_A, wide)
+        evidences = [] if self.few_rows else evidences
+        fit = PairFit.of(self.pair, self.left_out, evidences, self.options.random_state, self.signs)
+        object.__setattr__(self, "posterior", fit.posterior)
+        return fit
 
     # ---- A, covariances, predictions
 
     @property
     def rank(self) -> int:
-        return self.fit.rank
+        return self.shared
 
     @property
     def largest_rank(self) -> int:
@@ -136,10 +155,6 @@ class PairSolution(TwoViews):
     def correlations(self) -> Array:
         """D of the shared directions, (r,)."""
         return self.canonical.correlations[: self.rank]
-
-    @property
-    def pair(self) -> Pair:
-        return self.fit.pair
 
     @property
     def reduced(self) -> bool:
@@ -284,9 +299,6 @@ class PairSolution(TwoViews):
         swap = np.concatenate([np.arange(m, 2 * m), np.arange(m)])
         seen = self.grams_xy[..., swap[:, None], swap]
         A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
-        sums = self.sums.select(order)
-        wide = bool(self.reduced_views)
-        evidences = [] if self.few_rows else _evidences(found, seen, self.options.errors[::-1], A, wide)
         return replace(
             self,
             keys=(self.keys[2], self.keys[1], self.keys[0]),
@@ -299,8 +311,8 @@ class PairSolution(TwoViews):
             source=None,
             mixing_test=None,
             options=replace(self.options, rank=r, A=A, errors=self.options.errors[::-1]),
-            fit=PairFit.of(found, sums, r, evidences, self.options.random_state, self.signs),
-            sums=sums,
+            posterior=None,
+            sums=self.sums.select(order),
             grams_xy=seen,
             lift_u=self.lift_v,
             lift_v=self.lift_u,
@@ -485,10 +497,6 @@ class PairSolution(TwoViews):
         values, vectors = np.linalg.eigh(symmetric(self.lift_u.T @ toward))  # Q
         half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
         return OnResidual(b, self.lift_u, toward @ half, half, gamma)
-
-    @property
-    def left_out(self) -> Pair:
-        return self.fit.left_out
 
     def _inverse_of_residual(self, covariates: int) -> Array | None:
         """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U; None where the canonical coordinates are all of U, or
@@ -745,9 +753,7 @@ class PairSolution(TwoViews):
         state = self.state.without([block])
         everything = AffineMap(state.mean, linalg.block_diag(inner.x_from_u.T, inner.y_from_v.T))
         alone = Draws.certain(T, np.repeat(T[None], 2, axis=0))
-        m = self.pair.corrected
-        fit = PairFit(Pair.whole(own, 2, r, m), replace(Pair.whole(own, 2, r, m)), replace(self.fit.posterior, T=alone))
-        state = everything.of_state(state)
+        state, pair = everything.of_state(state), Pair.whole(own, 2, r, self.pair.corrected)
         solution = replace(
             self,
             canonical=own,
@@ -757,10 +763,10 @@ class PairSolution(TwoViews):
             cov_v=replaced_inside(self.cov_v, v, C[k:, k:]),
             lift_u=own.u_from_x[:, :r],
             lift_v=own.v_from_y[:, :r],
-            fit=fit,
+            posterior=replace(self.fit.posterior, T=alone),
             source=None if self.source is None else CumulantSource(state),
         )
-        solution.__dict__["share"] = self.share
+        solution.__dict__.update(share=self.share, pair=pair, left_out=pair)
         return solution
 
     @property
@@ -823,9 +829,6 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
     seen = np.zeros((2, len(sums.count), len(sums.count), 2 * m, 2 * m))
     if m and A is None and not few_rows:
         seen = _grams(data, state if fourth else None, second, inner, m, options.order)
-    evidences = [] if few_rows else _evidences(found, seen, options.errors, A, wide)
-    signs = _signs(state, inner.rank_u, m) if fourth else np.ones(m)
-    fit = PairFit.of(found, sums, r, evidences, options.random_state, signs)
     every_u, every_v = every_column(space, second, inner, found, r)
     high = data.moments(options.order, everything, pooled=True) if options.order > 4 and fourth else None
     return PairSolution(
@@ -839,12 +842,12 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         cov_v=every_v.spread,
         source=CumulantSource(state, high=high) if fourth else None,
         options=options,
-        fit=fit,
+        shared=r,
         sums=sums,
         grams_xy=seen,
         lift_u=every_u.lift,
         lift_v=every_v.lift,
-        signs=signs,
+        signs=_signs(state, inner.rank_u, m) if fourth else np.ones(m),
         known_A=A,
         mixing_test=None
         if A is None or wide
