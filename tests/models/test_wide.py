@@ -19,13 +19,13 @@ pytestmark = [
 ]
 
 
-def draw(n, d_u, d_v, rank=3, kind="skewed", noise=0.5, along=False):
-    """Columns (U, V) with `rank` shared factors, and y = 2 S1[0] + error; along : y goes with S1 where the factors enter U."""
+def draw(n, d_u, d_v, rank=3, kind="skewed", noise=0.5, dense=False):
+    """Columns (U, V) with `rank` shared factors, and y = 2 S1[0] + error; dense : y goes with every column of S1."""
     rng = np.random.default_rng([n, d_u, d_v])
     shared = rng.exponential(size=(n, rank)) - 1 if kind == "skewed" else rng.normal(size=(n, rank))
     S1, loadings = rng.normal(size=(n, d_u)), rng.normal(size=(rank, d_u))
     V = shared @ rng.normal(size=(rank, d_v)) + noise * rng.normal(size=(n, d_v))
-    beta = loadings[0] / np.linalg.norm(loadings[0]) if along else np.eye(d_u)[0]
+    beta = rng.normal(size=d_u) if dense else np.eye(d_u)[0]
     return np.hstack([S1 + shared @ loadings, V]), 2 * S1 @ beta + 0.5 * rng.normal(size=n)
 
 
@@ -98,13 +98,14 @@ def test_coefficients_do_not_collapse(d_u, tmp_path, capsys):
     assert rows[0]["residualised"] == pytest.approx(fit.residualised_[0], abs=1e-9)
 
 
-def test_without_evidence_errors_are_those_of_the_textbook():
+def test_without_evidence_errors_are_at_least_those_of_the_textbook():
+    """The least-squares fit is what is reported; what the noise of V may hide adds to its error."""
     X, y = draw(300, 80, 6, kind="gaussian")
     fit = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=80)).fit(X, y)
     assert fit.rca_.diagnostics_.gate == 0
     expected, error = least_squares(np.hstack([X[:, :80], shared_variates(fit.rca_, X, 80)]), y)
     np.testing.assert_allclose(fit.coef_, expected[:80], atol=1e-9)
-    np.testing.assert_allclose(fit.coefficients_.standard_error, error[:80], rtol=1e-9)
+    assert (fit.coefficients_.standard_error > error[:80]).all()
     grouped = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=80)).fit(X, y, groups=np.arange(300) // 2)
     assert np.isnan(grouped.coefficients_.standard_error).all()  # groups are not independent samples
 
@@ -122,12 +123,12 @@ def test_known_covariates_count_as_columns():
     columns = np.hstack([X[:, :80], shared_variates(left, cleaned, 80), known])
     expected, error = least_squares(columns, outcome)
     np.testing.assert_allclose(fit.coef_, expected[:80], atol=1e-9)
-    np.testing.assert_allclose(fit.coefficients_.standard_error, error[:80], rtol=1e-9)
+    assert (fit.coefficients_.standard_error > error[:80]).all()
 
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
 def test_a_vanishing_penalty_gives_least_squares(l1_ratio):
-    X, y = draw(500, 100, 10, noise=1.5, along=True)
+    X, y = draw(500, 100, 10, noise=1.5, dense=True)
     exact, close = (
         rc.ComponentRegression(alpha=a, l1_ratio=l1_ratio, rca=rc.ContrastiveRCA(views=100)).fit(X, y)
         for a in (0.0, 1e-7)

@@ -165,34 +165,38 @@ def _leading(loadings: Array) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Effects on controls (c,), each estimated from the others, in standard deviations of the controls; of one exposure."""
+    """Effects on controls (c,), each estimated from the others, in standard deviations of the controls; of one exposure.
+
+    weight : one over the dispersion of the correlations of their own parts: a control whose own part goes with that of another
+    is no witness of what both share with the tests.
+    """
 
     safe: Draws
     full: Draws
+    weight: float
 
     def share(self, own: float) -> float:
         """The rho in [0, 1] at which (rho - own)^2 / WITNESS_SD^2 + sum (safe + rho change)^2 / variance is least.
 
-        variance : of sampling, times the dispersion that is left at the best rho, since own parts of controls may depend on
-        each other.
+        variance : of sampling, times the dispersion that is left at the best rho, over the weight.
         """
         at, way, variance = self.safe.value, self.full.value - self.safe.value, self.safe.over_blocks()
         best = np.clip(-np.sum(at * way / variance) / max(np.sum(way**2 / variance), 1e-300), 0, 1)
-        variance = variance * max(1.0, np.sum((at + best * way) ** 2 / variance) / max(at.size - 1, 1))
+        variance = variance * max(1.0, np.sum((at + best * way) ** 2 / variance) / max(at.size - 1, 1)) / self.weight
         precision = WITNESS_SD**-2 + np.sum(way**2 / variance)
         return float(np.clip((own / WITNESS_SD**2 - np.sum(at * way / variance)) / precision, 0, 1))
 
     def widened(self, error: Array, share: float, degrees: float, grid: int = 100) -> tuple[Array, Array]:
         """Errors (p,), in standard deviations of the columns, with what controls show beyond their own; degrees of freedom.
 
-        Effects on held-out controls are N(0, v_j + omega^2), v_j what their own errors say; so are those of tests about the
-        truth. omega has DuMouchel's prior s / (s + omega)^2, s^2 the mean of v_j. The mean and the variance of the precision
+        Effects on held-out controls are N(0, v_j / weight + omega^2), v_j what their own errors say; so are those of tests about
+        the truth. omega has DuMouchel's prior s / (s + omega)^2, s^2 the mean of v_j. The mean and the variance of the precision
         1 / (error^2 + omega^2) over the posterior of omega make a t distribution.
         """
         seen = Shrunk.at(self.safe, self.full, share)
         steps = (np.arange(grid) + 0.5) / grid
         omega2 = seen.variance.mean() * (steps / (1 - steps)) ** 2
-        total = seen.variance + omega2[:, None]
+        total = seen.variance / self.weight + omega2[:, None]
         log = -0.5 * np.sum(np.log(total) + seen.value**2 / total, axis=1)
         weight = np.exp(log - log.max())
         precision = 1 / (error**2 + omega2[:, None])
@@ -269,13 +273,14 @@ class Estimated:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """T at one rank, the second moments that it is for, the weight of the factors in these; ridge : added to squared canonical
-    correlations before they are inverted."""
+    """T at one rank, the second moments that it is for, the weight of the factors in these, and that of held-out controls;
+    ridge : added to squared canonical correlations before they are inverted."""
 
     known: PairFit
     given: Given
     blocks: Sequence[Given]
     weight: float
+    trust: float
     ridge: float
 
 
@@ -355,8 +360,10 @@ class Problem:
         pair, left_out = self._pairs(where, blocks, rank)
         stated = self.instrumented()
         if stated is not None and self.share is not None and rank:
-            return Fit(_solved(pair, left_out, stated), given, blocks, 0.0, 0.0)
-        return Fit(PairFit.of(pair, left_out, self.evidences(where, rank)), given, blocks, weight, RIDGE / self.n)
+            return Fit(_solved(pair, left_out, stated), given, blocks, 0.0, 1.0, 0.0)
+        trust = 1.0 if smooth is None else smooth.controls
+        known = PairFit.of(pair, left_out, self.evidences(where, rank))
+        return Fit(known, given, blocks, weight, trust, RIDGE / self.n)
 
     def _pairs(self, where: Canonical, blocks: Sequence[Given], rank: int) -> tuple[Pair, Pair]:
         to = linalg.block_diag(where.x_from_u, where.y_from_v)
@@ -389,7 +396,9 @@ class Problem:
         for i in range(q):
             a, b = (d.map(lambda e: e[..., i] / size) for d in (safe, full))  # noqa: B023
             own = share_of(a.map(self._of_tests), b.map(self._of_tests), 1.0 if self.instruments else fit.gate)
-            held = None if witnesses is None else HeldOut(*(d.map(lambda e: e[..., i]) for d in witnesses[:2]))  # noqa: B023
+            held = None
+            if witnesses is not None:
+                held = HeldOut(*(d.map(lambda e: e[..., i]) for d in witnesses[:2]), at.trust)  # noqa: B023
             share[i] = self.share if self.share is not None else own if held is None else held.share(own)
             shrunk = Shrunk.at(a, b, share[i])
             value[:, i], error[:, i], df[:, i] = shrunk.value * size, shrunk.error * size, degrees
@@ -398,7 +407,7 @@ class Problem:
             wide, df[:, i] = held.widened(shrunk.error, share[i], degrees)
             error[:, i] = wide * size * (self.given.variance > 0)
             seen, into = Shrunk.at(held.safe, held.full, share[i]), witnesses[2].expanded
-            controls[:, i], controls_error[:, i] = into(seen.value), np.abs(into(seen.error))
+            controls[:, i], controls_error[:, i] = into(seen.value), np.abs(into(seen.error)) / np.sqrt(at.trust)
         low, high = line.set()
         noise = share * float(np.linalg.eigvalsh(T.value)[-1])
         strength = fit.strength

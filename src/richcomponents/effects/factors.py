@@ -28,11 +28,12 @@ HEYWOOD = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Smoothing:
-    """k : number of factors; psi (p,) : variances of the errors; weight : w."""
+    """k : number of factors; psi (p,) : variances of the errors; weight : w; controls : the same of controls alone."""
 
     k: int
     psi: Array
     weight: float
+    controls: float
 
     @classmethod
     def of(cls, covariance: Array, k_u: int, n: float) -> Smoothing:
@@ -46,10 +47,15 @@ class Smoothing:
             k += 1
             L, psi, largest = _factors(covariance, k, psi, 200)
         if not k:
-            return cls(0, psi, 0.0)
-        left = np.tril((covariance - L @ L.T) / np.sqrt(np.outer(psi, psi)), -1)
-        dispersion = n * float(np.sum(left**2)) / (((p - k) ** 2 - p - k) / 2)
-        return cls(k, psi * size**2, min(1.0, 1 / max(dispersion, 1e-300)))
+            return cls(0, psi, 0.0, 1.0)
+        left = n * np.tril((covariance - L @ L.T) / np.sqrt(np.outer(psi, psi)), -1) ** 2
+        free = ((p - k) ** 2 - p - k) / (p * (p - 1))  # of each correlation, what the factors leave free
+
+        def weight(part: Array) -> float:
+            m = len(part)
+            return min(1.0, free * m * (m - 1) / 2 / max(float(np.sum(part)), 1e-300))
+
+        return cls(k, psi * size**2, weight(left), weight(left[k_u:, k_u:]))
 
     def __call__(self, covariances: Array) -> Array:
         """Smoothed (..., p, p)."""

@@ -153,8 +153,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Whether such classes are left in where the model fails without them."""
         return False
 
-    _quiet = False
-
     # ---- doors
 
     def fit(
@@ -608,7 +606,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._adopt(self._solve(data))
 
     def _warn_of_fit(self) -> None:
-        if isinstance(self._solution, PairSolution) and not self._quiet:
+        if isinstance(self._solution, PairSolution) and not getattr(self, "_quiet", False):
             self._solution.warn()
 
     @property

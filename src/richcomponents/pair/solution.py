@@ -281,11 +281,9 @@ class PairSolution(TwoViews):
         return total + float(energy) / self.canonical.n
 
     def identified_set(self) -> IdentifiedSet:
-        """Ends of Cov(S1), entry by entry, over all admissible T of the corrected directions."""
-        d, lift = self.correlations, self.canonical.u_from_x[:, : self.rank]
-        m = self.pair.corrected
-        rows = lift[:, :m] * np.sqrt(1 - d[:m] ** 2)
-        return IdentifiedSet(rows, added(self.cov_u, lift, -np.diag(d**2)))
+        """Ends of Cov(S1), entry by entry."""
+        lift = self.canonical.u_from_x[:, : self.rank]
+        return IdentifiedSet(self._widest(self.pair), added(self.cov_u, lift, -np.diag(self.correlations**2)))
 
     @property
     def root_s2(self) -> Array:
@@ -609,44 +607,60 @@ class PairSolution(TwoViews):
             return self.exchanged.interval("cov_s1")
         degrees = max(len(self.sums.count) - 1, 1)
         value = self._point(what)
-        if not self.rank:
-            blocks = (
-                np.zeros((1, *value.shape)) if what in ("mixing", "cov_s2") else self.left_out.cov_s1(self.left_out.K)
-            )
-            blocks = np.einsum("bii->bi", blocks) if what == "var_s1" else blocks
-            error = np.full_like(value, np.nan) if what == "mixing" else np.sqrt(jackknife_variance(blocks))
-            return Estimate.unbounded(value) if what == "mixing" else Estimate(value, error, degrees)
-        f, end = self._answer(what)
-        share = (
-            self.share
-            if what != "mixing"
-            else self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share
-        )
-        found = Shrunk.at(self.fit.safe(f, end), self.fit.full(f), share)
-        if self.known_A is not None and what == "mixing":
+        if what == "mixing" and self.known_A is not None:
             return Estimate(value, np.zeros_like(value), degrees)
-        beyond = value - found.value if self.reduced_views else 0.0  # of wide views, what was not searched
-        low, high = (one + beyond for one in self._ends(what))
-        return Estimate(
-            value, found.error, degrees, identified=(np.minimum(low, value), np.maximum(high, value)), set_limits=False
-        )
+        if what == "mixing" and (self.most_rank > self.rank or not self.rank):
+            return Estimate.unbounded(value)  # directions that cannot be excluded may have any image
+        f, end = self._answer(what)
+        share = self.share
+        if what == "mixing":
+            share = self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share
+        found = Shrunk.at(self.fit.safe(f, end), self.fit.full(f), share)
+        if not self.most_rank:
+            return Estimate(value, found.error, degrees)
+        (low, high), errors = self._ends(what, self.pair), None
+        if self.reduced_views:  # what was not searched is known, but no block tells its error
+            beyond = value - found.value
+            low, high = np.minimum(low + beyond, value), np.maximum(high + beyond, value)
+        elif self._open:
+            blocks = self._ends(what, self.left_out)
+            errors = np.sqrt(jackknife_variance(blocks[0])), np.sqrt(jackknife_variance(blocks[1]))
+        error = np.full_like(value, np.nan) if self.reduced_views else found.error
+        limits = self._open or bool(self.reduced_views)
+        return Estimate(value, error, degrees, identified=(low, high), identified_error=errors, set_limits=limits)
 
-    def _ends(self, what: Target) -> tuple[Array, Array]:
+    @property
+    def _open(self) -> bool:
+        """Whether nothing tells T, or how many directions are shared: second moments are all that is known."""
+        return self.known_A is None and (self.fit.gate == 0 or self.most_rank > self.rank)
+
+    def _widest(self, pair: Pair) -> Array:
+        """L (..., d_u, k): Cov(S1) = Cov(S1) at T = 0 - L T L', 0 <= T <= I. A direction that cannot be excluded may be shared
+        from nothing to all of it."""
+        lift, beyond = (
+            pair.from_x[..., : pair.corrected] @ pair.h[..., : pair.corrected, : pair.corrected],
+            self.most_rank,
+        )
+        more = np.eye(self.canonical.rank_u)[:, self.rank : beyond]
+        more = np.broadcast_to(more, (*lift.shape[:-1], more.shape[1]))
+        return np.asarray(self.canonical.u_from_x @ np.concatenate([lift, more], axis=-1))
+
+    def _ends(self, what: Target, pair: Pair) -> tuple[Array, Array]:
         """Of the identified set, in the directions that were searched."""
-        pair, none = self.pair, self.fit.end(0.0)
-        lift = self.canonical.u_from_x[:, : self.rank] @ pair.h
-        if what == "mixing":  # S^-1 = I + k T~ k, k = (D^-2 - I)^1/2, again any 0 <= T~ <= I
-            d = np.maximum(self.correlations, 1e-9)
-            root = np.sqrt(1 / d**2 - 1)
-            into = self.canonical.v_from_y[:, : self.rank] * d
-            low, high = range_of_products(into * root, (self.canonical.x_from_u[: self.rank] * root[:, None]).T)
-            middle = into @ self.canonical.x_from_u[: self.rank]
-            return middle + low, middle + high
+        none = np.zeros_like(pair.K)
+        if what == "mixing":  # S^-1 = I + k T~ k, k = ((K K')^-1 - I)^1/2, again any 0 <= T~ <= I
+            inverse = np.linalg.inv(pair.K @ turned(pair.K) + 1e-12 * np.eye(self.rank))
+            root = power(inverse - np.eye(self.rank), 0.5, 0.0)
+            into = self.canonical.v_from_y @ pair.from_y @ turned(pair.K)
+            from_u = pair.to_x @ self.canonical.x_from_u
+            low, high = range_of_products(into @ root, turned(root @ from_u))
+            return into @ from_u + low, into @ from_u + high
+        lift = self._widest(pair)
         low, high = range_of_products(lift, lift)
         if what == "cov_s2":
             return pair.cov_s2(none) + low, pair.cov_s2(none) + high
-        ends = pair.cov_s1(none) - high, pair.cov_s1(none) - low
-        return (np.diag(ends[0]), np.diag(ends[1])) if what == "var_s1" else ends
+        low, high = pair.cov_s1(none) - high, pair.cov_s1(none) - low
+        return (np.einsum("...ii->...i", low), np.einsum("...ii->...i", high)) if what == "var_s1" else (low, high)
 
     def _point(self, what: Target) -> Array:
         if what == "mixing":
