@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -26,48 +26,23 @@ KINDS = "biufU"  # of the arrays in our files: numbers, truth values and texts
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _NPY_HEADER_LIMIT = 10_000
 _DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
-_UNPACKED, _PACKED = (
-    2**28,
-    200,
-)  # arrays of others may unpack to so many bytes in any case, and to so many times their size
 
 
 # ---- our own files
 
 
-class Stacked:
-    """Arrays of equal width below each other, (n, k), which a file holds as one array: put together in memory they would take
-    as much once more."""
-
-    def __init__(self, parts: Sequence[Any], width: int) -> None:
-        self._parts = parts
-        self.shape, self.dtype = (sum(map(len, parts)), width), np.dtype("<f8")
-        self.ndim, self.size = 2, self.shape[0] * width
-
-    def write(self, file: IO[bytes]) -> None:
-        """As an .npy file."""
-        described = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
-        np.lib.format.write_array_header_1_0(file, described)
-        for part in self._parts:
-            file.write(np.ascontiguousarray(part, dtype=self.dtype).reshape(-1).data)
-
-
 def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Any]) -> None:
     """header.json and one .npy per array, all or nothing."""
     declared = {name: {"shape": array.shape, "dtype": array.dtype.str} for name, array in arrays.items()}
-    text = json.dumps(
-        {"format": FORMAT, "version": VERSION, **header, "arrays": declared}
-    )  # ASCII: its length is its size
+    # ASCII: its length is its size
+    text = json.dumps({"format": FORMAT, "version": VERSION, **header, "arrays": declared})
     if len(text) > _HEADER_LIMIT:
         raise ValueError("this object holds too many small objects to be saved in one file")
     with writing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("header.json", text)
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                if isinstance(array, Stacked):
-                    array.write(member)
-                else:
-                    np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
+                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
 
 
 def read_archive(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -146,7 +121,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
             with _open_zip(file) as archive:
                 members = archive.infolist()
                 unpacked = sum(info.file_size for info in members)
-                if unpacked > max(_UNPACKED, _PACKED * size):
+                if unpacked > max(2**28, 200 * size):
                     raise DataError(
                         f"{path.name} ({size} bytes) would unpack to {unpacked} bytes, which is more than a table does; if you "
                         "trust it, save it uncompressed (numpy.savez)"

@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from richcomponents.archive import KINDS, Stacked, read_archive, write_archive
+from richcomponents.archive import KINDS, read_archive, write_archive
 from richcomponents.errors import StateFileError
 
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
@@ -238,8 +238,6 @@ class _Writer:
     def _describe(self, what: Any, where: str) -> dict[str, Any]:
         if isinstance(what, float) and not isinstance(what, np.generic):
             return {"kind": "float", "value": repr(what)}
-        if isinstance(what, Stacked):
-            return {"kind": "array", "array": self._keep(what, where)}
         if isinstance(what, (np.ndarray, np.generic)):
             return self._array(what, where)
         if type(what) in (list, tuple):

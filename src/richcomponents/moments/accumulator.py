@@ -21,7 +21,6 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, run_all
-from richcomponents.archive import Stacked
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -74,7 +73,12 @@ class Forest:
 
     def __iter__(self) -> Iterator[tuple[Node, Array]]:
         """Nodes in canonical order: by tree, then by the first leaf they cover."""
-        return iter(sorted(self._nodes.items(), key=lambda item: _place(item[0])))
+
+        def place(item: tuple[Node, Array]) -> Node:
+            tree, level, index = item[0]
+            return tree, index << level, -level
+
+        return iter(sorted(self._nodes.items(), key=place))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -101,27 +105,17 @@ class Forest:
 
     def arrays(self) -> dict[str, Any]:
         """The nodes (m, 3) and their sums (m, size), in canonical order, for a file."""
-        items = list(self)
-        nodes = np.array([node for node, _ in items], dtype=np.int64).reshape(-1, 3)
-        size = len(items[0][1]) if items else 0
-        return {"nodes": nodes, "sums": Stacked([value[None] for _, value in items], size)}
+        nodes = np.array([node for node, _ in self], dtype=np.int64).reshape(-1, 3)
+        return {"nodes": nodes, "sums": np.stack([value for _, value in self]) if len(self) else np.zeros((0, 0))}
 
     @classmethod
     def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
         """The way back; refuses what no forest looks like."""
-        if (
-            nodes.ndim != 2
-            or sums.ndim != 2
-            or len(nodes) != len(sums)
-            or nodes.shape[1] != 3
-            or nodes.dtype != np.int64
-        ):
+        if sums.ndim != 2 or nodes.shape != (len(sums), 3) or nodes.dtype != np.int64:
             raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
         if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
             raise StateFileError("the sums name a node that cannot exist")
-        forest = cls(
-            ((tree, level, index), value) for (tree, level, index), value in zip(nodes.tolist(), sums, strict=True)
-        )
+        forest = cls(zip(map(tuple, nodes.tolist()), sums, strict=True))
         if len(forest) != len(nodes):
             raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
         return forest
@@ -154,15 +148,7 @@ def check_state(layout: Layout, shift: Array, sums: Forest) -> None:
             raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 
 
-def _place(node: Node) -> tuple[int, int, int]:
-    tree, level, index = node
-    return tree, index << level, -level
-
-
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
-_LARGEST, _SMALLEST = 1e280, 1e-290  # powers of a column, summed, must stay inside the range of float64
-_FEW = 32  # fragments of a leaf, above which neighbours are joined: counting, copying and saving them takes time
-_PRECISION = 1e-10  # relative error of a cumulant above which the user is told
 
 
 class LeafSums:
@@ -245,31 +231,20 @@ class LeafSums:
             raise ValueError(f"start must not be negative, got {start}")
         if self._grouped:
             raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
-        self._commit(rows, first, lambda layout, count: layout.stripes(first, count))
-
-    def update_grouped(self, rows: object, groups: object) -> None:
-        """Take in ALL rows at once, with the rows of a group in one block."""
-        block = as_matrix(rows)
-        if self._seen:
-            raise DataError("rows with groups are given whole, to an accumulator that has seen no others")
-        if not block.shape[0]:
-            raise DataError("there are no rows")
-        if len(np.asarray(groups)) != block.shape[0]:
-            raise DataError(f"groups must have one label per row ({block.shape[0]}), got {len(np.asarray(groups))}")
-        self.grouped(groups)(block, 0)
+        self._commit(rows, first, lambda count: self.layout.stripes(first, count))
 
     def grouped(self, groups: object) -> Callable[[object, int], None]:
-        """A function (rows, number of the first one) that takes in rows IN ORDER, those of a group in one block.
+        """A function (rows, number of the first one) that takes in all rows IN ORDER, those of a group in one block.
 
-        groups : the labels of all rows that will come, and of those that came.
+        groups : the labels of all rows that will come.
         """
         chosen = block_numbers(len(np.asarray(groups)), self._n_blocks, groups)
-        counts = np.bincount(chosen[: self.reached], minlength=self._n_blocks)  # rows of each block so far
+        counts = np.zeros(self._n_blocks, dtype=np.int64)  # rows of each block so far
 
-        def members(layout: Layout, first: int, count: int) -> Iterator[tuple[int, int, IntArray]]:
+        def members(count: int, first: int) -> Iterator[tuple[int, int, IntArray]]:
             if first + count > len(chosen):
                 raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
-            for b in range(layout.n_blocks):
+            for b in range(self._n_blocks):
                 numbers = np.flatnonzero(chosen[first : first + count] == b)
                 if len(numbers):
                     yield b, int(counts[b]), numbers
@@ -277,18 +252,18 @@ class LeafSums:
         def take(rows: object, start: int) -> None:
             if start != self.reached:
                 raise DataError("rows with groups come in order, without gaps")
-            self._commit(rows, start, lambda layout, count: members(layout, start, count))
+            self._commit(rows, start, lambda count: members(count, start))
             counts[:] += np.bincount(chosen[start : self.reached], minlength=self._n_blocks)
             self._grouped = True
 
         return take
 
     def _commit(
-        self, rows: object, start: int, choose: Callable[[Layout, int], Iterable[tuple[int, int, slice | IntArray]]]
+        self, rows: object, start: int, choose: Callable[[int], Iterable[tuple[int, int, slice | IntArray]]]
     ) -> None:
         """Check everything, then take the rows in. What can still fail (memory, Ctrl-C) leaves a mark.
 
-        choose : (layout, number of rows) -> block, position in it of the first row, and which rows, of each block.
+        choose : number of rows -> block, position in it of the first row, and which rows, of each block.
         """
         block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
         count = int(block.shape[0])
@@ -296,7 +271,7 @@ class LeafSums:
             return
         reached = self._check(block)
         seen = self._marked(start, start + count)
-        pieces = [(b, position, self._counted(block[which])) for b, position, which in choose(self.layout, count)]
+        pieces = [(b, position, self._counted(block[which])) for b, position, which in choose(count)]
         self._broken = True
         self._take(pieces)
         self._seen, self._next, (self._low, self._high), self._names = seen, start + count, reached, names
@@ -325,7 +300,7 @@ class LeafSums:
             shift, low, high = self._shift, np.minimum(self._low, low), np.maximum(self._high, high)
         with np.errstate(over="ignore"):
             far = np.maximum(high - shift, shift - low)
-        for column in np.flatnonzero(far > _LARGEST ** (1 / self._order)).tolist():
+        for column in np.flatnonzero(far > 1e280 ** (1 / self._order)).tolist():  # sums must stay inside float64, too
             raise self._out_of_range(column, far[column])
         if self._layout is None:
             self._begin(shift)
@@ -382,7 +357,7 @@ class LeafSums:
                     continue
                 held = self._fragments.setdefault((b, k), {})
                 held[position + low] = part.copy()
-                if len(held) % _FEW == 0:
+                if len(held) % 32 == 0:  # counting, copying and saving fragments takes time
                     held = self._fragments[b, k] = _neighbours_joined(held)
                 if sum(map(len, held.values())) == leaf:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
@@ -418,7 +393,7 @@ class LeafSums:
                 "these rows count as more than 2**53, beyond which numbers are not exact: use smaller weights"
             )
         reach = np.maximum(self._high - self._shift, self._shift - self._low)
-        smallest = _SMALLEST ** (1 / self.layout.order)
+        smallest = 1e-290 ** (1 / self.layout.order)
         for column in np.flatnonzero((reach > 0) & (reach < smallest)).tolist():
             raise self._out_of_range(column, reach[column])
         constant = np.flatnonzero(self._low == self._high)
@@ -436,7 +411,7 @@ class LeafSums:
             ratio = away / np.sqrt(np.maximum(variances, 0.0))  # infinite where not even the variance is left
             ratio = np.where((self._low < self._high) & (away > 0), ratio, 0.0)
             loss = np.finfo(float).eps * ratio**order
-        if (loss > _PRECISION).any():
+        if (loss > 1e-10).any():
             column = int(np.argmax(loss))
             far = f"{ratio[column]:.0f}" if np.isfinite(ratio[column]) else "so many"
             cost = f"costs digits at order {order}" if np.isfinite(ratio[column]) else "costs all digits"
@@ -516,7 +491,7 @@ class LeafSums:
             "seen": np.array(self._seen, dtype=np.int64).reshape(-1, 2),
             "sums": self._sums,
             "fragments": np.array([(*key, len(rows)) for *key, rows in held], dtype=np.int64).reshape(-1, 4),
-            "rows": Stacked([rows for *_, rows in held], width),
+            "rows": np.concatenate([np.empty((0, width)), *(rows for *_, rows in held)]),
             "grouped": self._grouped,
             "weighted": self._weighted,
             "names": None if self._names is None else tuple(self._names),
@@ -543,21 +518,19 @@ class LeafSums:
         turn, the weight last; seen : (k, 2) intervals of row numbers.
         """
         check_state(layout, shift, sums)
-        width, ends = (layout.n_columns,), seen.reshape(-1)
+        p, ends = layout.n_columns, seen.reshape(-1)
+        shapes = low.shape, high.shape, seen.shape[1:], fragments.shape[1:], rows.shape[1:]
         whole = (
             layout.leaf == LEAF
-            and (low.shape, high.shape) == (width, width)
-            and (seen.shape[1:], fragments.shape[1:], rows.shape[1:]) == ((2,), (4,), (layout.n_columns + weighted,))
-            and (names is None or len(names) == layout.n_columns)
+            and shapes == ((p,), (p,), (2,), (4,), (p + weighted,))
+            and (names is None or len(names) == p)
             and (fragments >= 0).all()
             and (fragments[:, 0] < layout.n_blocks).all()
             and int(fragments[:, 3].astype(object).sum()) == len(rows)
             and (np.diff(ends) > 0).all()
             and (ends[:1] >= 0).all()
             and np.isfinite(rows).all()
-            and (
-                (low <= high) | ((low == np.inf) & (high == -np.inf))
-            ).all()  # no row that counts so far: an empty range
+            and ((low <= high) | ((low == np.inf) & (high == -np.inf))).all()  # an empty range: no row counts so far
         )
         if not whole:
             raise StateFileError("the parts of the accumulator do not fit together")

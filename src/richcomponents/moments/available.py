@@ -48,7 +48,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.moments.accumulator import Forest
-from richcomponents.moments.data import AffineMap, Dependence, RowData, dependence_of_blocks
+from richcomponents.moments.data import AffineMap, Data, Dependence, RowData, dependence_of_blocks, standardised
 from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
@@ -56,13 +56,9 @@ from richcomponents.text import p_value
 
 Truth = npt.NDArray[np.bool_]
 
-_STAND_IN = 0.1  # rows with the fewest gaps that stand in for complete ones, of those with a value in every view
 _EACH = 4  # patterns of gaps that stand-ins get one after the other; of more patterns, each gets one
-_PASSES, _CLOSE = 20, 1e-3  # of the EM algorithm: predictions need not be exact
 _MOST = 100_000  # patterns of gaps
 _NONE, _IDLE = -1, -2
-_ENOUGH, _SUSPICIOUS = 5, 1e-4  # rows per column for a test, and the p value at which it speaks
-_REMEMBERED = 2**20  # patterns times columns whose predictions are kept
 
 
 # ---- what is missing
@@ -142,11 +138,11 @@ class Gaps:
 
     @cached_property
     def stand_ins(self) -> Truth:
-        """(n,): complete rows, or where these are few the rows with the fewest gaps, of those with a value in every part."""
+        """(n,): complete rows, or where these are few the tenth with the fewest gaps, of those with a value in every part."""
         whole = np.all([self.patterns[:, columns].any(axis=1) for columns in self.parts.values()], axis=0)
         holes = np.where(whole, np.sum(~self.patterns, axis=1), self.patterns.shape[1])
         counts = _sums(holes[whole], self.counts[whole], self.patterns.shape[1] + 1)
-        most = int(np.argmax(np.cumsum(counts) >= _STAND_IN * counts.sum()))
+        most = int(np.argmax(np.cumsum(counts) >= 0.1 * counts.sum()))
         return np.asarray((whole & (holes <= most))[self.code])
 
     def worst(self) -> int:
@@ -195,20 +191,15 @@ class Fill:
         for pattern, at in patterns_of(np.isfinite(rows)):
             if not pattern.all():
                 some = rows[at]
-                some[:, ~pattern] = self.mean[~pattern] + (some[:, pattern] - self.mean[pattern]) @ self.weights(
-                    pattern
-                )
+                centred = some[:, pattern] - self.mean[pattern]
+                some[:, ~pattern] = self.mean[~pattern] + centred @ self.weights(pattern)
                 out[at] = some
         return out
 
     @cached_property
-    def _scale(self) -> Array:
-        scale = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-        return np.where(scale > 0, scale, 1.0)
-
-    @cached_property
-    def _unit(self) -> Array:
-        return np.asarray(self.covariance / np.outer(self._scale, self._scale))
+    def _standard(self) -> tuple[Array, Array]:
+        """Standard deviations and correlations."""
+        return standardised(self.covariance)
 
     @cached_property
     def _known(self) -> dict[bytes, Array]:
@@ -218,10 +209,10 @@ class Fill:
         """(seen, missing): of the columns that are there, in the prediction of the others; collinear ones are harmless."""
         key = there.tobytes()
         if key not in self._known:
-            if len(self._known) * len(there) >= _REMEMBERED:
+            if len(self._known) * len(there) >= 2**20:  # so much is kept
                 self._known.clear()
-            known = self._unit_weights(there)
-            self._known[key] = known / self._scale[there][:, None] * self._scale[~there]
+            scale = self._standard[0]
+            self._known[key] = self._unit_weights(there) / scale[there][:, None] * scale[~there]
         return self._known[key]
 
     def _unit_weights(self, there: Truth) -> Array:
@@ -229,13 +220,14 @@ class Fill:
         K = self._precision
         if K is not None and 2 * there.sum() > len(there):
             return np.asarray(-np.linalg.solve(K[np.ix_(~there, ~there)], K[np.ix_(~there, there)]).T)
-        inner = np.linalg.pinv(self._unit[np.ix_(there, there)], rcond=1e-10, hermitian=True)
-        return np.asarray(inner @ self._unit[np.ix_(there, ~there)])
+        unit = self._standard[1]
+        inner = np.linalg.pinv(unit[np.ix_(there, there)], rcond=1e-10, hermitian=True)
+        return np.asarray(inner @ unit[np.ix_(there, ~there)])
 
     @cached_property
     def _precision(self) -> Array | None:
         """C^-1 of columns with unit variance, None where they are nearly collinear."""
-        values, vectors = np.linalg.eigh(self._unit)
+        values, vectors = np.linalg.eigh(self._standard[1])
         return np.asarray((vectors / values) @ vectors.T) if values[0] > 1e-8 * values[-1] else None
 
     def error(self, there: Truth) -> Array:
@@ -254,21 +246,17 @@ def expected(rows: Rows, gaps: Gaps) -> Fill:
     """
     fill, n = Fill(gaps.mean, np.diag(gaps.variance)), float(gaps.weight @ ~gaps.empty)
     counted = rows.weighted_by(gaps.weight * ~gaps.empty)
-    some = [
-        (pattern, count) for pattern, count in zip(gaps.patterns, gaps.counts, strict=True) if count and pattern.any()
-    ]
-    if (
-        gaps.weight @ gaps.complete
-    ) > 2 * rows.width:  # of a view that is missing these know the regression on the others
+    some = [(there, n) for there, n in zip(gaps.patterns, gaps.counts, strict=True) if n and there.any()]
+    if gaps.weight @ gaps.complete > 2 * rows.width:  # these know the regression of a missing view on the others
         whole = Moments.of(rows.weighted_by(gaps.weight * gaps.complete), 2, gaps.mean, n_blocks=1)
         fill = Fill(np.array(whole.mean), whole.covariance(unbiased=False))
-    for _ in range(_PASSES):
+    for _ in range(20):
         state = Moments.of(counted.mapped(fill), 2, fill.mean, n_blocks=1)
         unknown = sum((count / n * fill.error(pattern) for pattern, count in some if not pattern.all()), np.zeros(1))
         found = Fill(np.array(state.mean), state.covariance(unbiased=False) + unknown)
-        moved = np.abs(found.covariance - fill.covariance) / np.outer(found._scale, found._scale)
+        moved = np.abs(found.covariance - fill.covariance) / np.outer(found._standard[0], found._standard[0])
         fill = found
-        if moved.max() < _CLOSE:
+        if moved.max() < 1e-3:  # predictions need not be exact
             break
     return fill
 
@@ -292,7 +280,7 @@ class _Masked:
 
 
 @dataclass(frozen=True)
-class Available:
+class Available(Data):
     """Rows with gaps, as what a solver asks (see `moments.data.Data`).
 
     whole : complete rows or their stand-ins; seen : the others, predicted; masked : stand-ins that lack what others lack,
@@ -396,15 +384,6 @@ class Available:
         whole, seen, complete = (data.mapped(map) for data in (self.whole, self.seen, self.complete))
         return replace(self, whole=whole, seen=seen, masked=masked, complete=complete, _known={})
 
-    def sample(self, map: AffineMap) -> Array | None:
-        return None
-
-    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
-        return None
-
-    def reduced(self, map: AffineMap, statistic: object) -> None:
-        return None
-
 
 def _check_at_random(rows: Rows, gaps: Gaps, kinds: Sequence[int]) -> None:
     """Warn where rows of a pattern differ in what is there of them from the rows that stand in for complete ones: a chi-square
@@ -412,16 +391,14 @@ def _check_at_random(rows: Rows, gaps: Gaps, kinds: Sequence[int]) -> None:
     for kind in kinds:
         columns, like = np.flatnonzero(gaps.patterns[kind]), (gaps.code == kind).astype(np.float64) * gaps.weight
         some = rows.select(columns)
-        if (
-            like.sum() <= _ENOUGH * len(columns)
-            or not gaps.patterns[np.unique(gaps.code[gaps.stand_ins])][:, columns].all()
-        ):
+        compared = gaps.patterns[np.unique(gaps.code[gaps.stand_ins])][:, columns]
+        if like.sum() <= 5 * len(columns) or not compared.all():
             continue
         one, other = (Moments.of(some.weighted_by(w), 2, n_blocks=1) for w in (like, gaps.weight * gaps.stand_ins))
         away, noise = one.mean - other.mean, one.covariance() / one.n + other.covariance() / other.n
         inverse = np.linalg.pinv(noise, rcond=1e-10, hermitian=True)
         p = float(chi2.sf(away @ inverse @ away, np.linalg.matrix_rank(noise, hermitian=True)))
-        if p < _SUSPICIOUS:
+        if p < 1e-4:
             lacks = " and ".join(repr(part) for part, at in gaps.parts.items() if not gaps.patterns[kind][at].any())
             warn_user(
                 f"rows that lack {lacks or 'single values'} differ from the others in what is there of them ({p_value(p)}): "

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from numba import njit
 
-_PANEL = 12
-_VECTOR = 16  # whole vector steps: no scalar tail
-
 _options = {"fastmath": True, "nogil": True, "cache": True, "error_model": "numpy"}
 
 
@@ -25,23 +22,23 @@ def add_leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, step
             x[0, s] = 1.0
             for i in range(1, x.shape[0]):
                 x[i, s] = rows[start + s, i - 1] - shift[i - 1]
-        k = min((count + _VECTOR - 1) // _VECTOR * _VECTOR, tile)
+        k = min((count + 15) // 16 * 16, tile)  # whole vector steps: no scalar tail
         for s in range(count, k):  # samples that are zero in every coordinate, the constant included, add nothing
             for i in range(x.shape[0]):
                 x[i, s] = 0.0
         left = x
         if orders[0] >= 2:
-            _multiply_prefixes(x, x, left2, k)
+            _multiply(x, x, left2, k, True)
             left = left2
         if orders[0] >= 3:
-            _multiply_prefixes(x, left2, left3, k)
+            _multiply(x, left2, left3, k, True)
             left = left3
         right = x
         if orders[1] >= 2:
-            _multiply_suffixes(x, x, right2, k)
+            _multiply(x, x, right2, k, False)
             right = right2
         if orders[1] >= 3:
-            _multiply_suffixes(x, right2, right3, k)
+            _multiply(x, right2, right3, k, False)
             right = right3
         if weights.size:  # every product has one left factor; these are rebuilt for the next tile
             for m in range(left.shape[0]):
@@ -51,29 +48,15 @@ def add_leaf(rows, shift, weights, x, left2, left3, right2, right3, orders, step
 
 
 @njit(**_options)
-def _multiply_prefixes(x, lower, upper, k):  # type: ignore[no-untyped-def]
-    """upper = x_j times the monomials of `lower` whose last index is at most j, for j = 0, 1, ..."""
+def _multiply(x, lower, upper, k, prefixes):  # type: ignore[no-untyped-def]
+    """upper = x_j times the monomials of `lower` whose last index is at most j (prefixes), or whose first is at least j."""
     m = x.shape[0]
-    order = 1 if lower.shape[0] == m else 2
     row = 0
     for j in range(m):
-        count = j + 1 if order == 1 else (j + 1) * (j + 2) // 2
-        for i in range(count):
-            for s in range(k):
-                upper[row, s] = x[j, s] * lower[i, s]
-            row += 1
-
-
-@njit(**_options)
-def _multiply_suffixes(x, lower, upper, k):  # type: ignore[no-untyped-def]
-    """upper = x_j times the monomials of `lower` whose first index is at least j."""
-    m = x.shape[0]
-    order = 1 if lower.shape[0] == m else 2
-    row = 0
-    for j in range(m):
-        rest = m - j
-        count = rest if order == 1 else rest * (rest + 1) // 2
-        for i in range(lower.shape[0] - count, lower.shape[0]):
+        free = j + 1 if prefixes else m - j
+        count = free if lower.shape[0] == m else free * (free + 1) // 2
+        first = 0 if prefixes else lower.shape[0] - count
+        for i in range(first, first + count):
             for s in range(k):
                 upper[row, s] = x[j, s] * lower[i, s]
             row += 1
@@ -85,8 +68,8 @@ def _staircase(left, right, steps, raw, k):  # type: ignore[no-untyped-def]
         low, high, first, begin = steps[step]
         width = right.shape[0] - first
         out = raw[begin : begin + (high - low) * width].reshape(high - low, width)
-        for panel in range(low, high, _PANEL):
-            stop = min(high, panel + _PANEL)
+        for panel in range(low, high, 12):
+            stop = min(high, panel + 12)
             _dots(left[panel:stop], right[first:], out[panel - low : stop - low], k)
 
 

@@ -42,7 +42,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -54,9 +54,16 @@ from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
 from richcomponents.moments.kernel import block_numbers
-from richcomponents.moments.reduce import Statistic, column_means, first_means, reduce_rows
+from richcomponents.moments.reduce import column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
+
+
+def standardised(covariance: Array) -> tuple[Array, Array]:
+    """Standard deviations (p,), one where a column is constant, and what they leave of a covariance (p, p)."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale[scale == 0] = 1.0
+    return scale, np.asarray(covariance / np.outer(scale, scale))
 
 
 @storable
@@ -84,9 +91,7 @@ class Partial:
 
         Collinear covariates are harmless: the least-norm regression is used.
         """
-        scale = np.sqrt(np.diag(known))
-        scale[scale == 0] = 1.0  # a constant covariate explains nothing
-        standard = known / np.outer(scale, scale)
+        scale, standard = standardised(known)  # a constant covariate explains nothing
         B = cross / scale @ np.linalg.pinv(standard, rcond=1e-12, hermitian=True) / scale
         after = variances - np.einsum("ij,ij->i", B, cross)
         kept = np.setdiff1d(np.arange(len(mean)), covariates)
@@ -121,9 +126,7 @@ class Partial:
     @property
     def rank(self) -> int:
         """How many covariates there are, collinear ones counted once."""
-        scale = np.sqrt(np.diag(self.known))
-        scale[scale == 0] = 1.0
-        return int(np.linalg.matrix_rank(self.known / np.outer(scale, scale), tol=1e-9, hermitian=True))
+        return int(np.linalg.matrix_rank(standardised(self.known)[1], tol=1e-9, hermitian=True))
 
 
 class Inflated:
@@ -172,14 +175,6 @@ def partial_out_rows(rows: Array, covariates: IntArray, weight: Array) -> Partia
     return Partial.of(cross[:, kept].T, cross[:, covariates], variances[kept], covariates, mean, round(float(n)))
 
 
-_MOST_NUMBERS = (
-    2**24
-)  # that the sums of all units may take; beyond, units are pooled: still independent, a little noisier
-_MEASURED = 100  # residuals on which the freedom that covariates took is measured
-_FEWEST_UNITS = 20
-_FEW_UNITS = 15.0
-
-
 @storable
 @dataclass(frozen=True)
 class Dependence:
@@ -200,7 +195,7 @@ class Dependence:
         """
         a, b, aa, ab, bb, x_x, y_y = np.maximum(sums, 1e-300)
         units = n**2 / squares
-        if units < _FEW_UNITS:
+        if units < 15:
             ones = np.ones(sums.shape[1])
             return cls(n / units * ones, max(units - 1, 1.0) * ones, ones)
         effect = np.maximum(a / b, 1.0)
@@ -208,9 +203,7 @@ class Dependence:
         noise = np.where(noise > 1e-12 * aa, noise, 0.0)  # what rounding leaves of nothing is nothing
         with np.errstate(divide="ignore"):
             df = 2 * a**2 / noise
-        excess = between / n - np.eye(p + q)
-        above = effect - 1
-        spread = np.ones(len(effect))
+        excess, above, spread = between / n - np.eye(p + q), effect - 1, np.ones(len(effect))
         for k in range(len(effect)):
             uneven = _unevenness(excess[k:p, k:p], x_x[k] / n**2)
             uneven *= _unevenness(excess[p + k :, p + k :], y_y[k] / n**2)
@@ -274,7 +267,8 @@ class UnitSums:
 
     def grouped(self, groups: object) -> Callable[[object, int], None]:
         """A function that takes rows in order; groups : the labels of all that will come."""
-        most = max(_FEWEST_UNITS, _MOST_NUMBERS // (self.p * self.q + self.p + self.q))
+        # beyond so many numbers units are pooled: still independent, a little noisier
+        most = max(20, 2**24 // (self.p * self.q + self.p + self.q))
         unit = _unit_numbers(len(np.asarray(groups)), most, groups)
         count = int(unit.max()) + 1 if len(unit) else 0
         self.products = np.zeros((count, self.p, self.q))
@@ -392,27 +386,20 @@ class RowUnits:
     def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
         """Of rows z (n, p + q) in white coordinates."""
         weighted = self.weight is not None
-        sums = UnitSums(correlations, p, z.shape[1] - p, weighted)
-        rows = z if self.weight is None else np.column_stack([z, self.weight])
-        if self.groups is None:
-            sums.update(rows)
-        else:
-            sums.grouped(self.groups)(rows, 0)
-        return sums.result()
+        rows = Rows(np.column_stack([z, self.weight]) if weighted else z, weighted=weighted)
+        return reduce_rows(rows, UnitSums(correlations, p, z.shape[1] - p, weighted), groups=self.groups)
 
 
 def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
     """How many rows' worth of freedom the covariates took: one each, times the design effect of their products with the
     residuals where rows depend on each other (a covariate that is constant in a group took a whole group's).
 
-    Of many residuals it is measured on random sums of them.
+    Of many residuals it is measured on a hundred random sums of them.
     """
     if groups is None and not table.weighted:
         return float(partial.rank)
-    if len(partial.kept) > _MEASURED:
-        mixed = np.random.default_rng(0).normal(size=(len(partial.kept), _MEASURED))
-    else:
-        mixed = np.eye(len(partial.kept))
+    d = len(partial.kept)
+    mixed = np.eye(d) if d <= 100 else np.random.default_rng(0).normal(size=(d, 100))
 
     def left(rows: Array) -> Array:
         return np.asarray((partial.residuals(rows) - partial.mean[partial.kept]) @ mixed)
@@ -429,9 +416,6 @@ def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
 
     sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
     return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
-
-
-_NEGATIVE = 1e-9  # eigenvalues of correlations below minus this are no rounding
 
 
 def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
@@ -452,17 +436,13 @@ def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
         scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         unit = np.where(scale > 0, scale, 1.0)
         values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
-        sign = np.where(values < -_NEGATIVE, -1.0, 1.0)
+        sign = np.where(values < -1e-9, -1.0, 1.0)  # above it is rounding
         points = np.sqrt(p * np.maximum(sign * values, 0.0))[:, None] * vectors.T * scale
         middle = np.zeros((int((sign < 0).any()), p))
         rows.append(state.mean + offset[i] + np.vstack([points, -points, middle]))
         counts = np.concatenate([sign / (2 * p), sign / (2 * p), np.full(len(middle), 1 - sign.sum() / p)])
         weights.append(sizes[i] * counts)
     return np.concatenate(rows), np.concatenate(weights), np.repeat(used, list(map(len, rows)))
-
-
-_T = TypeVar("_T")
-_FAR = 30  # standard deviations from the shift at which second moments begin to lose digits (2e-13)
 
 
 class AffineMap:
@@ -514,20 +494,15 @@ class Data(Protocol):
 
     def sample(self, map: AffineMap) -> Array | None:
         """All rows, mapped; None where rows are not at hand, or depend on each other."""
-        ...
+        return None
 
     def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
         """Every step-th row, mapped, and how often it counts (m,); None where rows are not at hand. Also rows of groups."""
-        ...
-
-    def reduced(self, map: AffineMap, statistic: Callable[[bool], Statistic[_T]]) -> _T | None:
-        """All rows, mapped, through a statistic that knows groups; None where rows are not at hand. Given is whether they have
-        a weight as their last column."""
-        ...
+        return None
 
 
 @dataclass(frozen=True)
-class StateData:
+class StateData(Data):
     """A state, of order four or higher."""
 
     state: Moments
@@ -555,15 +530,6 @@ class StateData:
     def mapped(self, map: AffineMap) -> StateData:
         return StateData(map.of_state(self.state), self.lost)
 
-    def sample(self, map: AffineMap) -> Array | None:
-        return None
-
-    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
-        return None
-
-    def reduced(self, map: AffineMap, statistic: Callable[[bool], Statistic[_T]]) -> _T | None:
-        return None
-
 
 @dataclass(frozen=True)
 class RowData:
@@ -590,7 +556,8 @@ class RowData:
     def _second(self) -> Moments:
         """In one pass, about the mean of the first rows; in two where that was far off."""
         second = self._pass(self.rows, 2, first_means(self.rows, LEAF), "second order")
-        if (np.abs(second.offset) > _FAR * np.sqrt(np.maximum(second.variances, 0.0))).any():
+        far = 30 * np.sqrt(np.maximum(second.variances, 0.0))  # from where on second moments lose digits (2e-13)
+        if (np.abs(second.offset) > far).any():
             second = self._pass(self.rows, 2, second.mean, "second order")
         return second.folded()  # nobody adds rows: one sum per block, the same bits in a fraction of the memory
 
@@ -609,10 +576,6 @@ class RowData:
         """Without progress, which belongs to the columns of the user."""
         return replace(self, rows=self.rows.mapped(map), progress=False)
 
-    def held(self) -> RowData:
-        """The same rows in memory, as they are after their maps."""
-        return replace(self, rows=Rows(self.rows.array(), weighted=self.rows.weighted))
-
     def sample(self, map: AffineMap) -> Array | None:
         return None if self.dependent else self.rows.mapped(map).array()
 
@@ -626,10 +589,6 @@ class RowData:
             return rows, np.ones(len(rows))
         counts = rows[:, -1] > 0  # what does not count may be anything
         return rows[counts, :-1], rows[counts, -1]
-
-    def reduced(self, map: AffineMap, statistic: Callable[[bool], Statistic[_T]]) -> _T | None:
-        progress = "cross-cumulants" if self.progress else None
-        return reduce_rows(self.rows.mapped(map), statistic(self.rows.weighted), groups=self.groups, progress=progress)
 
     def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, pooled: bool = False) -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""

@@ -176,13 +176,13 @@ class Plan:
     order: int
     cuts: tuple[int, ...]
 
-    @cached_property
+    @property
     def left_order(self) -> int:
         return (self.order + 1) // 2
 
-    @cached_property
+    @property
     def right_order(self) -> int:
-        return self.order - self.left_order
+        return self.order // 2
 
     @cached_property
     def left_offsets(self) -> IntArray:
@@ -206,14 +206,10 @@ class Plan:
             raw += (left.stop - left.start) * (int(self.right_offsets[-1]) - right)
         return tuple(out)
 
-    @cached_property
-    def step_table(self) -> IntArray:
-        return np.array(self.steps, dtype=np.int64)
-
-    @cached_property
+    @property
     def raw_size(self) -> int:
-        n_right = int(self.right_offsets[-1])
-        return sum((stop - start) * (n_right - right) for start, stop, right, _ in self.steps)
+        start, stop, right, raw = self.steps[-1]
+        return raw + (stop - start) * (int(self.right_offsets[-1]) - right)
 
     @cached_property
     def gather(self) -> IntArray:
@@ -268,7 +264,7 @@ class Workspace:
         # A tile's monomials should stay near the cache even when there are many of them.
         monomials = int(plan.left_offsets[-1] + plan.right_offsets[-1])
         self.tile = int(np.clip(2**22 // max(monomials, 1), 64, TILE[executor]))
-        self.plan, self.executor = plan, executor
+        self.plan, self.executor, self.steps = plan, executor, np.array(plan.steps, dtype=np.int64)
         self.raw = np.empty(plan.raw_size)
         self.x = np.ones((plan.m, self.tile))
         self.left = [np.empty((packed_size(plan.m, a), self.tile)) for a in range(2, plan.left_order + 1)]
@@ -292,7 +288,7 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
         buffers = ([*space.left, nothing, nothing][:2], [*space.right, nothing, nothing][:2])
         weights = np.empty(0) if weight is None else np.ascontiguousarray(weight)
         orders = (plan.left_order, plan.right_order)
-        add_leaf(rows, shift, weights, space.x, *buffers[0], *buffers[1], orders, plan.step_table, space.raw)
+        add_leaf(rows, shift, weights, space.x, *buffers[0], *buffers[1], orders, space.steps, space.raw)
         return np.take(space.raw, plan.gather, mode="clip")  # never out of range: skips the check
     tile = -(-len(rows) // max(1, -(-len(rows) // space.tile)))  # tiles of equal length
     for start in range(0, len(rows), max(tile, 1)):
@@ -336,15 +332,12 @@ def _prefix(previous: Array, j: int, m: int) -> int:
     return packed_size(j + 1, order)
 
 
-_ROWS = 64
-
-
 def _pieces(block: Array) -> Iterator[Array]:
     """Arrays of shape (m, rows, p) that together hold all rows."""
     n, p = block.shape
-    main = n // _ROWS * _ROWS if block.flags.c_contiguous else 0
+    main = n // 64 * 64 if block.flags.c_contiguous else 0
     if main:
-        yield block[:main].reshape(-1, _ROWS, p)
+        yield block[:main].reshape(-1, 64, p)
     if main < n:
         yield block[main:, None, :]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import lcm
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -28,32 +28,15 @@ from richcomponents.moments.accumulator import Forest
 from richcomponents.moments.kernel import column_range, column_sum
 from richcomponents.progress import metered
 
-_PIECE_BYTES = 2**27
-_MIN_PIECES = 16  # enough for a few workers to share evenly
-_FAN_IN = 8
-
-
-class Mergeable(Protocol):
-    """A statistic whose parts can be computed apart and joined in any order."""
-
-    grain: int
-
-    def fork(self) -> Any:
-        """An empty statistic of the same kind, for one thread of another process."""
-
-    def partial(self) -> Any:
-        """What it holds, without rows where that is possible."""
-
-    @staticmethod
-    def join(parts: list[Any]) -> Any: ...
-
-    def absorb(self, part: Any, start: int, n_rows: int) -> None: ...
-
 
 def reduce_on_cluster(
-    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, statistic: Mergeable, start: int
+    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, statistic: Any, start: int
 ) -> None:
-    """Feed all rows, from absolute number `start` (a multiple of LEAF) on, to the statistic."""
+    """Feed all rows, from absolute number `start` (a multiple of LEAF) on, to a statistic whose parts can be computed apart.
+
+    grain : rows after which a part may end; fork() : an empty statistic of the same kind, for one thread of another process;
+    partial() : what it holds, without rows where that is possible; join(parts), in any order; absorb(part, start, n_rows).
+    """
     import dask
 
     n = source.n_rows or 0
@@ -64,24 +47,18 @@ def reduce_on_cluster(
             f"pieces of {min(grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
             f"{need / 2**30:,.1f} GiB each: use fewer columns or fewer blocks (n_blocks=)"
         )
-    size = _piece_rows(grain, n, width)
+    size = grain
+    while 2 * size * width * 8 <= 2**27 and 2 * size * 16 <= n:  # no more than 128 MB, and pieces enough to share
+        size *= 2
     cuts = [0, *range(size - start % size, n, size), n]
     lengths = [high - low for low, high in pairwise(cuts)]
     empty, work, join = statistic.fork(), dask.delayed(_work, pure=False), dask.delayed(statistic.join, pure=False)
     blocks = source.pieces(lengths, columns)
     parts = [work(block, transform, empty, start + low) for block, low in zip(blocks, cuts[:-1], strict=True)]
     while len(parts) > 1:
-        parts = [join(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
+        parts = [join(parts[i : i + 8]) for i in range(0, len(parts), 8)]
     (result,) = dask.compute(parts[0])
     statistic.absorb(result, start, n)
-
-
-def _piece_rows(grain: int, n: int, width: int) -> int:
-    """A multiple of the grain by a power of two: no more than 128 MB, and pieces enough to share."""
-    size = grain
-    while 2 * size * width * 8 <= _PIECE_BYTES and 2 * size * _MIN_PIECES <= n:
-        size *= 2
-    return size
 
 
 def _work(block: object, transform: Callable[[Array], Array] | None, empty: Any, start: int) -> Any:
@@ -104,30 +81,20 @@ class Statistic(Protocol[_T_co]):
 
 
 def reduce_rows(
-    rows: Rows,
-    statistic: Statistic[_T],
-    *,
-    start: int = 0,
-    groups: object | None = None,
-    progress: str | None = None,
+    rows: Rows, statistic: Statistic[_T], *, start: int = 0, groups: object = None, progress: str | None = None
 ) -> _T:
-    """Feed all rows to the statistic and return its result.
+    """Feed all rows to the statistic and return its result; those that know groups have a method `grouped`, too.
 
     start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
     progress : what is done, where it is to be shown how far it is (dask shows its own dashboard).
     """
     source, aside = rows.source, groups is None and start % LEAF == 0 and hasattr(statistic, "fork")
     if isinstance(source, DaskSource) and aside and rows.n_rows:
-        reduce_on_cluster(source, rows.columns, rows.transform, cast(Mergeable, statistic), start)
+        reduce_on_cluster(source, rows.columns, rows.transform, statistic, start)
         return statistic.result()
-    take = statistic.update
-    if groups is not None:
-        if start:
-            raise ValueError("rows with groups are read whole: start must be 0")
-        grouped = getattr(statistic, "grouped", None)
-        if grouped is None:
-            raise DataError(f"{type(statistic).__name__} does not know groups of rows")
-        take = grouped(groups)
+    if groups is not None and start:
+        raise ValueError("rows with groups are read whole: start must be 0")
+    take = statistic.update if groups is None else statistic.grouped(groups)  # type: ignore[attr-defined]
     done = 0
     with metered(progress, rows.n_rows, unit="rows") as advance:
         for block in rows.chunks() if progress is None else _steps(rows):
@@ -161,13 +128,12 @@ def column_means(rows: Rows, progress: str | None = None) -> Array | None:
 
 def first_means(rows: Rows, n: int) -> Array:
     """Column means of the first n rows, each that counts once, for rows that can be read again."""
-    first, statistic = rows.head(n), _Means(rows.labels)
+    first = rows.head(n)
     if rows.weighted:  # what does not count may be anything
         first = first[first[:, -1] > 0, :-1]
     if not len(first):
         return reduce_rows(rows, _Means(rows.labels, rows.weighted))
-    statistic.update(first)
-    return statistic.result()
+    return reduce_rows(Rows(first), _Means(rows.labels))
 
 
 class _Means:
@@ -239,6 +205,4 @@ class _Means:
                 f"column {label} holds a missing or infinite value: drop those rows or impute them first"
             )
         total = sums.fold(1, slice(0, len(low)), len(low))[0]
-        # between the extremes even where the sum overflows or rounds
-        mean: Array = np.clip(total / n, low, high)
-        return mean
+        return np.asarray(np.clip(total / n, low, high))  # between the extremes even where the sum overflows or rounds

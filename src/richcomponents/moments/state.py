@@ -10,15 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import (
-    Array,
-    IntArray,
-    multilinear,
-    pack,
-    packed_indices,
-    packed_rank,
-    unpack,
-)
+from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_rank, unpack
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
 from richcomponents.data.columns import chosen_columns
@@ -28,8 +20,6 @@ from richcomponents.moments.accumulator import Forest, LeafSums, check_state
 from richcomponents.moments.kernel import N_BLOCKS, Layout
 from richcomponents.moments.reduce import column_means, reduce_rows
 from richcomponents.storage import Storable, storable, write
-
-_MIN_SHARED = 5  # rows in every sum of a saved state
 
 
 class Moments(Storable):
@@ -63,12 +53,7 @@ class Moments(Storable):
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        shift: Array,
-        sums: Forest,
-        dependent: bool = False,
-        names: tuple[str, ...] | None = None,
+        self, layout: Layout, shift: Array, sums: Forest, dependent: bool = False, names: tuple[str, ...] | None = None
     ) -> None:
         self.layout, self.dependent, self.names = layout, dependent, names
         self.shift = np.array(shift, dtype=np.float64)
@@ -361,28 +346,17 @@ class Moments(Storable):
         return reduce_rows(rows, sums, start=start, groups=groups, progress=label)
 
     @classmethod
-    def from_source(
-        cls,
-        source: object,
-        order: int = 4,
-        *,
-        columns: object | None = None,
-        shift: Array | None = None,
-        start: int = 0,
-        **options: Any,
-    ) -> Moments:
+    def from_source(cls, source: object, order: int = 4, *, columns: object | None = None, **options: Any) -> Moments:
         """Moments of a table that need not be in memory, in memory that does not depend on the number of rows.
 
         source : a path or several (.parquet, .csv, .npz, .zarr, ...; see :func:`open_source`), what open_source
         returns, an iterator (or list) of blocks of rows, or a dask array or data frame, which is reduced on the active
         cluster (a distributed.Client) or else by threads here; only sums travel.
         columns : those that are read (names, numbers, a mask or a slice); all by default.
-        shift : the means by default, or the mean of the first block when the rows can
-        be read only once. Other options as in :meth:`of`.
+        Other options as in :meth:`of`; the shift is the mean of the first block when the rows can be read only once.
         """
         rows = open_source(source)
-        rows = rows if columns is None else rows.select(columns)
-        return cls.of(rows, order, shift, start, **options)
+        return cls.of(rows if columns is None else rows.select(columns), order, **options)
 
     # ---- to other places
 
@@ -402,9 +376,9 @@ class Moments(Storable):
         :meth:`folded`, more rows or fewer blocks, or force=True where the file stays with the data. With weights, rows are
         counted as often as their weights say: a state cannot tell one row of weight five from five rows.
         """
-        least = min((round(float(value[0])) for _, value in self.sums), default=_MIN_SHARED)
-        if least < _MIN_SHARED and not force:
-            folds = self.block_sizes[self.block_sizes > 0].min(initial=_MIN_SHARED) == _MIN_SHARED
+        least = min((round(float(value[0])) for _, value in self.sums), default=5)
+        if least < 5 and not force:
+            folds = self.block_sizes[self.block_sizes > 0].min(initial=5) == 5
             raise DataError(
                 f"one of the sums in this state is over {least} row(s) of {self.n}, and would reveal them: "
                 f"{'save state.folded()' if folds else 'use fewer blocks'}, or use force=True if the file stays where the "
