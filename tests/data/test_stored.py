@@ -193,7 +193,7 @@ def test_a_heap_without_end_is_refused(X, tmp_path):
 def test_modalities_are_read_in_step_and_by_label(X, tmp_path, monkeypatch, order):
     """Blocks of a few rows of all modalities; samples that one has not are left out, others come in the file's order."""
     mudata = pytest.importorskip("mudata")
-    monkeypatch.setattr(import_module("richcomponents.data.sources.beside"), "block_rows", lambda width: 7)
+    monkeypatch.setattr(import_module("richcomponents.data.sources.base"), "block_rows", lambda width: 7)
     labels = [f"s{i}" for i in range(N)]
     rows = {"same": np.arange(N), "fewer": np.arange(3, N, 2), "turned": np.arange(N)[::-1]}[order]
     cells = anndata.AnnData(sparse.csr_matrix(X), obs=pd.DataFrame(index=labels), var=pd.DataFrame(index=NAMES))

@@ -36,11 +36,12 @@ from richcomponents.data.columns import (
     written_otherwise,
 )
 from richcomponents.data.sources import open_path
-from richcomponents.data.sources.arrays import SparseSource
+from richcomponents.data.sources.arrays import MatrixSource
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
     DaskSource,
+    Kept,
     Source,
     WithColumns,
     aligned,
@@ -48,7 +49,6 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.sources.kept import Kept
 from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
@@ -113,7 +113,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(BlockSource(X))
     refuse_foreign(X)
     if sparse.issparse(X):
-        return Rows(SparseSource(X))
+        return Rows(MatrixSource(X))
     if column_names(X) is not None and len(getattr(X, "shape", ())) == 2:
         return Rows(FrameSource(X))
     return Rows(ArraySource(as_matrix(X), column_names(X)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from numbers import Integral, Number
 from typing import Any
@@ -196,29 +197,17 @@ def check_sparse(X: Any) -> Any:
         raise DataError(f"a table must be two-dimensional (samples x columns), got shape {X.shape}")
     if X.format not in ("csr", "csc", "bsr", "coo"):
         X = X.tocsr() if X.format == "lil" else X.tocoo()
-    if X.format == "coo":
-        whole = X.row.shape == X.col.shape == X.data.shape and all(map(_all_below, (X.row, X.col), X.shape))
-    else:
-        ends, sizes = X.indptr, np.floor_divide(X.shape, getattr(X, "blocksize", (1, 1))).tolist()
-        many, length = sizes[::-1] if X.format == "csc" else sizes
-        whole = (
-            _all_below(ends, np.iinfo(np.int64).max)
-            and ends.shape == (many + 1,)
-            and ends[0] == 0
-            and bool((ends[1:] >= ends[:-1]).all())
-            and ends[-1] <= min(len(X.indices), len(X.data))
-            and _all_below(X.indices, length)
-        )
-    if not whole:
-        raise DataError(f"the sparse matrix is damaged: its indices do not fit its shape {X.shape}")
+    indices = (X.row, X.col) if X.format == "coo" else (X.indptr, X.indices)
+    try:
+        if any(part.dtype.kind not in "iu" for part in indices):
+            raise ValueError("indices are whole numbers")
+        if X.format == "coo":
+            return sparse.coo_matrix((X.data, indices), X.shape)
+        X = copy(X)  # scipy puts what it checks in order
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise DataError(f"the sparse matrix is damaged: its indices do not fit its shape {X.shape}") from error
     return X
-
-
-def _all_below(indices: Any, limit: int) -> bool:
-    """Whether these are whole numbers from 0 to limit - 1."""
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        return False
-    return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < limit)
 
 
 def as_frame(X: object) -> Any:

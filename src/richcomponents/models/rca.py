@@ -30,8 +30,7 @@ from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import in_order_of
 from richcomponents.data.columns import Views, listed
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, is_dask, is_path
-from richcomponents.data.sources.kept import Kept
+from richcomponents.data.sources.base import ArraySource, Kept, is_dask, is_path
 from richcomponents.data.sources.memory import TablesSource, are_tables, is_annotated
 from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
 from richcomponents.errors import (

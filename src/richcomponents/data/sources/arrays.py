@@ -24,14 +24,15 @@ from scipy import sparse
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
-from richcomponents.data.columns import Column, declared_orders, frame_columns
+from richcomponents.data.columns import Column
 from richcomponents.data.sources.base import (
+    Annotated,
     ColumnSource,
     FileSource,
     Source,
-    aligned,
-    annotations_beside,
     block_rows,
+    blocks_of,
+    in_step,
     missing_extra,
     named_beside,
     numbered,
@@ -113,21 +114,21 @@ class NpzSource(ColumnSource):
         self.files = [path]
 
 
-class SparseSource(Source):
-    """A sparse matrix in memory, of which a few rows at a time are made dense."""
+class MatrixSource(Source):
+    """A matrix in memory, of which a few rows at a time are made dense where it is sparse."""
 
     shared = False
 
-    def __init__(self, matrix: Any, names: Sequence[str] | None = None) -> None:
-        self._matrix = check_sparse(matrix).tocsr()
-        self.names = None if names is None else tuple(map(str, names))
-        self.n_rows, self.width = self._matrix.shape
+    def __init__(self, values: Any) -> None:
+        self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
+        self.n_rows, self.width = self.values.shape
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         size = block_rows(self.width if columns is None else len(columns))
         for at in range(0, self.n_rows or 0, size):
-            rows = self._matrix[at : at + size]
-            yield (rows if columns is None else rows[:, columns]).toarray()
+            rows = self.values[at : at + size]
+            rows = rows if columns is None else rows[:, columns]
+            yield rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
 
 
 _CHUNK_BYTES = 2**28
@@ -147,7 +148,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path.name}: {str(error)[:300] or type(error).__name__}") from error
 
 
-class _Stored(FileSource):
+class _Stored(Annotated, FileSource):
     """A two-dimensional array, or an AnnData sparse matrix, inside an open store.
 
     samples : the labels of its rows, where it says.
@@ -191,33 +192,21 @@ class _Stored(FileSource):
     def _opened(self, what: str = "") -> AbstractContextManager[Any]:
         """The array, or what else stands beside it, for as long as it is read."""
 
-    def _describe(self, var: Any, obs: Any) -> None:
+    def _label_all(self, var: Any, obs: Any) -> None:
         """Names of columns, of samples, and of what is said of these; AnnData keeps them in var and obs."""
         if var is not None:
             self.names = _labels(var, self.width, f"var of {self.title}")
         if obs is not None:
             self.samples = _labels(obs, self.n_rows or 0, f"obs of {self.title}")
-            self._said = annotations_beside(_described(obs), set(self.names or ()))
-            self.annotations = tuple(self._said)
+            self.describe(_described(obs))
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
-        said = [name for name in names if name in self.annotations]
-        columns = super().read([name for name in names if name not in said], written)
-        columns |= frame_columns(self._annotated(said), written) if said else {}
-        return {name: columns[name] for name in names}
+        return super().read(names, written)
 
-    def _annotated(self, names: Sequence[str]) -> Any:
-        """These annotations as a data frame of pandas."""
+    def _obs(self, columns: list[Any]) -> Any:
         with _reading(self.path), self._opened("obs") as obs:
-            return _frame(obs, self.path)[[self._said[name] for name in names]].set_axis(list(names), axis=1)
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        said = [name for name in names if name in self.annotations]
-        return declared_orders(self._annotated(said)) if said else {}
-
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return super().texts([name for name in names if name in self.annotations])
+            return _frame(obs, self.path)[columns]
 
     def _by_rows(self, array: Any) -> dict[str, Any]:
         """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""
@@ -290,7 +279,7 @@ class ZarrSource(_Stored):
             self._array = opened[name]
             super().__init__(path, self._array, name)
             if name == "X" or name.startswith("layers/"):
-                self._describe(opened.get("var"), opened.get("obs"))
+                self._label_all(opened.get("var"), opened.get("obs"))
 
     def _opened(self, what: str = "") -> AbstractContextManager[Any]:
         return nullcontext(self._root[what] if what else self._array)
@@ -311,7 +300,7 @@ class H5adSource(_Stored):
                 layers = ", ".join(sorted(group["layers"])) if "layers" in group else ""
                 raise DataError(f"{path.name} has no {label!r}; its layers are: {layers or 'none'}")
             super().__init__(path, _member(group, label, path), label)
-            self._describe(*(_member(group, one, path) if one in group else None for one in ("var", "obs")))
+            self._label_all(*(_member(group, one, path) if one in group else None for one in ("var", "obs")))
             self.groups = self._groups(group)
 
     def _groups(self, file: Any) -> dict[str, tuple[str, ...]]:
@@ -367,57 +356,34 @@ class _H5adMatrix(_Stored):
             yield self._values if columns is None else self._values[:, columns]
 
 
-class _H5adParts(FileSource):
+class _H5adParts(Annotated, FileSource):
     """Several matrices of an h5ad file side by side, read in step; the first one describes the samples."""
 
     def __init__(self, first: H5adSource, others: Sequence[_H5adMatrix]) -> None:
         super().__init__(first.path)
         self._parts: list[_Stored] = [first, *others]
         self.names = tuple(name for part in self._parts for name in part.names or ())
-        self.width, self.n_rows = len(self.names), first.n_rows
-        self.samples, self.annotations, self.groups, self.key = (
-            first.samples,
-            first.annotations,
-            first.groups,
-            first.key,
-        )
-        for part in others:
-            if part.n_rows != self.n_rows:
-                raise DataError(f"{self.title} is damaged: a matrix has {part.n_rows} rows, the first {self.n_rows}")
+        self.width, self.n_rows, self.samples = len(self.names), first.n_rows, first.samples
+        self.annotations, self.groups, self.key = first.annotations, first.groups, first.key
 
     def including(self, groups: Sequence[str]) -> Source:
         return self._parts[0].including(groups)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
-        said = [name for name in names if name in self.annotations]
-        columns = super().read([name for name in names if name not in said], written)
-        columns |= self._parts[0].read(said, written)
-        return {name: columns[name] for name in names}
+        return super().read(names, written)
 
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return self._parts[0].texts(names)
+    def _annotated(self, names: Sequence[str]) -> Any:
+        return self._parts[0]._annotated(names)
 
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return self._parts[0].orders(names)
+    def _obs(self, columns: list[Any]) -> Any:
+        return self._parts[0]._obs(columns)
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        wanted = np.arange(self.width) if columns is None else columns
-        ends = np.cumsum([0, *(part.width for part in self._parts)])
-        owner = np.searchsorted(ends, wanted, side="right") - 1
-        places = [np.flatnonzero(owner == i) for i in range(len(self._parts))]
-        size = block_rows(len(wanted))
-        reading = [
-            aligned(map(as_matrix, part.blocks(wanted[mine] - ends[i])), size)
-            for i, (part, mine) in enumerate(zip(self._parts, places, strict=True))
-            if len(mine)
-        ]
-        used = [mine for mine in places if len(mine)]
-        for pieces in zip(*reading, strict=True):
-            out = np.empty((len(pieces[0]), len(wanted)))
-            for piece, mine in zip(pieces, used, strict=True):
-                out[:, mine] = piece
-            yield out
+        def uneven(seen: list[int]) -> DataError:
+            return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
+
+        return in_step(blocks_of(self._parts, columns), uneven)
 
 
 def _group_name(label: str) -> str:
@@ -453,7 +419,7 @@ def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...
     return numbered(key, _shape(held)[1])
 
 
-class SampleSource(FileSource):
+class SampleSource(Annotated, FileSource):
     """What an h5mu file says of its samples, and nothing else."""
 
     width = 0
@@ -462,15 +428,16 @@ class SampleSource(FileSource):
         super().__init__(path)
         with _reading(path), _hdf5(path) as file:
             obs = _member(file, "obs", path)
-            self.annotations, self.samples = _described(obs), _labels(obs, None, f"obs of {path.name}") or ()
+            self.samples = _labels(obs, None, f"obs of {path.name}") or ()
+            self.describe(_described(obs))
         self.n_rows = len(self.samples)
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         yield np.empty((self.n_rows or 0, 0))
 
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+    def _obs(self, columns: list[Any]) -> Any:
         with _reading(self.path), _hdf5(self.path) as file:
-            return frame_columns(_frame(_member(file, "obs", self.path), self.path)[list(names)], written)
+            return _frame(_member(file, "obs", self.path), self.path)[columns]
 
 
 def _described(obs: Any) -> tuple[str, ...]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.columns import (
@@ -27,12 +28,12 @@ from richcomponents.data.columns import (
 from richcomponents.data.table import as_frame, as_matrix, column_names, same_columns
 from richcomponents.errors import DataError
 
-_MOST_ROWS, _MOST_VALUES = 2**16, 2**23
+_MOST_ROWS = 2**16
 
 
 def block_rows(width: int) -> int:
     """How many rows to read at a time: 2^16, fewer when there are many columns (64 MB of float64)."""
-    return int(np.clip(_MOST_VALUES // max(width, 1), 256, _MOST_ROWS))
+    return int(np.clip(2**23 // max(width, 1), 256, _MOST_ROWS))
 
 
 def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
@@ -61,17 +62,18 @@ def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
 class Source(ABC):
     """A table that is read in blocks of rows, in order, and need not fit in memory.
 
-    names : column names, None when there are none; annotations : further columns, which describe the samples and are no data
-    (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the table itself groups them (matrices
-    of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names}, further columns that may be named
-    together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the rows, where there are any, or
-    key : the column that holds them; behind : columns that were put behind its own, which no pattern takes;
-    n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in
-    memory; shared : whether others could write to it between two readings; title : what messages call it; files : what it
-    reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
+    names : column names, None when there are none; named : whether they are the user's; annotations : further columns, which
+    describe the samples and are no data (obs of AnnData): only :meth:`read` reads them; views : {name: column names} where the
+    table itself groups them (matrices of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names},
+    further columns that may be named together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the
+    rows, where there are any, or key : the column that holds them; behind : columns that were put behind its own, which no
+    pattern takes; n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its
+    rows are in memory; shared : whether others could write to it between two readings; title : what messages call it; files :
+    what it reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
     """
 
     names: tuple[str, ...] | None = None
+    named: bool = True
     annotations: tuple[str, ...] = ()
     views: Mapping[str, tuple[str, ...]] = {}
     groups: Mapping[str, tuple[str, ...]] = {}
@@ -90,6 +92,13 @@ class Source(ABC):
     @abstractmethod
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         """Blocks of rows, numbers; only these columns, in this order (None: all)."""
+
+    def take_after(self, source: Source) -> None:
+        """Be like another source, but for what its rows are."""
+        for name in ("names", "annotations", "views", "groups", "behind", "width", "named"):
+            setattr(self, name, getattr(source, name))
+        for name in ("rereadable", "held", "shared", "title", "files"):
+            setattr(self, name, getattr(source, name))
 
     @property
     def all_names(self) -> tuple[str, ...]:
@@ -186,9 +195,35 @@ def named_beside(key: str, columns: Iterable[object], variables: Collection[str]
     return tuple(f"{key}:{name}" if str(name) in variables else str(name) for name in columns)
 
 
-def annotations_beside(columns: Iterable[object], variables: Collection[str]) -> dict[str, Any]:
-    """Columns of obs under what they are called: as they are, obs:name where a variable has that name."""
-    return {f"obs:{name}" if str(name) in variables else str(name): name for name in columns}
+class Annotated(Source):
+    """A source with a data frame (obs of AnnData) that describes its samples; variables may have the name of a column of it."""
+
+    def describe(self, columns: Iterable[object]) -> None:
+        """columns : of obs; they are called as they are, obs:name where a variable has that name."""
+        own = set(self.names or ())
+        self._said = {f"obs:{name}" if str(name) in own else str(name): name for name in columns}
+        self.annotations = tuple(self._said)
+
+    @abstractmethod
+    def _obs(self, columns: list[Any]) -> Any:
+        """These columns of obs, a data frame of pandas."""
+
+    def _annotated(self, names: Sequence[str]) -> Any:
+        frame = self._obs([self._said[name] for name in names])
+        return frame.set_axis(list(names), axis=1).reset_index(drop=True)
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        said = [name for name in names if name in self.annotations]
+        columns = super().read([name for name in names if name not in said], written)
+        columns |= frame_columns(self._annotated(said), written) if said else {}
+        return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return Source.texts(self, [name for name in names if name in self.annotations])
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        said = [name for name in names if name in self.annotations]
+        return declared_orders(self._annotated(said)) if said else {}
 
 
 class FileSource(Source):
@@ -253,9 +288,8 @@ def stacked(columns: Mapping[str, Column], title: str) -> Array:
     """(n, p) of columns that are numbers; the first that is not is named."""
     for name, values in columns.items():
         if values.dtype.kind != "f":
-            kind = (
-                "text" if values.dtype.kind == "O" else "integers beyond 2**53, which floating point cannot represent"
-            )
+            large = "integers beyond 2**53, which floating point cannot represent"
+            kind = "text" if values.dtype.kind == "O" else large
             raise DataError(
                 f"column {name!r} of {title} is not numeric ({kind}): leave it out (columns=, or views= by name), or encode it "
                 "as numbers first"
@@ -291,13 +325,11 @@ class WithColumns(Source):
     """A source and further columns that are in memory, values (n, k); they come last."""
 
     def __init__(self, source: Source, values: Array, names: Sequence[str]) -> None:
-        self.source, self.values, self.files = source, values, source.files
-        self.width, self.added = source.width + values.shape[1], tuple(names)
+        self.take_after(source)
+        self.source, self.values, self.added = source, values, tuple(names)
+        self.width, self.behind = source.width + values.shape[1], (*source.behind, *names)
         self.names = None if source.names is None else (*source.names, *names)
-        self.annotations, self.views, self.groups = source.annotations, source.views, source.groups
-        self.n_rows, self.rereadable = source.n_rows, source.rereadable
-        self.shared, self.held, self.samples, self.key = source.shared, source.held, source.samples, source.key
-        self.title, self.notes, self.behind = source.title, source.notes, (*source.behind, *names)
+        self.n_rows, self.samples, self.key, self.notes = source.n_rows, source.samples, source.key, source.notes
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         ours = {name: self.values[:, i] for i, name in enumerate(self.added) if name in names}
@@ -312,35 +344,80 @@ class WithColumns(Source):
         return self.source.orders([name for name in names if name not in self.added])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        wanted = np.arange(self.width) if columns is None else columns
-        if columns is not None and np.array_equal(columns, np.arange(self.width)):
-            columns = None
-        ours = wanted >= self.source.width
-        size = block_rows(len(wanted))
-        inner = (
-            wanted[~ours] if not ours.all() else np.zeros(1, dtype=np.int64)
-        )  # rows are counted by a column of theirs
-        start, entries = 0, len(self.values)
-        uneven = f"{self.added[0]} has {entries} entries, the table has {{}} rows"
-        for block in self.source.blocks(None if len(inner) == self.source.width and columns is None else inner):
+        entries = len(self.values)
+
+        def uneven(seen: list[int]) -> DataError:
+            there = "more" if seen[0] > entries else seen[0]
+            return DataError(f"{self.added[0]} has {entries} entries, the table has {there} rows")
+
+        return in_step(blocks_of([self.source, ArraySource(self.values)], columns), uneven)
+
+
+def blocks_of(sources: Sequence[Source], columns: IntArray | None) -> list[tuple[Iterator[Array], IntArray]]:
+    """Of sources side by side, those that hold some of the columns: their blocks, and which of the columns they are."""
+    ends = np.cumsum([0, *(source.width for source in sources)])
+    wanted = np.arange(ends[-1]) if columns is None else columns
+    owner = np.searchsorted(ends, wanted, side="right") - 1
+    parts = []
+    for i, source in enumerate(sources):
+        places = np.flatnonzero(owner == i)
+        inner = wanted[places] - ends[i]
+        every = np.array_equal(inner, np.arange(source.width))  # is read faster
+        parts += [(map(as_matrix, source.blocks(None if every else inner)), places)] if len(places) else []
+    return parts
+
+
+def in_step(parts: Sequence[tuple[Iterator[Array], Any]], uneven: Callable[[list[int]], DataError]) -> Iterator[Array]:
+    """Rows side by side; parts : blocks of rows, and the numbers of the columns they become.
+
+    uneven : what is raised when one has more rows than another; given are those that were seen of each.
+    """
+    width, done = sum(len(at) for _, at in parts), 0
+    size = block_rows(width)
+    at_once = [
+        slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else at for _, at in parts
+    ]  # slices are faster
+    for pieces in zip_longest(*(aligned(blocks, size) for blocks, _ in parts), fillvalue=np.empty((0, 0))):
+        if len({len(piece) for piece in pieces}) > 1:
+            raise uneven([done + len(piece) for piece in pieces])
+        out = np.empty((len(pieces[0]), width))
+        for piece, at in zip(pieces, at_once, strict=True):
+            out[:, at] = piece
+        yield out
+        done += len(out)
+
+
+class Kept(Source):
+    """The rows of a source that are wanted, keep (n,); None: those without gaps in the columns that are read, as they come.
+
+    dropped : how many rows were left out when they were last read.
+    """
+
+    def __init__(self, source: Source, keep: npt.NDArray[np.bool_] | None) -> None:
+        self.take_after(source)
+        self.source, self._keep, self.dropped = source, keep, 0
+        if keep is not None:
+            self.n_rows = int(keep.sum())
+            self.samples = None if source.samples is None else tuple(np.array(source.samples, dtype=object)[keep])
+
+    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        start = self.dropped = 0
+        for block in self.source.blocks(columns):
             rows = as_matrix(block)
-            if start + len(rows) > entries:
-                raise DataError(uneven.format("more"))
-            for at in range(0, len(rows), size):
-                part = rows[at : at + size]
-                out = np.empty((len(part), len(wanted)))
-                if columns is None:  # slices are copied in a fraction of the time
-                    out[:, : self.source.width], out[:, self.source.width :] = (
-                        part,
-                        self.values[start : start + len(part)],
-                    )
-                else:
-                    out[:, ~ours] = part[:, : np.sum(~ours)]
-                    out[:, ours] = self.values[start : start + len(part), wanted[ours] - self.source.width]
-                yield out
-                start += len(part)
-        if start < entries:
-            raise DataError(uneven.format(start))
+            here = slice(start, start + len(rows))
+            wanted = np.isfinite(rows).all(axis=1) if self._keep is None else self._keep[here]
+            start, self.dropped = start + len(rows), self.dropped + int(len(rows) - wanted.sum())
+            yield rows if wanted.all() else rows[wanted]
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        columns = self.source.read(names, written)
+        return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers(names)
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders(names)
 
 
 class JoinedSource(Source):
@@ -382,14 +459,10 @@ def _brief(source: Source) -> str:
 def digest(path: Path) -> str:
     """SHA-256 of a file; of a folder, that of the names and hashes of its files."""
     if path.is_dir():
-        inside = [(str(p.relative_to(path)), digest(p)) for p in _inside(path)]
+        inside = [(str(p.relative_to(path)), digest(p)) for p in sorted(path.rglob("*")) if p.is_file()]
         return hashlib.sha256(repr(inside).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _inside(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.is_file())
 
 
 def missing_extra(package: str, extra: str, what: str) -> DataError:

@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.align import align_labels
 from richcomponents.data.columns import Column, is_label, is_number, repeated
 from richcomponents.data.sources.arrays import SampleSource, modalities
-from richcomponents.data.sources.base import Source, aligned, block_rows
+from richcomponents.data.sources.base import Source, in_step
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import CapacityError, DataError
 
@@ -87,20 +86,12 @@ class SideBySide(Source):
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         wanted = [self._places[name] for name in self.chosen_names(columns)]
-        size, reading, places = block_rows(len(wanted)), [], []
+        parts = []
         for part, source in self._parts.items():
             mine = [i for i, (owner, _) in enumerate(wanted) if owner == part]
-            if mine:
-                inner = source.places([wanted[i][1] for i in mine])
-                reading.append(aligned(self._ordered(source, inner, self._orders.get(part)), size))
-                places.append(mine)
-        for pieces in zip_longest(*reading, fillvalue=np.empty((0, 0))):
-            if len({len(piece) for piece in pieces}) > 1:
-                raise self._changed()
-            out = np.empty((len(pieces[0]), len(wanted)))
-            for piece, mine in zip(pieces, places, strict=True):
-                out[:, mine] = piece
-            yield out
+            inner = source.places([wanted[i][1] for i in mine])
+            parts += [(self._ordered(source, inner, self._orders.get(part)), mine)] if mine else []
+        return in_step(parts, lambda seen: self._changed())
 
     def _ordered(self, source: Source, columns: IntArray, order: IntArray | None) -> Iterator[Array]:
         """These rows of a part, in this order."""

@@ -16,16 +16,9 @@ from scipy import sparse
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows
 from richcomponents.data.columns import Column, declared_orders, frame_columns
-from richcomponents.data.sources.base import ArraySource, Source, annotations_beside, block_rows, named_beside, numbered
-from richcomponents.data.table import (
-    as_frame,
-    as_matrix,
-    check_sparse,
-    column_names,
-    join_views,
-    not_numeric,
-    sample_index,
-)
+from richcomponents.data.sources.arrays import MatrixSource
+from richcomponents.data.sources.base import Annotated, ArraySource, Source, blocks_of, in_step, named_beside, numbered
+from richcomponents.data.table import as_frame, as_matrix, column_names, join_views, not_numeric, sample_index
 from richcomponents.errors import DataError
 
 
@@ -71,32 +64,6 @@ def _is_number(kind: Any) -> bool:
     return bool(kind.is_numeric() or kind == nw.Boolean)
 
 
-class Annotated(Source):
-    """A source with a data frame (obs) that describes its samples."""
-
-    def describe(self, obs: Any) -> None:
-        """obs : of pandas, one row per sample."""
-        self._obs = annotations_beside(obs.columns, set(self.names or ()))
-        self._described, self.annotations = obs, tuple(self._obs)
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        said = [name for name in names if name in self.annotations]
-        columns = super().read([name for name in names if name not in said], written)
-        for name in said:
-            frame = self._described[[self._obs[name]]].set_axis([name], axis=1)
-            columns |= frame_columns(frame.reset_index(drop=True), written)
-        return {name: columns[name] for name in names}
-
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return Source.texts(self, [name for name in names if name in self.annotations])
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        said = [name for name in names if name in self.annotations]
-        return (
-            declared_orders(self._described[[self._obs[name] for name in said]].set_axis(said, axis=1)) if said else {}
-        )
-
-
 class AnnDataSource(Annotated):
     """An AnnData in memory. parts : "X" and what else its columns are of, layer:name or obsm:name."""
 
@@ -110,37 +77,27 @@ class AnnDataSource(Annotated):
         self.groups |= {f"obsm:{key}": _obsm_names(str(key), adata.obsm[key], own) for key in adata.obsm}
         self.names = tuple(name for part in parts for name in self.groups[part])
         self.width, self._matrices = len(self.names), [self._matrix(part) for part in parts]
-        self.held = all(
-            isinstance(matrix, np.ndarray) for matrix in self._matrices
-        )  # sparse ones never become dense as a whole
-        self.describe(adata.obs)
+        self.held = all(isinstance(matrix.values, np.ndarray) for matrix in self._matrices)  # sparse ones stay sparse
+        self.describe(adata.obs.columns)
 
-    def _matrix(self, part: str) -> Any:
+    def _obs(self, columns: list[Any]) -> Any:
+        return self._adata.obs[columns]
+
+    def _matrix(self, part: str) -> MatrixSource:
         kind, _, name = part.partition(":")
         matrix = self._adata.X if part == "X" else (self._adata.layers if kind == "layer" else self._adata.obsm)[name]
         if matrix is None:
             raise DataError("the AnnData has no X: name a layer in views=, such as 'layer:counts'")
-        if sparse.issparse(matrix):
-            return check_sparse(matrix).tocsr()
-        return as_matrix(matrix) if hasattr(matrix, "columns") else matrix
+        return MatrixSource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
 
     def including(self, groups: Sequence[str]) -> AnnDataSource:
         new = [name for name in groups if name in self.groups and name not in self._parts]
         return AnnDataSource(self._adata, (*self._parts, *dict.fromkeys(new))) if new else self
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        wanted = np.arange(self.width) if columns is None else np.asarray(columns)
-        ends = np.cumsum([0, *(matrix.shape[1] for matrix in self._matrices)])
-        size, n = block_rows(len(wanted)), self.n_rows or 0
-        for at in range(0, n, size):
-            out = np.empty((min(size, n - at), len(wanted)))
-            for i, matrix in enumerate(self._matrices):
-                ours = (wanted >= ends[i]) & (wanted < ends[i + 1])
-                if ours.any():
-                    rows = matrix[at : at + size]
-                    chosen = rows[:, wanted[ours] - ends[i]]
-                    out[:, ours] = as_matrix(chosen.toarray() if sparse.issparse(chosen) else np.asarray(chosen))
-            yield out
+        return in_step(
+            blocks_of(self._matrices, columns), lambda seen: DataError("the matrices have different lengths")
+        )
 
 
 def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
@@ -161,7 +118,11 @@ class TablesSource(Annotated, ArraySource):
         held = [tables, *(parts.values() if isinstance(parts, Mapping) else parts)]  # type: ignore[misc]
         obs = next((part.obs for part in held if hasattr(part, "obs_names")), None)
         if obs is not None:
-            self.describe(obs if self.samples is None else obs.reindex(list(self.samples)))
+            self._described = obs if self.samples is None else obs.reindex(list(self.samples))
+            self.describe(obs.columns)
+
+    def _obs(self, columns: list[Any]) -> Any:
+        return self._described[columns]
 
 
 def is_annotated(X: object) -> bool:
