@@ -25,7 +25,6 @@ FORMAT, VERSION = "richcomponents", 4
 KINDS = "biufU"  # of the arrays in our files: numbers, truth values and texts
 _HEADER_LIMIT = 2**22  # a fitted model has about a hundred objects; names of columns are arrays of text, not header
 _NPY_HEADER_LIMIT = 10_000
-_DIRECTORY_LIMIT = 2**22  # bytes of the list of members, which zipfile reads before anything can be checked
 
 
 # ---- our own files
@@ -194,7 +193,7 @@ def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
     members = struct.unpack("<I", tail[-end + 12 : -end + 16])[0]
     if tail[-end - locator : -end - locator + 4] == b"PK\6\7":
         members = struct.unpack("<Q", tail[40:48])[0]
-    if members > _DIRECTORY_LIMIT:
+    if members > 2**22:  # bytes, which zipfile reads before anything can be checked
         raise StateFileError("the list of members is too large to be one of ours")
     file.seek(0)
     return zipfile.ZipFile(file)

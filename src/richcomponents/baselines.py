@@ -29,11 +29,6 @@ from richcomponents.pair.canonical import canonical
 
 __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
 
-_ROUNDING = 1e-13  # what is left of a column, relative to it, when others explain it
-_COLLINEAR = 1e-10  # singular values of columns of length one, relative to the largest
-_FAINT = 1e-7  # factors below, relative to the largest, are rounding
-_TRACY_WIDOM = 0.9793  # its 95% quantile, for real numbers
-
 
 def true(learner: Any, S: object, y: object = None) -> Any:
     """The learner on samples S (n, d) of the component itself: the gold standard, in simulations only.
@@ -430,7 +425,7 @@ def _coefficients(y: Array, U: Array) -> Array:
 def _without(values: Array, basis: Array) -> Array:
     """Columns (n, d) minus their projection on an orthonormal basis (n, r); exactly zero where only rounding is left."""
     left = values - basis @ (basis.T @ values)
-    left[:, np.linalg.norm(left, axis=0) <= _ROUNDING * np.linalg.norm(values, axis=0)] = 0.0
+    left[:, np.linalg.norm(left, axis=0) <= 1e-13 * np.linalg.norm(values, axis=0)] = 0.0
     return np.asarray(left)
 
 
@@ -438,7 +433,7 @@ def _basis(columns: Array) -> Array:
     """Orthonormal basis (n, r) of what columns (n, k) span, whatever their units."""
     size = np.linalg.norm(columns, axis=0)
     left, spread, _ = np.linalg.svd(columns[:, size > 0] / size[size > 0], full_matrices=False)
-    return np.asarray(left[:, spread > _COLLINEAR * spread.max(initial=0.0)])
+    return np.asarray(left[:, spread > 1e-10 * spread.max(initial=0.0)])
 
 
 def _leading(values: Array, k: int) -> Array:
@@ -448,7 +443,7 @@ def _leading(values: Array, k: int) -> Array:
     else:
         squares, left = np.linalg.eigh(values @ values.T)
         left, spread = left[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
-    return np.asarray(left[:, :k][:, spread[:k] > _FAINT * spread[0]])
+    return np.asarray(left[:, :k][:, spread[:k] > 1e-7 * spread[0]])
 
 
 def _check_factors(k: object, parts: _Exposed) -> None:
@@ -467,6 +462,7 @@ def _n_factors(values: Array, used: int) -> int:
 
     The largest eigenvalue of Z'Z, Z (m, p) independent N(0, 1), is mu + sigma Tracy-Widom (Johnstone 2001, Theorem 1.1):
     mu = (sqrt(m - 1) + sqrt(p))^2, sigma = (sqrt(m - 1) + sqrt(p)) (1 / sqrt(m - 1) + 1 / sqrt(p))^(1/3); m = n - used.
+    The 95% quantile of Tracy-Widom is .9793 for real numbers.
     """
     size = np.linalg.norm(values, axis=0)
     Z = values[:, size > 0] / size[size > 0]
@@ -475,6 +471,6 @@ def _n_factors(values: Array, used: int) -> int:
     if m < 2 or p < 2:
         return 1
     a, b = np.sqrt(m - 1), np.sqrt(p)
-    edge = (a + b) ** 2 + _TRACY_WIDOM * (a + b) * (1 / a + 1 / b) ** (1 / 3)
+    edge = (a + b) ** 2 + 0.9793 * (a + b) * (1 / a + 1 / b) ** (1 / 3)
     eigenvalues = m * np.linalg.eigvalsh(Z.T @ Z if p <= n else Z @ Z.T)
     return max(1, int(np.sum(eigenvalues > edge)))

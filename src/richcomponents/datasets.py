@@ -182,12 +182,7 @@ def _mixing(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Arr
 
 
 def _own_part(
-    kind: str,
-    n: int,
-    d: int,
-    unit: Array,
-    rng: np.random.Generator,
-    weights: Array | Sequence[float] | None,
+    kind: str, n: int, d: int, unit: Array, rng: np.random.Generator, weights: Array | Sequence[float] | None
 ) -> dict[str, Any]:
     """The fields of :class:`Contrastive` that belong to S1."""
     if kind == "pca":

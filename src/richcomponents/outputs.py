@@ -134,7 +134,6 @@ def _settle(folder: Path) -> None:
 
 
 _TABLES = (".csv", ".tsv", ".parquet")
-_GROUP = 2**23  # values that are held until they are written together
 
 
 def check_table_name(path: PathLike | None) -> None:
@@ -175,7 +174,7 @@ def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None
         def append(columns: Mapping[str, Any]) -> None:
             made = {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
             held.append(pyarrow.table(made))
-            if sum(part.num_rows * part.num_columns for part in held) > _GROUP:
+            if sum(part.num_rows * part.num_columns for part in held) > 2**23:
                 flush()
 
         yield append

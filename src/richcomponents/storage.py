@@ -30,8 +30,6 @@ from richcomponents.archive import KINDS, read_archive, write_archive
 from richcomponents.errors import StateFileError
 
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
-_TEXT_LIMIT = 2**24
-_PARTS, _PARAMETERS, _DEPTH = 2**24, 2**17, 32  # of an object when it is printed, see _is_bounded
 
 _T = TypeVar("_T")
 _Parts = dict[str, Any]
@@ -173,13 +171,13 @@ def _is_bounded(rows: list[dict[str, Any]], arrays: Mapping[str, Any]) -> bool:
     parts: list[int] = []
     depths: list[int] = []
     for row in rows:
-        held, most = row.get("items", []), _PARTS
+        held, most = row.get("items", []), 2**24
         if row["kind"] == "object":
             cls: Any = _CLASSES[row["class"]].cls if row["class"] in _CLASSES else None
             held = row["fields"].values()
             if hasattr(cls, "_get_param_names"):
                 shown = [*cls._get_param_names(), "_asked"]  # of the fit, and for the next one
-                held, most = [row["fields"].get(name) for name in shown], _PARAMETERS
+                held, most = [row["fields"].get(name) for name in shown], 2**17
         elif row["kind"] == "dict":
             held = [part for pair in held for part in pair]
         inside = [part["row"] for part in held if isinstance(part, dict)]
@@ -190,7 +188,7 @@ def _is_bounded(rows: list[dict[str, Any]], arrays: Mapping[str, Any]) -> bool:
             own += _printed(arrays[row["array"]], is_text=row["kind"] == "text")
         parts.append(1 + own + sum(parts[number] for number in inside))
         depths.append(1 + max((depths[number] for number in inside), default=0))
-        if parts[-1] > most or depths[-1] > _DEPTH:
+        if parts[-1] > most or depths[-1] > 32:
             return False
     return True
 
@@ -296,7 +294,7 @@ class _Reader:
     def __init__(self, header: dict[str, Any], arrays: Mapping[str, Any], max_bytes: int) -> None:
         self.header, self.arrays, self.max_bytes = header, arrays, max_bytes
         self._objects: list[Any] = []
-        self._text_left = _TEXT_LIMIT
+        self._text_left = 2**24
 
     def root(self) -> Any:
         for row in self.header["rows"]:

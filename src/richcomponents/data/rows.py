@@ -41,9 +41,7 @@ from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
     DaskSource,
-    Kept,
     Source,
-    WithColumns,
     aligned,
     block_rows,
     is_dask,
@@ -53,8 +51,6 @@ from richcomponents.data.sources.memory import AnnDataSource, FrameSource, Table
 from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.text import in_line
-
-_PIECES = 32  # of LEAF rows that are mapped before they are handed on, fewer of wide ones
 
 
 def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
@@ -188,7 +184,7 @@ class Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
         if self.transform is not None:
             raise ValueError("columns are chosen before rows are mapped")
-        read, numbers = self.read_columns, self._numbers(columns)
+        read, numbers = self.read_columns, chosen_columns(columns, self.width, self.names)
         names = None if self.names is None else [self.names[c] for c in numbers]
         chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
         return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
@@ -203,20 +199,18 @@ class Rows:
             raise ValueError("weights are given once, before rows are mapped")
         read = self.read_columns
         if isinstance(sample_weight, str):
-            weight = self._numbers(sample_weight)
+            weight = chosen_columns(sample_weight, self.width, self.names)
             columns = np.concatenate([np.delete(read, weight), read[weight]])
             return Rows(self.source, columns=columns, weighted=True)
         weights = frequencies(sample_weight, self.n_rows)
-        source = _beside(self.source, weights[:, None], ["sample_weight"])
+        source = self.source.with_columns(weights[:, None], ["sample_weight"])
         return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
 
     def kept(self, keep: npt.NDArray[np.bool_] | None) -> Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
         if self.transform is not None:
             raise ValueError("rows are left out before they are mapped")
-        elsewhere = isinstance(self.source, DaskSource) and keep is not None
-        chosen = self.source.kept(keep) if elsewhere else Kept(self.source, keep)  # type: ignore[attr-defined]
-        return Rows(chosen, names=self.names, columns=self.columns, weighted=self.weighted)
+        return Rows(self.source.kept(keep), names=self.names, columns=self.columns, weighted=self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""
@@ -256,7 +250,7 @@ class Rows:
         """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
         if self.transform is not None or self.weighted:
             raise ValueError("columns are added before rows are weighted or mapped")
-        source, read = _beside(self.source, values, names), self.read_columns
+        source, read = self.source.with_columns(values, names), self.read_columns
         columns = np.concatenate([read, self.source.width + np.arange(values.shape[1])])
         return Rows(source, names=None if self.names is None else (*self.names, *names), columns=columns)
 
@@ -264,9 +258,6 @@ class Rows:
         """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
         maps = (*self.maps, transform)
         return Rows(self.source, names=names, maps=maps, columns=self.columns, weighted=self.weighted)
-
-    def _numbers(self, columns: object) -> IntArray:
-        return chosen_columns(columns, self.width, self.names)
 
     # ---- reading
 
@@ -299,7 +290,7 @@ class Rows:
         if self.transform is None:
             yield from self._read()
             return
-        pieces = int(np.clip(block_rows(self.width) // LEAF, 1, _PIECES))
+        pieces = int(np.clip(block_rows(self.width) // LEAF, 1, 32))  # mapped before they are handed on
         for block in aligned(self._read(), LEAF * pieces):
             yield in_pieces(self.transform, block)
 
@@ -334,11 +325,6 @@ class Rows:
             if seen > n:
                 return True
         return False
-
-
-def _beside(source: Source, values: Array, names: Sequence[str]) -> Source:
-    """A source with further columns, also where its rows are elsewhere."""
-    return source.with_columns(values, names) if isinstance(source, DaskSource) else WithColumns(source, values, names)
 
 
 class _Maps:

@@ -18,12 +18,12 @@ import numpy as np
 from scipy import sparse
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.align import WAYS, Alignment, align_labels
 from richcomponents.data.columns import EXACT, Views, as_labels, first_text, is_number, remedy, repeated, resolve_views
 from richcomponents.errors import CapacityError, DataError, warn_user
 
 _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
-_DENSE = 4 * 2**30  # bytes that a sparse matrix may grow to
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def dense(X: Any) -> Array:
     Moments are dense, and so are the rows they are summed from.
     """
     need = 8 * float(np.prod(X.shape, dtype=np.float64))
-    if need > _DENSE:
+    if need > MEMORY_LIMIT:
         raise CapacityError(
             f"this sparse matrix of shape {X.shape} needs {need / 2**30:.0f} GiB as a table: select columns first"
         )
@@ -305,12 +305,9 @@ def same_columns(known: Sequence[Any] | None, block: object, *, weights: bool = 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Column names of a data frame or series, None for arrays."""
     frame = as_frame(X)
-    columns = frame.columns if isinstance(frame, nw.DataFrame) else None
-    if columns is not None:
-        return tuple(map(str, columns))
-    if isinstance(frame, nw.Series):
-        return (str(frame.name),) if frame.name is not None else None
-    return None
+    if isinstance(frame, nw.DataFrame):
+        return tuple(map(str, frame.columns))
+    return (str(frame.name),) if isinstance(frame, nw.Series) and frame.name is not None else None
 
 
 def check_labels(X: object, *chosen: object) -> None:
@@ -355,14 +352,7 @@ def sample_index(X: object) -> tuple[object, ...] | None:
     if labels is None:
         frame = as_frame(X)
         labels = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
-    if labels is None:
-        return None
-    return tuple(labels)
-
-
-def only_numbered(index: tuple[object, ...]) -> bool:
-    """Labels 0, 1, 2, ... say nothing by themselves."""
-    return index == tuple(range(len(index)))
+    return None if labels is None else tuple(labels)
 
 
 # ---- checks of values
@@ -397,9 +387,6 @@ def check_range(centred: Array, views: Views) -> None:
         )
 
 
-_LARGE, _ABOVE = 10, 5
-
-
 def counts_in(view: Array) -> tuple[float, float]:
     """The largest value and the mean of rows (n, d) that look like raw counts; (0, 0) where they do not.
 
@@ -409,8 +396,8 @@ def counts_in(view: Array) -> tuple[float, float]:
     if not len(view) or not ((view >= 0) & (np.mod(view, 1) == 0)).all():
         return 0.0, 0.0
     most, mean = view.max(axis=0), view.mean(axis=0)
-    large = most >= _LARGE
-    skewed = large & (most > _ABOVE * mean)
+    large = most >= 10
+    skewed = large & (most > 5 * mean)
     if 2 * np.sum(skewed) <= np.sum(large):
         return 0.0, 0.0
     return float(most.max()), float(mean.mean())
@@ -557,9 +544,8 @@ def _without_labels(view: str, part: Any, id: str) -> tuple[Any, tuple[object, .
     if annotations is not None or not isinstance(frame, nw.DataFrame) or id not in frame.columns:
         if isinstance(frame, nw.DataFrame) and getattr(getattr(part, "index", None), "name", None) == id:
             return part, tuple(part.index)
-        there = (
-            "obs of the AnnData" if annotations is not None else "columns" if isinstance(frame, nw.DataFrame) else ""
-        )
+        there = "columns" if isinstance(frame, nw.DataFrame) else ""
+        there = there if annotations is None else "obs of the AnnData"
         said = f"not among the {there}" if there else "an array has no named columns: pass a data frame"
         raise DataError(f"view {view!r} has no sample labels {id!r}: {said}")
     return frame.drop(id).to_native(), tuple(frame[id].to_list())
@@ -570,7 +556,7 @@ def _aligned(tables: Mapping[str, tuple[tuple[object, ...] | None, int]], how: s
     if how not in WAYS:
         raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
     known = {view: labels for view, (labels, _) in tables.items() if labels is not None}
-    numbered = [view for view, labels in known.items() if only_numbered(labels)]
+    numbered = [view for view, labels in known.items() if labels == tuple(range(len(labels)))]  # says nothing by itself
     if len(numbered) == len(known):
         known = {}
     bare = next((view for view in tables if view not in known), None)

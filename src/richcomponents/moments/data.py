@@ -385,9 +385,10 @@ class RowUnits:
 
     def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
         """Of rows z (n, p + q) in white coordinates."""
+        rows = z if self.weight is None else np.column_stack([z, self.weight])
         weighted = self.weight is not None
-        rows = Rows(np.column_stack([z, self.weight]) if weighted else z, weighted=weighted)
-        return reduce_rows(rows, UnitSums(correlations, p, z.shape[1] - p, weighted), groups=self.groups)
+        sums = UnitSums(correlations, p, z.shape[1] - p, weighted)
+        return reduce_rows(Rows(rows, weighted=weighted), sums, groups=self.groups)
 
 
 def lost_rows(partial: Partial, table: Rows, groups: object) -> float:

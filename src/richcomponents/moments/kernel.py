@@ -77,16 +77,8 @@ def block_numbers(n_rows: int, n_blocks: int, groups: object | None = None) -> I
 class Layout:
     """Columns, orders and blocks of a state.
 
-    Parameters
-    ----------
-    n_columns : int
-        p, the columns Z.
-    order : int
-        Joint moments of Z of every order up to this one (2..6).
-    n_blocks : int
-        Row i belongs to block i mod n_blocks.
-    leaf : int
-        Rows of one block that are summed in one go.
+    order : joint moments of every order up to this one (2..6); n_blocks : row i belongs to block i mod n_blocks; leaf : rows of
+    one block that are summed in one go.
     """
 
     n_columns: int
@@ -139,10 +131,7 @@ class Layout:
             raise DataError(f"expected rows with {self.n_columns} columns, got {width}")
 
     def check_memory(self, limit: float = MEMORY_LIMIT) -> None:
-        """Refuse before allocating.
-
-        A state and the copy made while it is read hold about three vectors per block.
-        """
+        """Refuse before allocating: a state and the copy made while it is read hold about three vectors per block."""
         need = 8.0 * 3 * self.n_blocks * self.size
         if need <= limit:
             return

@@ -34,8 +34,8 @@ from richcomponents.data.sources.base import (
     blocks_of,
     in_step,
     missing_extra,
-    named_beside,
     numbered,
+    obsm_names,
 )
 from richcomponents.data.table import as_matrix, check_sparse
 from richcomponents.errors import CapacityError, DataError
@@ -131,8 +131,6 @@ class MatrixSource(Source):
             yield rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
 
 
-_CHUNK_BYTES = 2**28
-_DEEPEST = 20  # groups inside groups
 _HEAP = b"GCOL\x01\0\0\0"
 _PART = 2**24  # bytes of a file that are looked at together
 
@@ -173,20 +171,11 @@ class _Stored(Annotated, FileSource):
                 f"{label} of {path.name} has {shape[1]} columns: too many for a block of rows in memory"
             )
         if self._sparse:
-            self._check_parts(array, by_rows=kind == "csr_matrix")
+            ends, many = array["indptr"], shape[0] if kind == "csr_matrix" else shape[1]
+            whole = ends.shape == (many + 1,) and ends.dtype.kind in "iu" and int(ends[0]) == 0
+            if not whole or array["indices"].shape != array["data"].shape:
+                raise self._damaged()
             self._turned = self._by_rows(array) if kind == "csc_matrix" else None
-
-    def _check_parts(self, array: Any, *, by_rows: bool) -> None:
-        ends, entries = array["indptr"], array["indices"]
-        many = (self.n_rows or 0) if by_rows else self.width
-        if (
-            any(len(part.shape) != 1 for part in (ends, entries, array["data"]))
-            or any(part.dtype.kind not in "iu" for part in (ends, entries))
-            or ends.shape != (many + 1,)
-            or entries.shape != array["data"].shape
-            or int(ends[0]) != 0
-        ):
-            raise self._damaged()
 
     @abstractmethod
     def _opened(self, what: str = "") -> AbstractContextManager[Any]:
@@ -228,12 +217,11 @@ class _Stored(Annotated, FileSource):
         with _reading(self.path), self._opened() as array:
             for at in range(0, self.n_rows or 0, size):
                 stop = min(at + size, self.n_rows or 0)
-                part = self._sparse_rows(array, at, stop) if self._sparse else np.asarray(array[at:stop])
-                yield part[:, chosen]
-
-    def _sparse_rows(self, array: Any, at: int, stop: int) -> Any:
-        parts = array if self._turned is None else self._turned
-        return self._checked(sparse.csr_matrix, parts, (stop - at, self.width), at).toarray()
+                if not self._sparse:
+                    yield np.asarray(array[at:stop])[:, chosen]
+                    continue
+                parts = array if self._turned is None else self._turned
+                yield self._checked(sparse.csr_matrix, parts, (stop - at, self.width), at).toarray()[:, chosen]
 
     def _checked(self, kind: Any, parts: Any, shape: tuple[int, int], at: int = 0) -> Any:
         """Rows (or columns) from number `at` on; nothing is built before its indices are known to fit."""
@@ -254,7 +242,7 @@ class _Stored(Annotated, FileSource):
         """Whole chunks of the store where they are small enough, so that none is unpacked twice."""
         size = block_rows(self.width)
         chunks = self._chunks
-        if not chunks or chunks[0] * self.width * 8 > _CHUNK_BYTES:
+        if not chunks or chunks[0] * self.width * 8 > 2**28:
             return size
         return int(chunks[0]) * max(size // int(chunks[0]), 1)
 
@@ -312,7 +300,7 @@ class H5adSource(_Stored):
         for name, _ in _entries(file, "layers", self.path):
             groups.setdefault(f"layer:{name}", tuple(f"{name}:{variable}" for variable in own))
         for name, held in _entries(file, "obsm", self.path):
-            groups[f"obsm:{name}"] = _obsm_names(name, held, own)
+            groups[f"obsm:{name}"] = obsm_names(name, _described(held) if _is_frame(held) else _shape(held)[1], own)
         return groups
 
     def including(self, groups: Sequence[str]) -> Source:
@@ -410,13 +398,6 @@ def _entries(file: Any, name: str, path: Path) -> Iterator[tuple[str, Any]]:
 def _shape(held: Any) -> tuple[int, ...]:
     """Of an array, or of a sparse matrix, which has it in its attributes."""
     return tuple(map(int, held.shape if hasattr(held, "dtype") else held.attrs.get("shape", ())))
-
-
-def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
-    """Of the columns of an entry of obsm."""
-    if _is_frame(held):
-        return named_beside(key, _described(held), set(variables))
-    return numbered(key, _shape(held)[1])
 
 
 class SampleSource(Annotated, FileSource):
@@ -541,7 +522,7 @@ def _check_own(item: Any, path: Path, depth: int) -> None:
     """
     from h5py import h5a, h5t
 
-    if depth > _DEEPEST:
+    if depth > 20:
         raise DataError(f"{path.name} is damaged: its groups are nested without end")
     kinds = [h5a.open(item.id, name.encode()).get_type() for name in item.attrs]
     kinds += [item.id.get_type()] if hasattr(item, "dtype") else []

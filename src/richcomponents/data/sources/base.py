@@ -152,6 +152,14 @@ class Source(ABC):
         """The same source, with the columns of these groups behind its own."""
         return self
 
+    def with_columns(self, values: Array, names: Sequence[str]) -> Source:
+        """The same source, with further columns that are in memory, (n, k), behind its own."""
+        return WithColumns(self, values, names)
+
+    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Source:
+        """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
+        return Kept(self, keep)
+
     def groups_of(self, names: Collection[str]) -> tuple[str, ...]:
         """The groups that hold columns of these names, which are not among its own."""
         missing = {*names} - {*(self.names or ())}
@@ -190,9 +198,13 @@ def numbered(name: str, width: int) -> tuple[str, ...]:
     return tuple(f"{name}_{i}" for i in range(width))
 
 
-def named_beside(key: str, columns: Iterable[object], variables: Collection[str]) -> tuple[str, ...]:
-    """What the columns of a data frame in obsm are called: as they are, behind its key where a variable has that name."""
-    return tuple(f"{key}:{name}" if str(name) in variables else str(name) for name in columns)
+def obsm_names(key: str, columns: Iterable[object] | int, variables: Sequence[str]) -> tuple[str, ...]:
+    """What the columns of an entry of obsm are called: those of a data frame as they are, behind its key where a variable has
+    that name; so many of an array as in archives of arrays, key_0, key_1, ..."""
+    if isinstance(columns, int):
+        return numbered(key, columns)
+    own = set(variables)
+    return tuple(f"{key}:{name}" if str(name) in own else str(name) for name in columns)
 
 
 class Annotated(Source):
@@ -358,7 +370,7 @@ def blocks_of(sources: Sequence[Source], columns: IntArray | None) -> list[tuple
     ends = np.cumsum([0, *(source.width for source in sources)])
     wanted = np.arange(ends[-1]) if columns is None else columns
     owner = np.searchsorted(ends, wanted, side="right") - 1
-    parts = []
+    parts: list[tuple[Iterator[Array], IntArray]] = []
     for i, source in enumerate(sources):
         places = np.flatnonzero(owner == i)
         inner = wanted[places] - ends[i]
@@ -520,8 +532,7 @@ class DaskSource(Source):
         """One delayed array per piece of so many rows."""
         return list(self.collection(columns).rechunk({0: tuple(lengths), 1: -1}).to_delayed()[:, 0])
 
-    def with_columns(self, values: Array, names: Sequence[str]) -> DaskSource:
-        """Further columns (n, k), last."""
+    def with_columns(self, values: Array, names: Sequence[str]) -> Source:
         import dask.array as da
 
         joined = copy(self)
@@ -531,8 +542,9 @@ class DaskSource(Source):
         joined.behind = (*self.behind, *names)
         return joined
 
-    def kept(self, keep: Any) -> DaskSource:
-        """Some of the rows, keep (n_rows,) of truth values."""
+    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Source:
+        if keep is None:
+            return Kept(self, keep)
         some = copy(self)
         some._added, some.n_rows = [column[keep].compute_chunk_sizes() for column in self._added], int(keep.sum())
         if self._frame is None:

@@ -17,7 +17,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows
 from richcomponents.data.columns import Column, declared_orders, frame_columns
 from richcomponents.data.sources.arrays import MatrixSource
-from richcomponents.data.sources.base import Annotated, ArraySource, Source, blocks_of, in_step, named_beside, numbered
+from richcomponents.data.sources.base import Annotated, ArraySource, Source, blocks_of, in_step, obsm_names
 from richcomponents.data.table import as_frame, as_matrix, column_names, join_views, not_numeric, sample_index
 from richcomponents.errors import DataError
 
@@ -74,7 +74,8 @@ class AnnDataSource(Annotated):
         self.samples, self.n_rows = tuple(adata.obs_names), int(adata.n_obs)
         own = tuple(map(str, adata.var_names))
         self.groups = {"X": own} | {f"layer:{name}": tuple(f"{name}:{v}" for v in own) for name in adata.layers}
-        self.groups |= {f"obsm:{key}": _obsm_names(str(key), adata.obsm[key], own) for key in adata.obsm}
+        held = {key: getattr(adata.obsm[key], "columns", adata.obsm[key].shape[1]) for key in adata.obsm}
+        self.groups |= {f"obsm:{key}": obsm_names(str(key), columns, own) for key, columns in held.items()}
         self.names = tuple(name for part in parts for name in self.groups[part])
         self.width, self._matrices = len(self.names), [self._matrix(part) for part in parts]
         self.held = all(isinstance(matrix.values, np.ndarray) for matrix in self._matrices)  # sparse ones stay sparse
@@ -98,11 +99,6 @@ class AnnDataSource(Annotated):
         return in_step(
             blocks_of(self._matrices, columns), lambda seen: DataError("the matrices have different lengths")
         )
-
-
-def _obsm_names(key: str, held: Any, variables: Sequence[str]) -> tuple[str, ...]:
-    """A data frame names its columns itself, an array as archives of arrays do: key_0, key_1, ..."""
-    return named_beside(key, held.columns, set(variables)) if hasattr(held, "columns") else numbered(key, held.shape[1])
 
 
 class TablesSource(Annotated, ArraySource):

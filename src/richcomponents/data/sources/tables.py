@@ -149,11 +149,7 @@ class DelimitedSource(FileSource):
                 table = reader.read_csv(
                     arrow.BufferReader(text),
                     reader.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=labels),
-                    reader.ParseOptions(
-                        delimiter=self._separator,
-                        newlines_in_values=True,
-                        invalid_row_handler=refuse,
-                    ),
+                    reader.ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=refuse),
                     reader.ConvertOptions(
                         column_types=dict.fromkeys(wanted, arrow.binary()), include_columns=wanted or labels[:1]
                     ),
