@@ -87,13 +87,11 @@ def positive_class(classes: Sequence[Any], wanted: Any = None) -> tuple[int, boo
     ((0, True), (1, True), (0, False))
     """
     if wanted is not None:
-        for same in (_exactly, _roughly):
-            found = [i for i, label in enumerate(classes) if same(label, wanted)]
-            if len(found) == 1:
-                return found[0], False
-        raise DataError(
-            f"positive={str(wanted)!r} is not a class of y, which holds {_listed(classes)}: name one of these"
-        )
+        for alike in ([str(label) == str(wanted) for label in classes], [_roughly(label, wanted) for label in classes]):
+            if sum(alike) == 1:
+                return alike.index(True), False
+        there = " and ".join(repr(str(label)) for label in classes)
+        raise DataError(f"positive={str(wanted)!r} is not a class of y, which holds {there}: name one of these")
     first, second = map(leaning, classes)
     if first != second:
         return int(second > first), False
@@ -114,9 +112,7 @@ def in_order(classes: Sequence[Any]) -> list[int]:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """Runs of digits compare by their value, everything else as letters, whatever their case."""
-    parts = re.split(
-        r"0*(\d+)", text.casefold()
-    )  # letters, digits, letters, ...; without zeros in front, longer is larger
+    parts = re.split(r"0*(\d+)", text.casefold())  # letters, digits, ...; without zeros in front, longer is larger
     return [(len(part) if i % 2 else 0, part) for i, part in enumerate(parts)]
 
 
@@ -133,22 +129,13 @@ def leaning(label: Any) -> int:
     return sum(_LEANING.get(word, 0) for word in _WORDS.findall(str(label).casefold()))
 
 
-def _exactly(label: Any, wanted: Any) -> bool:
-    return str(label) == str(wanted)
-
-
 def _roughly(label: Any, wanted: Any) -> bool:
     """1 is "1" and 1.0, True is "true"."""
     number = _number(label)
     return (number is not None and number == _number(wanted)) or str(label).casefold() == str(wanted).casefold()
 
 
-def _listed(classes: Sequence[Any]) -> str:
-    return " and ".join(repr(str(label)) for label in classes)
-
-
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|-?\d+ days?\b|-?\d+:\d{2}:\d{2}")
-_FEW = 10  # levels, from which on a label that is another one in most rows is an identifier
 
 
 @storable
@@ -185,7 +172,7 @@ class Levels:
         labels = labels if order is None else [label for label in order if label in counts]
         if len(labels) < 2:
             raise DataError(f"{role} {name!r} is {labels[0]!r} in every row: there is nothing to compare")
-        if len(labels) > max(_FEW, len(texts) // _FEW):
+        if len(labels) > max(10, len(texts) // 10):  # one that is another in most rows is an identifier
             raise DataError(
                 f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: {_what_they_are(labels)}"
             )

@@ -79,7 +79,7 @@ def _rounded(cell: bytes) -> bool:
 
 def words(cells: Any) -> Column:
     """The texts in a pyarrow array of bytes, blanks around them left out, None where they are missing."""
-    texts = [cell.decode("utf-8").strip() for cell in cells.to_pylist()]
+    texts = (cell.decode("utf-8").strip() for cell in cells.to_pylist())
     return np.array([None if is_missing(text) else text for text in texts], dtype=object)
 
 
@@ -170,12 +170,9 @@ def written_otherwise(cell: str) -> str:
 
 def remedy(cell: str) -> str:
     """What to do about a text among numbers."""
-    seen = written_otherwise(cell)
-    return (
-        f"it looks like a number with {seen}. Write numbers like 1234.5"
-        if seen
-        else "leave it out, or encode it as numbers"
-    )
+    if seen := written_otherwise(cell):
+        return f"it looks like a number with {seen}. Write numbers like 1234.5"
+    return "leave it out, or encode it as numbers"
 
 
 def is_gap(label: object) -> bool:
@@ -236,9 +233,8 @@ class Views:
     def listed(self, view: int, most: int = 12) -> str:
         """'tests (30 columns): tp53, brca1, ...', for summaries."""
         names = [in_line(self.feature_names[column]) for column in self[view]]
-        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}" + ", ..." * (
-            len(names) > most
-        )
+        more = ", ..." if len(names) > most else ""
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}{more}"
 
     def describe(self, column: int) -> str:
         """'column 'tp53' of view 'tests'', for messages."""

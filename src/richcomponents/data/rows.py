@@ -440,13 +440,11 @@ def select(
     written = [(f"covariate {name!r}", values) for name, values in texts.items()]
     for what, values in (*written, (f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
         if values is not None:
-            bad[what] = (
-                ~np.isfinite(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
-            )
+            number = values.dtype.kind == "f"
+            bad[what] = ~np.isfinite(values) if number else np.array([value is None for value in values])
     if missing == "available":
-        bad = {what: gaps for what, gaps in bad.items() if what not in owner.values()} or {
-            "": np.zeros(len(X), dtype=bool)
-        }
+        bad = {what: gaps for what, gaps in bad.items() if what not in owner.values()}
+        bad = bad or {"": np.zeros(len(X), dtype=bool)}
     keep, notes = _complete_rows(source.title, bad, drop=missing != "error")
     return Selection(
         tuple(owner),
@@ -503,11 +501,9 @@ def _complete_rows(title: str, bad: Mapping[str, Column], drop: bool) -> tuple[C
             f"{int(missing.sum())} of {len(missing)} rows are touched. Impute them first, leave those rows out "
             "(--missing drop), or use what is there (--missing available)"
         )
-    if missing.all():
-        raise DataError(
-            f"every row of {title} has a missing value: drop columns such as {max(counts, key=counts.__getitem__)}"
-        )
     worst = max(counts, key=counts.__getitem__)
+    if missing.all():
+        raise DataError(f"every row of {title} has a missing value: drop columns such as {worst}")
     told = f"{int(missing.sum())} of {len(missing)} rows have missing values and were left out"
     return ~missing, (f"{told} (most of them lack {worst}, {counts[worst]}).",)
 

@@ -109,11 +109,8 @@ class Source(ABC):
         """An error that says what the column was wanted for, and what there is."""
         if name not in self.all_names:
             close = get_close_matches(name, self.all_names, n=3)
-            hint = (
-                f"did you mean {' or '.join(map(repr, close))}?"
-                if close
-                else f"the columns are {listed(self.all_names)}"
-            )
+            there = f"the columns are {listed(self.all_names)}"
+            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else there
             raise DataError(f"{self.title} has no column {name!r} ({role}); {hint}")
 
     def places(self, names: Sequence[str]) -> IntArray:
@@ -572,9 +569,7 @@ class DaskSource(Source):
     def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         kinds = [] if self._frame is None else self._frame.dtypes.items()
         said = [name for name, kind in kinds if str(name) in names and getattr(kind, "ordered", False)]
-        if self._frame is None or not said:
-            return {}
-        return declared_orders(self._frame[said].compute())  # its type may not know the labels before
+        return declared_orders(self._frame[said].compute()) if self._frame is not None and said else {}
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)

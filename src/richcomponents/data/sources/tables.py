@@ -235,9 +235,8 @@ class DelimitedSource(FileSource):
     def _check_quotes(self, piece: _Piece) -> None:
         if self.width == 1 and len(piece.empty):
             at = piece.line_at(int(piece.empty[0]))
-            raise self._damaged(
-                at, "empty; in a table of one column that may be a missing value: write NA, or remove it"
-            )
+            what = "empty; in a table of one column that may be a missing value: write NA, or remove it"
+            raise self._damaged(at, what)
         if not len(piece.quotes):
             return
         raw = np.frombuffer(piece.text, dtype=np.uint8)
@@ -249,10 +248,8 @@ class DelimitedSource(FileSource):
         behind = np.where(high + 1 < len(raw), raw[np.minimum(high + 1, len(raw) - 1)], _LF)
         stray = ((before != sign) & (before != _LF)) | ~np.isin(behind, (sign, _LF, _CR))
         if stray.any():
-            at = piece.line_at(int(low[np.argmax(stray)]))
-            raise self._damaged(
-                at, 'a quote inside a cell (5" for 5 in?): put the cell in quotes and write its own quotes twice'
-            )
+            what = 'a quote inside a cell (5" for 5 in?): put the cell in quotes and write its own quotes twice'
+            raise self._damaged(piece.line_at(int(low[np.argmax(stray)])), what)
         lines = np.searchsorted(np.flatnonzero(raw == _LF), np.stack([low, high]))
         for cell in np.flatnonzero(lines[0] != lines[1]):
             inside = piece.text[low[cell] : high[cell]]
@@ -292,11 +289,8 @@ class DelimitedSource(FileSource):
                 f"column {name} of {self.path.name} holds {shown.strip()[:40]} in line {line}, an integer beyond 2**53, which "
                 "floating point cannot represent: subtract an offset first, or leave the column out"
             )
-        what = (
-            f", and {remedy(shown)}"
-            if written_otherwise(shown)
-            else ". Leave text columns out (columns=, or views= by name)"
-        )
+        leave = ". Leave text columns out (columns=, or views= by name)"
+        what = f", and {remedy(shown)}" if written_otherwise(shown) else leave
         return DataError(
             f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line "
             f"{line}{what}"
@@ -311,9 +305,6 @@ def _row_ends(text: bytes) -> tuple[IntArray, IntArray]:
         return np.zeros(0, dtype=np.int64), ends
     quotes = np.flatnonzero(raw == _QUOTE)
     return quotes, ends[np.searchsorted(quotes, ends) % 2 == 0]
-
-
-_BUFFER = 2**20  # bytes of a column read ahead: a row group may be larger than memory
 
 
 class ParquetSource(FileSource):
@@ -337,7 +328,11 @@ class ParquetSource(FileSource):
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         names = self.chosen_names(columns)
         for name in names:
-            self._check(name)
+            if not self._numeric(name):
+                raise DataError(
+                    f"column {name!r} of {self.path.name} is not numeric ({self._kinds[name]}): leave it out (columns=, or "
+                    "views= by name), or encode it as numbers first"
+                )
         for batch in self._batches(names):
             yield _matrix(batch, names)
 
@@ -349,9 +344,8 @@ class ParquetSource(FileSource):
         import pyarrow
 
         batches = list(self._batches(names))
-        table = pyarrow.Table.from_batches(
-            batches, None if batches else pyarrow.schema([(n, self._kinds[n]) for n in names])
-        )
+        schema = batches[0].schema if batches else pyarrow.schema([(name, self._kinds[name]) for name in names])
+        table = pyarrow.Table.from_batches(batches, schema)
         if table.num_rows != self.n_rows or self.mark() != self._mark:
             raise DataError(
                 f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
@@ -368,7 +362,8 @@ class ParquetSource(FileSource):
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
 
-        options = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+        # bytes of a column read ahead: a row group may be larger than memory
+        options = {"buffer_size": 2**20, "pre_buffer": False, "page_checksum_verification": True}
         try:
             with ParquetFile(self.path, **options) as file:
                 yield from file.iter_batches(block_rows(len(names)), columns=names)
@@ -380,14 +375,6 @@ class ParquetSource(FileSource):
 
         kind = self._kinds[name]
         return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-    def _check(self, name: str) -> None:
-        if not self._numeric(name):
-            kind = self._kinds[name]
-            raise DataError(
-                f"column {name!r} of {self.path.name} is not numeric ({kind}): leave it out (columns=, or views= by name), "
-                "or encode it as numbers first"
-            )
 
 
 def _matrix(batch: Any, names: list[str]) -> Array:
