@@ -53,8 +53,9 @@ def test_a_fit_that_fails_changes_nothing(monkeypatch, name, door, how):
         elif how == "warnings are errors":
             other = other[:30]
             other[:, 1] = 1.0
-            if door == "partial_fit":  # enough rows were seen before: a table without anything shared is warned of
-                other = np.random.default_rng(0).normal(size=(3000, X.shape[1]))
+            if door == "partial_fit":  # with the rows seen before, only many that tell nothing are warned of
+                rng, d = np.random.default_rng(0), X.shape[1]
+                other = rng.normal(size=(30_000, d)) @ rng.normal(size=(d, d))
             warnings.simplefilter("error")
         else:  # late in the fit, when most of it has been done
             calls = []
