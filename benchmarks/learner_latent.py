@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 from richcomponents import ComponentHMM, ComponentLDA, ContrastiveRCA, baselines
 from richcomponents.algebra import Array
-from richcomponents.learning.hmm import Chain, matched_states, stationary
-from richcomponents.learning.lda import matched_topics
+from richcomponents.learning.hmm import stationary
+from richcomponents.learning.mixture import match_centres
 from richcomponents.models.base import ComponentLearner
 from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
@@ -66,14 +66,12 @@ def hmm(job: Job) -> Row:
     for _ in range(2):
         states.append((rng.uniform(size=(n, 1)) > T[states[-1]].cumsum(axis=1)).sum(axis=1))
     s1 = np.hstack([means[h] + rng.normal(size=(n, d)) for h in states])
-    truth = Chain(means, pi, T)
     out: Row = {}
     for name, model in fitted(
         ComponentHMM(k, rca=ContrastiveRCA(views=3 * d)), s1, perturbed(s1, 0.7, 10, rng)
     ).items():
-        found = matched_states(Chain(model.means_, model.weights_, model.transition_), truth)
-        out[name] = float(np.mean((found.means - means) ** 2))
-        out[name + " T"] = float(np.mean((found.transition - T) ** 2))
+        order, out[name] = match_centres(model.means_, means)
+        out[name + " T"] = float(np.mean((model.transition_[np.ix_(order, order)] - T) ** 2))
     return out
 
 
@@ -85,7 +83,7 @@ def topics(job: Job) -> Row:
     learner = ComponentLDA(k, concentration=1.0, rca=ContrastiveRCA(views=d))
     out: Row = {}
     for name, model in fitted(learner, s1, perturbed(s1, 0.7, 8, rng)).items():
-        found = model.topics_[matched_topics(model.topics_, words)]
+        found = model.topics_[match_centres(model.topics_, words)[0]]
         out[name] = float(np.abs(found - words).sum(axis=1).mean())
     return out
 

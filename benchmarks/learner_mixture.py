@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from richcomponents import ComponentGaussianMixture, ContrastiveRCA
+from richcomponents import Component, ComponentGaussianMixture, ContrastiveRCA
 from richcomponents.algebra import Array
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.mixture import Mixture, MixtureCumulants, fit_mixture, match_centres
@@ -48,7 +48,9 @@ def measure(job: Job) -> Row:
     row: Row = {}
     clean: Mixture | None = None
     for label, samples in (("naive", data.U), ("residualised", residuals(data.U, data.V)), ("true", data.S1)):
-        clean = fit_mixture(MixtureCumulants.of_samples(samples), K, np.random.default_rng(0), equal_weights=equal)
+        clean = fit_mixture(
+            MixtureCumulants.of(Component.of_samples(samples)), K, np.random.default_rng(0), equal_weights=equal
+        )
         row[label] = error(clean.means, clean.weights)
     assert clean is not None  # the last: on true samples
     known = ComponentGaussianMixture(K, rca=ContrastiveRCA(views=D, A=data.A), equal_weights=equal).fit(data.X)

@@ -105,13 +105,19 @@ def test_law_of_the_projection_against_samples(excess, rng):
 
 
 def test_confined_minimum_stays_inside():
-    covariance = np.diag([2.0, 0.5])
-    a, theta = confined_minimum(lambda a, t: (-t.sum() - a, -1.0, -np.ones(2)), covariance, 1.5, edge=INTERVAL)
+    covariance, start = np.diag([2.0, 0.5]), (0.0, np.array([0.01, 0.01]))
+    a, theta = confined_minimum(
+        lambda a, t: (-t.sum() - a, -1.0, -np.ones(2)), covariance, 1.5, edge=INTERVAL, start=start
+    )
     assert theta @ covariance @ theta == pytest.approx(1.5, rel=1e-2)
     assert a == pytest.approx(INTERVAL)
     centre = np.array([0.3, -0.2])
     free = confined_minimum(
-        lambda a, t: ((t - centre) @ (t - centre) + a * a, 2 * a, 2 * (t - centre)), covariance, 9, edge=INTERVAL
+        lambda a, t: ((t - centre) @ (t - centre) + a * a, 2 * a, 2 * (t - centre)),
+        covariance,
+        9,
+        edge=INTERVAL,
+        start=start,
     )
     np.testing.assert_allclose(free[1], centre, atol=1e-4)
 

@@ -85,7 +85,9 @@ def test_the_lifted_tensor_is_orthogonally_decomposable():
 def test_the_gradient_equals_finite_differences(equal, order, rng):
     cumulants = mixture_cumulants(*some_mixture(3, 4), 0.5)[1:]
     scale = cumulants[0] + np.diag([0.1, 0.2, 0.0, 1.0])
-    objective = MomentMatching(MixtureCumulants(*cumulants, scale, n=50.0), 3, equal_weights=equal, order=order)
+    covariance, third, fourth = cumulants
+    target = MixtureCumulants(covariance, third, fourth if order == 4 else None, scale, n=50.0)
+    objective = MomentMatching(target, 3, equal_weights=equal)
     for _ in range(3):
         weights = np.full(3, 1 / 3) if equal else rng.dirichlet(np.ones(3) * 4)
         x = objective.pack(Mixture(rng.normal(size=(3, 4)), weights, 0.4))
@@ -190,7 +192,7 @@ def test_unequal_weights_are_recovered_from_perturbed_samples(fitted):
     assert error < 0.01
     np.testing.assert_allclose(model.weights_[order], weights, atol=0.03)
     assert model.sigma2_ == pytest.approx(0.25, abs=0.05)
-    naive = fit_mixture(MixtureCumulants.of_samples(X[:, :4]), 3, np.random.default_rng(0))
+    naive = fit_mixture(MixtureCumulants.of(rc.Component.of_samples(X[:, :4])), 3, np.random.default_rng(0))
     assert error < 0.2 * match_centres(naive.means + X[:, :4].mean(axis=0), centres)[1]
 
 
@@ -208,7 +210,6 @@ def test_clean_samples_and_rows_are_assigned(fitted):
     assert seen.max(axis=1).mean() == pytest.approx(right_seen, abs=0.03)
     np.testing.assert_array_equal(model.predict_clean(s1), clean.argmax(axis=1))
     np.testing.assert_array_equal(model.predict(X), seen.argmax(axis=1))
-    assert model.score_clean(s1) > model.score_clean(s1 + 1)
 
 
 def test_fit_component_equals_fit_and_pickles(fitted):

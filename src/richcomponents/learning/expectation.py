@@ -142,20 +142,18 @@ class Rule:
     weights: Array
     around: Array
     by_theta: Array
-    directions: int
 
 
 @dataclass(frozen=True)
 class MomentMean:
     """The mean over a component, by its moments.
 
-    degree : of B; most : directions at most.
+    degree : of B.
     """
 
     log_likelihood: Differentiated
     component: Component
     degree: int = 3
-    most: int | None = None
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ---- what is asked
@@ -206,11 +204,6 @@ class MomentMean:
             )
         return values
 
-    def _limit(self) -> int:
-        """How many directions there may be."""
-        most = most_variables(self.degree + 1)
-        return most if self.most is None else min(most, self.most)
-
     def directions(self, theta: Array) -> Array:
         """(k, q), orthonormal in standardised coordinates: those in which the gradient is not linear."""
         key = theta.tobytes()
@@ -237,7 +230,7 @@ class MomentMean:
             energy += slopes.T @ slopes
         values, vectors = np.linalg.eigh(projector)
         found = vectors[:, values > _SHARED]
-        limit = self._limit()
+        limit = most_variables(self.degree + 1)
         if found.shape[1] == 0:
             return np.eye(k)[:, :1]
         if found.shape[1] > limit:  # those that matter most; the others count as if the gradient were linear in them
@@ -273,4 +266,4 @@ class MomentMean:
         points = self._at(at)
         around = np.vstack([points, self._at(at[kept] + step), self._at(at[kept] - step)])
         slope = size[kept] / (2 * _ACROSS)
-        return Rule(points, level, around, np.concatenate([level, slope, -slope]), Q.shape[1])
+        return Rule(points, level, around, np.concatenate([level, slope, -slope]))

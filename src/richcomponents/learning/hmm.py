@@ -17,10 +17,10 @@ states of no weight, at no finite place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares, linear_sum_assignment, nnls
+from scipy.optimize import least_squares, nnls
 from scipy.special import softmax
 
 from richcomponents.algebra import Array, multilinear, symmetrise
@@ -178,16 +178,4 @@ def fit_chain(moments: ChainMoments, k: int, rng: np.random.Generator, n_init: i
     order = np.argsort(-best.weights, kind="stable")
     return Chain(
         (best.means @ moments.back)[order], best.weights[order], best.transition[np.ix_(order, order)], best.left
-    )
-
-
-def matched_states(found: Chain, truth: Chain) -> Chain:
-    """The states of `found` in the order that comes nearest to those of `truth`."""
-    cost = np.sum((truth.means[:, None] - found.means[None]) ** 2, axis=2)
-    order = linear_sum_assignment(cost)[1]
-    return replace(
-        found,
-        means=found.means[order],
-        weights=found.weights[order],
-        transition=found.transition[np.ix_(order, order)],
     )

@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -96,8 +95,3 @@ def _three(C: Array, m: Array) -> Array:
     """C (x) m, three ways."""
     outer = np.multiply.outer(C, m)
     return np.asarray(outer + outer.transpose(0, 2, 1) + outer.transpose(2, 0, 1))
-
-
-def matched_topics(found: Array, truth: Array) -> Array:
-    """Which row of `found` (k, d) goes with each row of `truth`."""
-    return np.asarray(linear_sum_assignment(np.abs(truth[:, None] - found[None]).sum(axis=2))[1])

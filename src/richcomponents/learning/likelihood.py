@@ -57,7 +57,6 @@ def fit_likelihood(
     lasso: float | Array = 0.0,
     confine: Callable[[Array], Array] | None = None,
     gradient: str = "differences",
-    max_directions: int | None = None,
     n_restarts: int = 0,
     restart_scale: float = 1.0,
     random_state: int | np.random.Generator | None = 0,
@@ -68,8 +67,10 @@ def fit_likelihood(
     ----------
     likelihood : callable
         log_likelihood(theta (p,), s (m, d)) -> (m,), for all real s, differentiable; terms without theta may be left out. Its
-        gradient is taken by differences or by jax, and its polynomials in those directions of s in which it is not linear. A
-        mean that is known without the component, such as E[s y] measured on rows, is a constant in it: theta @ E[s y].
+        gradient is taken by differences or by jax, and its polynomials in those directions of s in which it is not linear, up
+        to 1 001 terms of a polynomial (10 directions at degree 3, 5 at degree 5): those that matter most are kept, and what
+        the others miss is in epsilon. A mean that is known without the component, such as E[s y] measured on rows, is a
+        constant in it: theta @ E[s y].
     start : (p,); zeros with one entry per column of the component by default.
     degree : int
         Of the polynomials that multiply s in the gradient; the component must keep cumulants of order degree + 1.
@@ -79,10 +80,6 @@ def fit_likelihood(
         Maps theta (p,) back into the region where the polynomials hold, after every step.
     gradient : {"differences", "jax"}
         By theta; "jax" for functions written with jax.numpy, if jax is installed.
-    max_directions : int, optional
-        In at most so many directions of s the log-likelihood is more than linear; by default as many as there are, up to 1 001
-        terms of a polynomial (10 directions at degree 3, 5 at degree 5). Those that matter most are kept, and what the others
-        miss is in epsilon.
     n_restarts, restart_scale, random_state :
         For models with several maxima: further starts, `start` plus Gaussians of this standard deviation; the best is kept.
 
@@ -109,7 +106,7 @@ def fit_likelihood(
         raise ValueError(f"gradient must be 'differences' or 'jax', got {gradient!r}")
     if not callable(likelihood):
         raise TypeError(f"likelihood must be a function log_likelihood(theta, s), got {type(likelihood).__name__}")
-    mean = MomentMean(Differentiated(likelihood, gradient == "jax"), component, degree, max_directions)
+    mean = MomentMean(Differentiated(likelihood, gradient == "jax"), component, degree)
     return maximise(
         mean,
         theta,

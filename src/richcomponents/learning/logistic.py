@@ -225,7 +225,7 @@ def confined_minimum(
     limit: float,
     *,
     edge: float,
-    start: tuple[float, Array] | None = None,
+    start: tuple[float, Array],
 ) -> tuple[float, Array]:
     """(a, theta) minimising the objective subject to theta'Cov theta <= limit and |a| <= edge (0: no intercept).
 
@@ -251,12 +251,9 @@ def confined_minimum(
         return value, np.concatenate([[by_a if edge else 0.0], slope])
 
     z0 = np.zeros(1 + int(keep.sum()))
-    if start is None:
-        z0[1:] = -1e-2 * root.T @ objective(0.0, np.zeros(len(covariance)))[2]
-    else:
-        z0[0] = min(max(start[0], -edge), edge)
-        inside = (vectors[:, keep] * np.sqrt(values[keep])).T @ start[1]
-        length = float(np.linalg.norm(inside)) + 1e-12
-        z0[1:] = inside / length * rho * np.arctanh(min(length / rho, 0.99))
+    z0[0] = min(max(start[0], -edge), edge)
+    inside = (vectors[:, keep] * np.sqrt(values[keep])).T @ start[1]
+    length = float(np.linalg.norm(inside)) + 1e-12
+    z0[1:] = inside / length * rho * np.arctanh(min(length / rho, 0.99))
     found = minimise(wrapped, z0, bounds=[(-edge, edge)] + [(None, None)] * (len(z0) - 1))
     return float(found[0]), mapped(found[1:])[0]

@@ -19,16 +19,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import log_softmax, softmax
 
 from richcomponents.algebra import Array, multilinear
 from richcomponents.components import Component, CumulantSource
 from richcomponents.components.component import expand
-from richcomponents.cumulants import Cumulants
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.learning.solvers import minimise
 from richcomponents.learning.tensors import latent_classes
-from richcomponents.moments import Moments
 
 _FLOOR = 0.003  # eigenvalues of B below this share of the largest of Cov are noise: whitening would blow them up
 _KEPT = 3  # decompositions of T that are refined; the best objective wins
@@ -85,15 +83,6 @@ class MixtureCumulants:
             float("inf") if component.source is None else float(component.source.n),
         )
 
-    @classmethod
-    def of_samples(cls, samples: Array) -> MixtureCumulants:
-        """From samples (n, d) of the mixture itself: the same learner on clean, raw or residualised data."""
-        n, d = samples.shape
-        found = Cumulants(Moments.of(samples, 4, n_blocks=1))
-        columns = np.arange(d)
-        covariance = found.tensor(columns, columns)
-        return cls(covariance, found.tensor(*[columns] * 3), found.tensor(*[columns] * 4), covariance, float(n))
-
     @property
     def d(self) -> int:
         return len(self.covariance)
@@ -143,16 +132,13 @@ def pairings(B: Array) -> Array:
     return np.asarray(outer + outer.transpose(0, 2, 1, 3) + outer.transpose(0, 3, 2, 1))
 
 
-def log_posterior(points: Array, means: Array, weights: Array, within: Array) -> tuple[Array, Array]:
-    """log P(j | x) (n, k) and log density (n,) for points (n, d), components N(means_j, within), within : (d, d)."""
+def posterior(points: Array, means: Array, weights: Array, within: Array) -> Array:
+    """P(j | x) (n, k) for points (n, d), components N(means_j, within), within : (d, d)."""
     values, vectors = np.linalg.eigh((within + within.T) / 2)
     root = np.sqrt(np.maximum(values, 1e-9 * max(float(values[-1]), np.finfo(float).tiny)))
     white = vectors / root
     x, c = points @ white, means @ white
-    squared = np.sum(x**2, axis=1)[:, None] - 2 * x @ c.T + np.sum(c**2, axis=1)
-    joint = np.log(weights) - squared / 2 - np.log(root).sum() - len(root) * np.log(2 * np.pi) / 2
-    density = logsumexp(joint, axis=1)
-    return np.asarray(joint - density[:, None]), np.asarray(density)
+    return np.asarray(softmax(np.log(weights) + x @ c.T - np.sum(c**2, axis=1) / 2, axis=1))
 
 
 def match_centres(found: Array, truth: Array) -> tuple[Array, float]:
@@ -210,7 +196,7 @@ class MomentMatching:
     Parameters of length k d + k + 1 (k d + 1 with equal weights): means in x, log-weights up to a constant, log sigma2.
     """
 
-    def __init__(self, target: MixtureCumulants, k: int, *, equal_weights: bool = False, order: int = 4) -> None:
+    def __init__(self, target: MixtureCumulants, k: int, *, equal_weights: bool = False) -> None:
         self.k, self.equal = k, equal_weights
         values, vectors = np.linalg.eigh(target.scale)
         root = np.sqrt(np.maximum(values, 1e-10 * max(float(values[-1]), np.finfo(float).tiny)))
@@ -220,8 +206,7 @@ class MomentMatching:
         self.metric = np.asarray(W @ W)  # covariance of the unit noise in x
         self.second = np.asarray(W @ target.covariance @ W)
         self.third = multilinear(target.third, W, W, W)
-        use = order >= 4 and target.fourth is not None
-        self.fourth = multilinear(target.fourth, W, W, W, W) if use and target.fourth is not None else None
+        self.fourth = None if target.fourth is None else multilinear(target.fourth, W, W, W, W)
         self.pseudo = 0.0 if equal_weights else 1.0 / target.n
         self.d = target.d
 
@@ -282,12 +267,10 @@ class MomentMatching:
         return float(value), gradient
 
 
-def match_cumulants(
-    target: MixtureCumulants, start: Mixture, *, equal_weights: bool = False, order: int = 4, max_iter: int = 500
-) -> Mixture:
+def match_cumulants(target: MixtureCumulants, start: Mixture, *, equal_weights: bool = False) -> Mixture:
     """Moment matching from a start, by L-BFGS."""
-    objective = MomentMatching(target, start.k, equal_weights=equal_weights, order=order)
-    found = minimise(objective, objective.pack(start), maxiter=max_iter, maxcor=20, ftol=1e-12, gtol=1e-9)
+    objective = MomentMatching(target, start.k, equal_weights=equal_weights)
+    found = minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9)
     return objective.mixture(found)
 
 
@@ -319,10 +302,8 @@ def choose_components(
     component: Component,
     rng: np.random.Generator,
     *,
-    candidates: Sequence[int] | None = None,
     equal_weights: bool = False,
     n_init: int = 5,
-    n_folds: int = 5,
 ) -> tuple[int, dict[int, float]]:
     """k by cross-validation over blocks of samples, and the criterion of each candidate.
 
@@ -332,19 +313,19 @@ def choose_components(
     about cumulants of order three: k = 1. Where there are no blocks (exact cumulants): the smallest k with F below one
     thousandth of that of one component, else the best.
     """
-    sizes = list(range(1, len(component.mean) + 1)) if candidates is None else list(candidates)
+    folds, sizes = 5, list(range(1, len(component.mean) + 1))
     whole = MixtureCumulants.of(component)
     source = component.source
-    if len(sizes) == 1 or whole.n < 10 * n_folds:
+    if len(sizes) == 1 or whole.n < 10 * folds:
         return sizes[0], {sizes[0]: float("nan")}
-    if source is None or len(source.blocks) < 2 * n_folds:
+    if source is None or len(source.blocks) < 2 * folds:
         fits = {k: fit_mixture(whole, k, rng, equal_weights=equal_weights, n_init=n_init).objective for k in sizes}
         enough = [k for k in sizes if fits[k] <= 1e-3 * fits[sizes[0]]]
         return (enough[0] if enough else min(sizes, key=lambda k: fits[k])), fits
     blocks = source.blocks
-    distance = np.zeros((n_folds, len(sizes)))
-    for fold in range(n_folds):
-        held = blocks[fold::n_folds]
+    distance = np.zeros((folds, len(sizes)))
+    for fold in range(folds):
+        held = blocks[fold::folds]
         train = _restricted(component, source, held, whole)
         test = _restricted(component, source, [b for b in blocks if b not in held], whole)
         for i, k in enumerate(sizes):
@@ -354,7 +335,7 @@ def choose_components(
     mean = distance.mean(axis=0)
     best = int(mean.argmin())
     excess = distance - distance[:, [best]]
-    error = excess.std(axis=0, ddof=1) / np.sqrt(n_folds)
+    error = excess.std(axis=0, ddof=1) / np.sqrt(folds)
     chosen = int(np.flatnonzero(excess.mean(axis=0) <= error)[0])
     return sizes[chosen], {k: float(mean[i]) for i, k in enumerate(sizes)}
 

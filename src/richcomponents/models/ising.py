@@ -254,21 +254,6 @@ class ComponentIsing(ComponentLearner):
         self.feature_names_ = tuple(map(str, self.component_.feature_names))
         return self
 
-    def edge_table(self) -> list[dict[str, object]]:
-        """One dict per edge, ready for a data frame: the two column names and the coupling."""
-        check_is_fitted(self)
-        return [
-            {"node": self.feature_names_[i], "neighbour": self.feature_names_[j], "coupling": float(value)}
-            for (i, j), value in zip(self.edges_.tolist(), self.coef_, strict=True)
-        ]
-
-    def field_table(self) -> list[dict[str, object]]:
-        """One dict per spin: its column name and its field."""
-        check_is_fitted(self)
-        return [
-            {"node": name, "field": float(value)} for name, value in zip(self.feature_names_, self.fields_, strict=True)
-        ]
-
     def title(self) -> str:
         """What was learned, in a line."""
         how = {

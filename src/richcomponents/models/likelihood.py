@@ -74,8 +74,6 @@ class ComponentLikelihood(OutcomeLearner):
         Penalties ridge |theta|^2 / 2 + lasso |theta|_1.
     confine : callable, optional
         theta -> theta, back into its domain, after every step.
-    max_directions : int, optional
-        See :func:`richcomponents.fit_likelihood`.
     n_restarts, restart_scale : int, float
         For several maxima: further starts, `start` plus Gaussians of this standard deviation.
     random_state : int or None
@@ -122,7 +120,6 @@ class ComponentLikelihood(OutcomeLearner):
         ridge: Any = 0.0,
         lasso: Any = 0.0,
         confine: Callable[[Array], Array] | None = None,
-        max_directions: int | None = None,
         n_restarts: int = 0,
         restart_scale: float = 1.0,
         random_state: int | None = 0,
@@ -137,7 +134,6 @@ class ComponentLikelihood(OutcomeLearner):
         self.ridge = ridge
         self.lasso = lasso
         self.confine = confine
-        self.max_directions = max_directions
         self.n_restarts = n_restarts
         self.restart_scale = restart_scale
         self.random_state = random_state
@@ -255,7 +251,7 @@ class ComponentLikelihood(OutcomeLearner):
         return Differentiated(between, self.gradient == "jax")
 
     def _mean(self, function: Differentiated, part: Component) -> MomentMean:
-        return MomentMean(function, part, int(self.degree), self.max_directions)
+        return MomentMean(function, part, int(self.degree))
 
     @property
     def _order(self) -> int:

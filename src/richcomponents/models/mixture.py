@@ -17,7 +17,7 @@ from richcomponents.learning.mixture import (
     MixtureCumulants,
     choose_components,
     fit_mixture,
-    log_posterior,
+    posterior,
     replicates,
 )
 from richcomponents.models.base import ComponentLearner
@@ -202,19 +202,12 @@ class ComponentGaussianMixture(ComponentLearner):
 
     def predict_proba_clean(self, S: object) -> Array:
         """P(component j | s) for samples (n, d) of the component itself, not of U; shape (n, k)."""
-        return np.asarray(np.exp(self._clean(S)[0]))
+        check_is_fitted(self)
+        return posterior(self._samples(S), self.means_, self.weights_, self.sigma2_ * np.eye(self.means_.shape[1]))
 
     def predict_clean(self, S: object) -> IntArray:
         """The most likely component, 0..k-1, of samples (n, d) of the component itself."""
-        return np.asarray(self._clean(S)[0].argmax(axis=1))
-
-    def score_clean(self, S: object) -> float:
-        """Mean log-likelihood of samples (n, d) of the component itself."""
-        return float(self._clean(S)[1].mean())
-
-    def _clean(self, S: object) -> tuple[Array, Array]:
-        check_is_fitted(self)
-        return log_posterior(self._samples(S), self.means_, self.weights_, self.sigma2_ * np.eye(self.means_.shape[1]))
+        return np.asarray(self.predict_proba_clean(S).argmax(axis=1))
 
     # ---- rows of the views
 
@@ -235,7 +228,7 @@ class ComponentGaussianMixture(ComponentLearner):
         values, vectors = np.linalg.eigh((within + within.T) / 2)
         floor = 1e-3 * max(float(np.trace(self._score_covariance)) / len(mean), np.finfo(float).tiny)
         within = (vectors * np.maximum(values, floor)) @ vectors.T
-        return np.asarray(np.exp(log_posterior(scores - mean, centred, self.weights_, within)[0]))
+        return posterior(scores - mean, centred, self.weights_, within)
 
     def predict(self, X: object) -> IntArray:
         """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""

@@ -61,7 +61,6 @@ def fit_joint(
     *,
     mean: Array | None = None,
     rng: np.random.Generator,
-    n_draws: int = 6000,
     max_iter: int = 15,
 ) -> Array:
     """argmin_J  sum_(a <= b) w_ab (W C(J) W' - target)_ab^2 + |W m(J) - mean|^2 + ridge |J|^2, shape (m,).
@@ -104,7 +103,7 @@ def fit_joint(
     residual = predicted(model.correlations(J)) - goal
     loss = float(residual @ residual + ridge * J @ J)
     for _ in range(max_iter):
-        B = jacobian(model.sample(J, n_draws, rng))
+        B = jacobian(model.sample(J, 6000, rng))
         H, gradient = B.T @ B + ridge * np.eye(len(J)), B.T @ residual + ridge * J
         for _ in range(6):
             step = np.linalg.solve(H + damping * np.diag(np.diag(H)), gradient)

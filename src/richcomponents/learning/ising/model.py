@@ -170,8 +170,6 @@ class Elimination:
     True
     """
 
-    exact = True
-
     def __init__(self, n_nodes: int, edges: IntArray) -> None:
         self.n_nodes, self.edges = n_nodes, edges
         self._steps = _best_plan(n_nodes, edges)
@@ -321,8 +319,6 @@ class Gibbs:
 
     chains : how many; state (chains, d).
     """
-
-    exact = False
 
     def __init__(self, n_nodes: int, edges: IntArray, *, chains: int = 2000, seed: int = 0) -> None:
         self.n_nodes, self.edges = n_nodes, edges
