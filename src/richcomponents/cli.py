@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -95,7 +96,18 @@ def _examples(command: str) -> str:
 
 _SHOWN = 50
 _STRONGEST = 10
-_COLUMNS, _FIT, _WRITTEN = "Which columns", "How it is fitted", "What is written"  # boxes of options in the help
+
+
+def _option(panel: str, metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+    """An option, in one of the boxes of the help; names : where they are not those of the parameter."""
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel, **more)
+
+
+_columns, _fit, _written = (partial(_option, box) for box in ("Which columns", "How it is fitted", "What is written"))
+_given = (
+    "tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the first k columns and "
+)
+_given += "the rest"
 
 Data = Annotated[
     list[Path],
@@ -105,131 +117,44 @@ Data = Annotated[
         ".h5ad, .h5mu, .zarr.",
     ),
 ]
-ViewOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--views",
-        help="U first, then V: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the "
-        "first k columns and the rest. Not needed for several files, or a file with several matrices. Three or more views: "
-        "hidden components of any subsets of them.",
-        metavar="NAME=COLUMNS",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-TwoViews = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--views",
-        help="Tests first, then controls: tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number "
-        "k: the first k columns and the rest. Not needed for two files, or a file with two matrices.",
-        metavar="NAME=COLUMNS",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Which subsets of the views have a component: a,b,c,a+b,a+b+c. By default all.",
-        metavar="SETS",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Discover = Annotated[
-    bool, typer.Option("--discover", help="Keep only the components that the data show.", rich_help_panel=_FIT)
-]
-Component = Annotated[
-    str | None,
-    typer.Option(
-        help="What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view).",
-        metavar="NAME",
-        rich_help_panel=_FIT,
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        help="The outcome's column; it may depend on one component only, U's own part by default.",
-        metavar="COLUMN",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Positive = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a target with two classes, the one whose odds are modelled. By default the one whose name says so (case, "
-        "yes, disease, treated, ...), else the second in order.",
-        metavar="CLASS",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Covariates = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Known covariates (age, sex), separated by commas, removed from all views.",
-        metavar="COLUMNS",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says which rows belong together (repeated measurements).",
-        metavar="COLUMN",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        help="Column with sample labels; several files are matched by it.",
-        metavar="COLUMN",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Rank = Annotated[
-    str,
-    typer.Option(
-        help="Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2.",
-        metavar="RANK",
-        rich_help_panel=_FIT,
-    ),
-]
-Order = Annotated[
-    int,
-    typer.Option(
-        help="Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6.",
-        min=3,
-        max=6,
-        metavar="K",
-        rich_help_panel=_FIT,
-    ),
-]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help="Rows with missing values: drop leaves them out, available uses what is there, error refuses them.",
-        metavar="HOW",
-        rich_help_panel=_FIT,
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a text table that holds only numbers names the columns, or is a row.",
-        show_default=False,
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.", metavar="K", rich_help_panel=_FIT)]
-Report = Annotated[
-    Path | None, typer.Option(help="Write an HTML report here.", metavar="FILE", rich_help_panel=_WRITTEN)
-]
-Save = Annotated[
-    Path | None, typer.Option(help="Save the fitted model here.", metavar="FILE", rich_help_panel=_WRITTEN)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.", rich_help_panel=_WRITTEN)]
+_all_views = (
+    f"U first, then V: {_given}. Not needed for several files, or a file with several matrices. Three or more views: "
+    "hidden components of any subsets of them."
+)
+ViewOptions = Annotated[list[str] | None, _columns("NAME=COLUMNS", _all_views, "--views")]
+_two_views = f"Tests first, then controls: {_given}. Not needed for two files, or a file with two matrices."
+TwoViews = Annotated[list[str] | None, _columns("NAME=COLUMNS", _two_views, "--views")]
+_sets = "Which subsets of the views have a component: a,b,c,a+b,a+b+c. By default all."
+Sets = Annotated[list[str] | None, _columns("SETS", _sets)]
+Discover = Annotated[bool, _fit(None, "Keep only the components that the data show.", "--discover")]
+_component = "What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view)."
+Component = Annotated[str | None, _fit("NAME", _component)]
+_target = "The outcome's column; it may depend on one component only, U's own part by default."
+Target = Annotated[str | None, _columns("COLUMN", _target)]
+_positive = (
+    "Of a target with two classes, the one whose odds are modelled. By default the one whose name says so (case, yes, "
+    "disease, treated, ...), else the second in order."
+)
+Positive = Annotated[str | None, _columns("CLASS", _positive)]
+_covariates = "Known covariates (age, sex), separated by commas, removed from all views."
+Covariates = Annotated[list[str] | None, _columns("COLUMNS", _covariates)]
+_groups = "Column that says which rows belong together (repeated measurements)."
+Groups = Annotated[str | None, _columns("COLUMN", _groups)]
+Key = Annotated[str | None, _columns("COLUMN", "Column with sample labels; several files are matched by it.", "--id")]
+_rank = (
+    "Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2."
+)
+Rank = Annotated[str, _fit("RANK", _rank)]
+_order = "Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6."
+Order = Annotated[int, _fit("K", _order, min=3, max=6)]
+_missing = "Rows with missing values: drop leaves them out, available uses what is there, error refuses them."
+Missing = Annotated[str, _fit("HOW", _missing)]
+_header = "Whether the first line of a text table that holds only numbers names the columns, or is a row."
+Header = Annotated[bool | None, _columns(None, _header, "--header/--no-header", show_default=False)]
+Seed = Annotated[int, _fit("K", "Seed of the posterior draws.")]
+Report = Annotated[Path | None, _written("FILE", "Write an HTML report here.")]
+Save = Annotated[Path | None, _written("FILE", "Save the fitted model here.")]
+Json = Annotated[bool, _written(None, "Print one JSON object and nothing else.", "--json")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -250,6 +175,14 @@ def common(
     """Rich Component Analysis: models of one hidden component of several views."""
 
 
+_models = (
+    "pca, regression, logistic, probit, multinomial, poisson, negative-binomial, mixture, ising, or none. auto: by the "
+    "target, none without one."
+)
+_cleaned = "Write U's own part of every row here, the shared part removed: .csv, .tsv or .parquet (see rca transform)."
+_coefficients = "Write the table of all coefficients here: .csv, .tsv or .parquet."
+
+
 @app.command(epilog=_examples("fit"))
 def fit(
     data: Data,
@@ -258,55 +191,27 @@ def fit(
     discover: Discover = False,
     target: Target = None,
     positive: Positive = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="pca, regression, logistic, probit, multinomial, poisson, negative-binomial, mixture, ising, or none. "
-            "auto: by the target, none without one.",
-            metavar="NAME",
-            rich_help_panel=_FIT,
-        ),
-    ] = "auto",
+    model: Annotated[str, _fit("NAME", _models)] = "auto",
     component: Component = None,
     covariates: Covariates = None,
     groups: Groups = None,
     key: Key = None,
     rank: Rank = "auto",
     order: Order = 4,
-    components: Annotated[
-        int | None, typer.Option(help="How many, for pca and mixture.", min=1, metavar="K", rich_help_panel=_FIT)
-    ] = None,
+    components: Annotated[int | None, _fit("K", "How many, for pca and mixture.", min=1)] = None,
     missing: Missing = "drop",
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
-    coefficients: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the table of all coefficients here: .csv, .tsv or .parquet.",
-            metavar="FILE",
-            rich_help_panel=_WRITTEN,
-        ),
-    ] = None,
-    cleaned: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write U's own part of every row here, the shared part removed: .csv, .tsv or .parquet (see rca transform).",
-            metavar="FILE",
-            rich_help_panel=_WRITTEN,
-        ),
-    ] = None,
+    coefficients: Annotated[Path | None, _written("FILE", _coefficients)] = None,
+    cleaned: Annotated[Path | None, _written("FILE", _cleaned)] = None,
     save: Save = None,
     as_json: Json = False,
 ) -> None:
     """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share."""
-    from richcomponents.outputs import check_outputs, check_table_name
-
-    check_outputs([report, coefficients, cleaned, save], data)
+    _check_outputs(data, [coefficients, cleaned], report, save)
     if coefficients is not None and target is None and model in ("auto", "none"):
         raise ValueError("--coefficients are those of a model: name one with --model, or an outcome with --target")
-    check_table_name(coefficients)
-    check_table_name(cleaned)
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
         covariates=covariates, groups=groups, key=key, rank=rank, order=order, components=components, missing=missing,
@@ -328,35 +233,22 @@ def fit(
         _print_fit(result)
 
 
+_exposure = "The exposure's column: disease, drug, dose; numbers, or classes."
+_wanted = "Of an exposure with two classes, the one whose effect is wanted."
+_reference = (
+    "The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), else the "
+    "first in order."
+)
+_effects = "Write the table of all effects here: .csv, .tsv or .parquet."
+
+
 @app.command(epilog=_examples("effects"))
 def effects(
     data: Data,
-    exposure: Annotated[
-        str,
-        typer.Option(
-            help="The exposure's column: disease, drug, dose; numbers, or classes.",
-            metavar="COLUMN",
-            rich_help_panel=_COLUMNS,
-        ),
-    ],
+    exposure: Annotated[str, _columns("COLUMN", _exposure)],
     views: TwoViews = None,
-    positive: Annotated[
-        str | None,
-        typer.Option(
-            help="Of an exposure with two classes, the one whose effect is wanted.",
-            metavar="CLASS",
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            help="The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), "
-            "else the first in order.",
-            metavar="CLASS",
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
+    positive: Annotated[str | None, _columns("CLASS", _wanted)] = None,
+    reference: Annotated[str | None, _columns("CLASS", _reference)] = None,
     covariates: Covariates = None,
     groups: Groups = None,
     key: Key = None,
@@ -365,14 +257,7 @@ def effects(
     header: Header = None,
     seed: Seed = 0,
     report: Report = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the table of all effects here: .csv, .tsv or .parquet.",
-            metavar="FILE",
-            rich_help_panel=_WRITTEN,
-        ),
-    ] = None,
+    out: Annotated[Path | None, _written("FILE", _effects)] = None,
     save: Save = None,
     as_json: Json = False,
 ) -> None:
@@ -381,10 +266,8 @@ def effects(
     Controls are columns that the exposure does not change, but what is hidden disturbs.
     """
     from richcomponents.commands import EffectsRequest, run_effects, write_rows
-    from richcomponents.outputs import check_outputs, check_table_name
 
-    check_outputs([report, out, save], data)
-    check_table_name(out)
+    _check_outputs(data, [out], report, save)
     request = EffectsRequest(
         data=data, views=views or (), exposure=_one(exposure) or "", positive=positive, reference=reference,
         covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, missing=missing, header=header,
@@ -452,16 +335,9 @@ Rows = Annotated[
         metavar="TABLE", help="The table, of any size and in any of the formats of rca fit; read in blocks."
     ),
 ]
-Out = Annotated[Path, typer.Option(help="Where to: .parquet, .csv or .tsv.", metavar="FILE", rich_help_panel=_WRITTEN)]
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        help="Column with sample labels, kept in the output; several files are matched by it.",
-        metavar="COLUMN",
-        rich_help_panel=_COLUMNS,
-    ),
-]
+Out = Annotated[Path, _written("FILE", "Where to: .parquet, .csv or .tsv.")]
+_labels = "Column with sample labels, kept in the output; several files are matched by it."
+Labels = Annotated[str | None, _columns("COLUMN", _labels, "--id")]
 
 
 @app.command(epilog=_examples("explain"))
@@ -473,29 +349,23 @@ def explain(model: Model) -> None:
     _print(explained(load(model)))
 
 
+_which = "S1 (default): U without what it shares with V; S2, S3; of more views a subset, a+b."
+
+
 @app.command(epilog=_examples("transform"))
 def transform(
     model: Model,
     table: Rows,
     out: Out,
-    component: Annotated[
-        str | None,
-        typer.Option(
-            help="S1 (default): U without what it shares with V; S2, S3; of more views a subset, a+b.",
-            metavar="NAME",
-            rich_help_panel=_WRITTEN,
-        ),
-    ] = None,
+    component: Annotated[str | None, _written("NAME", _which)] = None,
     key: Labels = None,
     header: Header = None,
 ) -> None:
     """Write a component of every row of a table: by default the first view, cleaned of what it shares with the others."""
     from richcomponents.commands import write_component
-    from richcomponents.outputs import check_outputs, check_table_name
     from richcomponents.storage import load
 
-    check_outputs([out], [model, *table])
-    check_table_name(out)
+    _check_outputs([model, *table], [out])
     _say_answered(write_component(load(model), table, out, component, key, header))
 
 
@@ -503,11 +373,9 @@ def transform(
 def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Header = None) -> None:
     """Write what a model predicts for every row of a table: the outcome, or the class and its probabilities."""
     from richcomponents.commands import write_predictions
-    from richcomponents.outputs import check_outputs, check_table_name
     from richcomponents.storage import load
 
-    check_outputs([out], [model, *table])
-    check_table_name(out)
+    _check_outputs([model, *table], [out])
     _say_answered(write_predictions(load(model), table, out, key, header))
 
 
@@ -608,6 +476,15 @@ def _say_answered(written: Answered) -> None:
     for note in written.notes:
         _say(f"note: {note}")
     _say(f"{written.what} of every row: see {written.out}.")
+
+
+def _check_outputs(inputs: list[Path], tables: list[Path | None], *others: Path | None) -> None:
+    """Refuse names that nothing can be written under, before anything is read."""
+    from richcomponents.outputs import check_outputs, check_table_name
+
+    check_outputs([*tables, *others], inputs)
+    for table in tables:
+        check_table_name(table)
 
 
 def _names(data: list[Path]) -> str:

@@ -1,6 +1,6 @@
 """Plots for people: plain arrays (or a table of them) in, matplotlib Axes out.
 
-Every function takes `ax=None` and draws on a new figure of fitting size then. Wide inputs are cut to their `most` largest
+Every function takes `ax=None` and draws on a new figure of fitting size then. Wide inputs are cut to their `MOST` largest
 entries, which the title says. Names are drawn literally (a `$` in a column name is no formula). matplotlib is imported
 when something is drawn.
 """
@@ -76,8 +76,9 @@ def _draw_once(figure: Any) -> None:
     raise NotImplementedError
 
 
-def _new_axes(width: float, height: float) -> Any:
-    return new_figure(width, height).subplots()
+def _axes(ax: Axes | None, width: float, height: float) -> Any:
+    """Where to draw: as given, or a new figure of this size."""
+    return new_figure(width, height).subplots() if ax is None else ax
 
 
 def _narrow(ax: Axes) -> bool:
@@ -106,11 +107,19 @@ def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
-    parts = [title, f"{shown} largest of {total}" if shown < total else ""]
+def _title(ax: Axes, *parts: str) -> None:
     ax.set_title(plain(", ".join(filter(None, parts))), loc="left", fontsize="medium", parse_math=False)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+
+
+def _bar(figure: Any, drawn: Any, label: str, pad: float, ax: Any) -> None:
+    bar = figure.colorbar(drawn, ax=ax, fraction=0.05, pad=pad)
+    bar.set_label(plain(label), parse_math=False)
+    bar.outline.set_visible(False)
+
+
+def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
+    _title(ax, title, f"{shown} largest of {total}" if shown < total else "")
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _legend(ax: Axes) -> Any:
@@ -126,16 +135,14 @@ def _legend(ax: Axes) -> Any:
 def correlation_plot(correlations: Array, rank: int, *, ax: Axes | None = None) -> Axes:
     """Canonical correlations (k,) as bars; the first `rank`, taken to be shared, in colour."""
     shown = min(len(correlations), max(MOST, rank))
-    if ax is None:
-        ax = _new_axes(6.4, 2.8)
+    ax = _axes(ax, 6.4, 2.8)
     colours = [BLUE if i < rank else GREY for i in range(shown)]
     ax.bar(np.arange(1, shown + 1), correlations[:shown], color=colours, width=0.75)
     if 0 < rank < shown:
         ax.axvline(rank + 0.5, color=GREY, linestyle="--", linewidth=1)
     ax.set_ylim(0, 1)
     ax.set_xlim(0.4, shown + 0.6)
-    step = max(1, shown // 12)
-    ax.set_xticks(np.arange(1, shown + 1, step))
+    ax.set_xticks(np.arange(1, shown + 1, max(1, shown // 12)))
     ax.set_xlabel("canonical direction")
     ax.set_ylabel("correlation of U and V")
     _frame(ax, f"{rank} of {len(correlations)} directions taken as shared", shown, len(correlations))
@@ -150,7 +157,6 @@ def variance_plot(
     high: Array | None = None,
     *,
     told: bool = True,
-    most: int = MOST,
     ax: Axes | None = None,
 ) -> Axes:
     """Each feature's variance as shares: its own part (d,) and the part shared with the other view (d,).
@@ -159,9 +165,8 @@ def variance_plot(
     whether there is an estimate at all, or the limits only.
     """
     total = np.maximum(own + shared, np.finfo(float).tiny)
-    rows = largest(shared / total, most)
-    if ax is None:
-        ax = _new_axes(6.4, 1.3 + 0.26 * len(rows))
+    rows = largest(shared / total)
+    ax = _axes(ax, 6.4, 1.3 + 0.26 * len(rows))
     mine = (own / total)[rows]
     least, utmost = mine, mine
     if low is not None and high is not None:
@@ -193,7 +198,6 @@ def interval_plot(
     identified: tuple[Array, Array] | None = None,
     title: str = "",
     label: str = "",
-    most: int = MOST,
     ax: Axes | None = None,
 ) -> Axes:
     """One row per quantity: a marker for each method, a line for the confidence interval, a band for the identified set.
@@ -201,10 +205,8 @@ def interval_plot(
     points : {"naive" | "residualised" | "RCA" | "truth": (d,)}. low, high : confidence limits (d,) of "RCA". identified :
     both ends (d,) of what second moments alone allow.
     """
-    anchor = points.get("RCA", next(iter(points.values())))
-    rows = largest(anchor, most)
-    if ax is None:
-        ax = _new_axes(6.4, 1.3 + 0.3 * len(rows))
+    rows = largest(points.get("RCA", next(iter(points.values()))))
+    ax = _axes(ax, 6.4, 1.3 + 0.3 * len(rows))
     at = np.arange(len(rows))
     ax.use_sticky_edges = False  # a band at the edge leaves room for markers
     if identified is not None:
@@ -237,72 +239,52 @@ def heat_map(
     title: str = "",
     label: str = "",
     known: Array | None = None,
-    most: int = MOST,
     ax: Axes | None = None,
 ) -> Axes:
     """A matrix (m, n) in colours around zero; of a large one, the rows and columns with the largest norms.
 
     known : (m, n), False where the entry is not told; there the cell is grey.
     """
-    keep_rows = largest(np.linalg.norm(np.nan_to_num(matrix), axis=1), most)
-    across = min(most, _ACROSS_NARROW) if ax is not None and _narrow(ax) else most
+    from matplotlib.colors import ListedColormap
+
+    keep_rows = largest(np.linalg.norm(np.nan_to_num(matrix), axis=1))
+    across = _ACROSS_NARROW if ax is not None and _narrow(ax) else MOST
     keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), across)
     part = matrix[np.ix_(keep_rows, keep_columns)]
-    if ax is None:
-        ax = _new_axes(*heat_map_size(rows, columns, most))
+    ax = _axes(ax, *heat_map_size(rows, columns))
     scale = max(float(np.nanmax(np.abs(part), initial=0.0)), np.finfo(float).tiny)
     mesh = ax.pcolormesh(part, cmap="RdBu_r", vmin=-scale, vmax=scale, edgecolors="face", linewidth=0.2)
     if known is not None and not known.all():
         hidden = np.ma.masked_array(np.ones(part.shape), known[np.ix_(keep_rows, keep_columns)].astype(np.bool_))
-        ax.pcolor(hidden, cmap=_grey_map(), hatch="////", edgecolor=GREY, linewidth=0)
+        ax.pcolor(hidden, cmap=ListedColormap([PALE]), hatch="////", edgecolor=GREY, linewidth=0)
     ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i], ax) for i in keep_columns], rotation=90)
     ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i], ax) for i in keep_rows])
     for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
         tick.set_parse_math(False)
     ax.tick_params(length=0)
     ax.set_ylim(part.shape[0], 0)
-    bar = ax.figure.colorbar(mesh, ax=ax, fraction=0.05, pad=0.03)
-    bar.set_label(label, parse_math=False)
-    bar.outline.set_visible(False)
-    cut = (
-        ""
-        if part.shape == matrix.shape
-        else f"the largest {part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]}"
-    )
-    ax.set_title(plain(", ".join(filter(None, (title, cut)))), loc="left", fontsize="medium", parse_math=False)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    _bar(ax.figure, mesh, label, 0.03, ax)
+    of = f"the largest {part.shape[0]} x {part.shape[1]} of {matrix.shape[0]} x {matrix.shape[1]}"
+    _title(ax, title, of if part.shape != matrix.shape else "")
+    ax.spines[:].set_visible(False)
     return ax
 
 
-def _grey_map() -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap([PALE])
-
-
-def heat_map_size(rows: Sequence[str], columns: Sequence[str], most: int = MOST) -> tuple[float, float]:
+def heat_map_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
     """Width and height in inches at which the cells and all names of :func:`heat_map` have room."""
     letters_down, letters_across = (max(min(len(name), _LONGEST) for name in names) for names in (rows, columns))
-    width = 1.5 + 0.08 * letters_down + 0.3 * max(min(len(columns), most), 6)
-    return width, 0.8 + 0.08 * letters_across + 0.24 * max(min(len(rows), most), 4)
+    width = 1.5 + 0.08 * letters_down + 0.3 * max(min(len(columns), MOST), 6)
+    return width, 0.8 + 0.08 * letters_across + 0.24 * max(min(len(rows), MOST), 4)
 
 
 def loading_plot(
-    names: Sequence[str],
-    loadings: Array,
-    labels: Sequence[str],
-    *,
-    title: str = "",
-    most: int = MOST,
-    ax: Axes | None = None,
+    names: Sequence[str], loadings: Array, labels: Sequence[str], *, title: str = "", ax: Axes | None = None
 ) -> Axes:
     """Directions (k, d) over named coordinates: bars for one or two of them, a heat map for more."""
     if len(loadings) > 2:
-        return heat_map(loadings.T, names, labels, title=title, label="loading", most=most, ax=ax)
-    rows = largest(np.abs(loadings).max(axis=0), most)
-    if ax is None:
-        ax = _new_axes(6.4, 1.3 + 0.3 * len(rows))
+        return heat_map(loadings.T, names, labels, title=title, label="loading", ax=ax)
+    rows = largest(np.abs(loadings).max(axis=0))
+    ax = _axes(ax, 6.4, 1.3 + 0.3 * len(rows))
     height = 0.8 / len(loadings)
     for i, (vector, name, colour) in enumerate(zip(loadings, labels, (BLUE, ORANGE), strict=False)):
         at = np.arange(len(rows)) + (i - (len(loadings) - 1) / 2) * height
@@ -320,16 +302,8 @@ def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: A
     points = {**estimate.others, "RCA": estimate.value}
     if "truth" in points:
         points["truth"] = points.pop("truth")
-    drawn = interval_plot(
-        estimate.names,
-        points,
-        estimate.low,
-        estimate.high,
-        identified=estimate.identified,
-        title=title,
-        label=label,
-        ax=ax,
-    )
+    words: dict[str, Any] = {"title": title, "label": label, "ax": ax}
+    drawn = interval_plot(estimate.names, points, estimate.low, estimate.high, identified=estimate.identified, **words)
     if estimate.positive:
         _odds_axis(drawn, estimate.positive)
     return drawn
@@ -344,25 +318,16 @@ def _odds_axis(ax: Axes, positive: str) -> None:
 
 def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:
     """Var(S1) of each column by several methods, with confidence interval and identified set."""
-    return interval_plot(
-        table.names,
-        {"naive": table.total, "residualised": table.residualised, "RCA": table.own},
-        table.low,
-        table.high,
-        identified=(table.identified_low, table.identified_high),
-        title=title,
-        label=label,
-        ax=ax,
-    )
+    points = {"naive": table.total, "residualised": table.residualised, "RCA": table.own}
+    words: dict[str, Any] = {"title": title, "label": label, "ax": ax}
+    identified = (table.identified_low, table.identified_high)
+    return interval_plot(table.names, points, table.low, table.high, identified=identified, **words)
 
 
-def volcano_plot(effects: Estimate, *, title: str = "", most: int = 12, ax: Axes | None = None) -> Axes:
-    """Effects against -log10 of their p values; those below a false discovery rate of 10% are coloured, the clearest named.
-
-    most : names at most; one that would lie on another is left out.
-    """
-    if ax is None:
-        ax = _new_axes(6.4, 4.6)
+def volcano_plot(effects: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
+    """Effects against -log10 of their p values; those below a false discovery rate of 10% are coloured, the twelve clearest
+    named (unless a name would lie on another)."""
+    ax = _axes(ax, 6.4, 4.6)
     p, found = np.maximum(effects.p_value, 1e-300), effects.q_value < 0.1
     height = -np.log10(p)
     ax.plot(effects.value[~found], height[~found], "o", color=GREY, markersize=3, alpha=0.6, label="q \u2265 0.1")
@@ -375,7 +340,7 @@ def volcano_plot(effects: Estimate, *, title: str = "", most: int = 12, ax: Axes
     _frame(ax, title, 1, 1)
     _legend(ax)
     clearest = np.flatnonzero(found)[np.lexsort((-np.abs(effects.z[found]), p[found]))]
-    _name_dots(ax, [_short(effects.names[i]) for i in clearest[:200]], effects.value[clearest], height[clearest], most)
+    _name_dots(ax, [_short(effects.names[i]) for i in clearest[:200]], effects.value[clearest], height[clearest], 12)
     return ax
 
 
@@ -416,22 +381,16 @@ def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -
 
 
 def sensitivity_plot(
-    effects: Estimate,
-    path: tuple[Array, Array, Array, float],
-    *,
-    title: str = "",
-    most: int = 10,
-    ax: Axes | None = None,
+    effects: Estimate, path: tuple[Array, Array, Array, float], *, title: str = "", ax: Axes | None = None
 ) -> Axes:
     """Effects of the columns that change most, from controls without noise (the controls as covariates) to nothing but noise.
 
     path : shares of noise (k,), lower and upper ends (k, d) of the effects that so much noise allows, and the share at which
     the estimate lies.
     """
-    if ax is None:
-        ax = _new_axes(6.8, 4.6)
+    ax = _axes(ax, 6.8, 4.6)
     at, low, high, here = path
-    shown = largest(high[-1] - low[-1], most)
+    shown = largest(high[-1] - low[-1], 10)
     for i in shown[np.argsort(-high[-1, shown])]:  # named in the order in which the bands end
         (line,) = ax.plot(at, high[:, i], linewidth=1.2, label=_short(effects.names[i]))
         ax.plot(at, low[:, i], linewidth=1.2, color=line.get_color())
@@ -444,22 +403,18 @@ def sensitivity_plot(
     ax.set_xlabel("assumed noise of the controls")
     ax.set_ylabel("effect")
     _frame(ax, title, len(shown), low.shape[1])
-    legend = _legend(ax)
-    for text in legend.get_texts():
+    for text in _legend(ax).get_texts():
         text.set_parse_math(False)
     return ax
 
 
-def distribution_plot(
-    names: Sequence[str], values: Array, *, title: str = "", most: int = MOST, ax: Axes | None = None
-) -> Axes:
+def distribution_plot(names: Sequence[str], values: Array, *, title: str = "", ax: Axes | None = None) -> Axes:
     """Columns of values (n, d), each in its own standard deviations: range, middle half, median; the most skewed of many."""
     centred = values - np.nanmean(values, axis=0)
     scale = np.nanstd(values, axis=0)
     scaled = centred / np.where(scale > 0, scale, 1.0)
-    rows = largest(np.nan_to_num(np.nanmean(scaled**3, axis=0)), most)
-    if ax is None:
-        ax = _new_axes(6.4, 1.3 + 0.26 * len(rows))
+    rows = largest(np.nan_to_num(np.nanmean(scaled**3, axis=0)))
+    ax = _axes(ax, 6.4, 1.3 + 0.26 * len(rows))
     least, low, middle, high, utmost = np.nanquantile(scaled[:, rows], [0, 0.25, 0.5, 0.75, 1], axis=0)
     at = np.arange(len(rows))
     ax.hlines(at, least, utmost, color=GREY, linewidth=1, label="range")
@@ -467,8 +422,8 @@ def distribution_plot(
     ax.plot(middle, at, "o", color=ORANGE, markersize=4, linestyle="none", label="median")
     _name_rows(ax, [names[i] for i in rows])
     ax.set_xlabel("standard deviations from the mean")
-    parts = [title, f"the {len(rows)} most skewed of {len(names)}" if len(rows) < len(names) else ""]
-    _frame(ax, ", ".join(filter(None, parts)), 1, 1)
+    _frame(ax, title, 1, 1)
+    _title(ax, title, f"the {len(rows)} most skewed of {len(names)}" if len(rows) < len(names) else "")
     _legend(ax)
     return ax
 
@@ -481,9 +436,7 @@ def sample_plot(
 ) -> None:
     """Samples (n, 2) in two directions before and after cleaning, on one scale; colour : (n,) numbers or texts, or None."""
     narrow = figure.get_figwidth() < _NARROW
-    panels = (
-        figure.subplots(2, 1, sharex=True, sharey=True) if narrow else figure.subplots(1, 2, sharex=True, sharey=True)
-    )
+    panels = figure.subplots(*((2, 1) if narrow else (1, 2)), sharex=True, sharey=True)
     classes = [] if colour is None else sorted({str(one) for one in colour})
     for ax, points, title in zip(panels, (before, after), titles or ("before", "after"), strict=True):
         if colour is None:
@@ -509,9 +462,7 @@ def sample_plot(
         for text in (*legend.get_texts(), legend.get_title()):
             text.set_parse_math(False)
     elif colour is not None:
-        bar = figure.colorbar(drawn, ax=panels, fraction=0.05, pad=0.02)
-        bar.set_label(plain(label), parse_math=False)
-        bar.outline.set_visible(False)
+        _bar(figure, drawn, label, 0.02, panels)
 
 
 def overview_plot(draw: Sequence[Any]) -> Any:

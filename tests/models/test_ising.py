@@ -20,6 +20,7 @@ from richcomponents.learning.ising import (
     coupling_matrix,
     fit_joint,
     fit_pair_moments,
+    given_the_rest,
     grid_edges,
     joint_change,
     moment_model,
@@ -28,7 +29,6 @@ from richcomponents.learning.ising import (
     whitened_moments,
     with_ghost,
 )
-from richcomponents.learning.ising.model import given_the_rest
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.paper.ising import composite_likelihood, exact_sgd, fit_taylor, taylor_sgd
 
@@ -358,7 +358,7 @@ def test_intervals(identified, ten_blocks, method, fields):
 def test_one_step_errors_are_those_of_refits(ten_blocks):
     model = ten_blocks("auto", False)
     refitted = model.rca_.jackknife(
-        lambda rca: model._learn(rca.components_["S1"], rca, model.edges_, model.coef_)[0]
+        lambda rca: model._fitted(rca.components_["S1"], rca, model.edges_, model.coef_)[0]
     ).standard_error
     ratio = model.confidence_interval().standard_error / refitted
     assert 0.8 < np.median(ratio) < 1.3

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from richcomponents.components import Component
-from richcomponents.learning.ising import coupling_matrix, grid_edges, neighbours
-from richcomponents.learning.ising.model import all_states
+from richcomponents.learning.ising import all_states, coupling_matrix, grid_edges, neighbours
 from richcomponents.paper.ising import composite_gradient, fit_taylor, pair_gradient
 
 EDGES = grid_edges(2, 3)

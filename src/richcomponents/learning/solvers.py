@@ -31,43 +31,6 @@ def minimise(
     return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
-def conjugate_gradients(
-    times: Callable[[Array], Array], rows: Array, nearly: Callable[[Array], Array], *, share: float, most: int = 40
-) -> Array:
-    """rows (m, p) times the inverse of a symmetric matrix that is known by its products with directions, all rows at once.
-
-    times : directions (m, p) -> the matrix times each; nearly : the same with about its inverse; most : products per row;
-    share : of a row at which what is left of it is small enough. Where the matrix turns out not to be positive along a
-    direction, that row is left at what was found before, or at what `nearly` says.
-
-    >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
-    >>> conjugate_gradients(lambda d: d @ A, np.array([[1.0, 0.0]]), lambda d: d, share=1e-6).round(6).tolist()
-    [[0.6, -0.2]]
-    """
-    found, left = np.zeros_like(rows), rows.copy()
-    guess = nearly(left)
-    along, length = guess.copy(), np.sum(left * guess, axis=1)
-    aim = share**2 * length
-    at = np.arange(len(rows))
-    for step in range(most):
-        at = at[length[at] > aim[at]]
-        if not len(at):
-            break
-        image = times(along[at])
-        curvature = np.sum(along[at] * image, axis=1)
-        fine = curvature > 0
-        if step == 0:
-            found[at[~fine]] = guess[at[~fine]]
-        at, image = at[fine], image[fine]
-        reach = (length[at] / curvature[fine])[:, None]
-        found[at] += reach * along[at]
-        left[at] -= reach * image
-        guess = nearly(left[at])
-        before, length[at] = length[at], np.sum(left[at] * guess, axis=1)
-        along[at] = guess + (length[at] / before)[:, None] * along[at]
-    return found
-
-
 Proximal = Callable[[Array, float], Array]
 """theta (p,), step -> argmin over x of penalty(x) + |x - theta|^2 / (2 step)."""
 

@@ -70,8 +70,31 @@ class ComponentLearner(Estimator):
         )
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw what was learned; returns the matplotlib Axes."""
+        """Draw what was learned (matplotlib).
+
+        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
+        """
         raise NotImplementedError
+
+    def summary(self) -> Summary:
+        """What was learned, as text, and how sure the RCA was."""
+        check_is_fitted(self)
+        lines = [*self._lines(), *([] if self.rca_ is None else [self.rca_.summary()])]
+        found = self.estimate()
+        return self._summary(lines, found if found.value.ndim == 1 else self.by_column())
+
+    def _lines(self) -> list[str]:
+        """Of the summary."""
+        return [self.title()]
+
+    def _check_parameters(self) -> None:
+        """Refuse impossible parameters before anything is read."""
+
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
     def _summary(self, lines: Sequence[str], *tables: Any) -> Summary:
         """Lines of text, and what a notebook shows of them: the verdict, what was learned, tables."""
@@ -86,25 +109,21 @@ class ComponentLearner(Estimator):
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self.component_.feature_names if names is None else tuple(map(str, names))
 
-    def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Component:
-        """Fit a clone of the RCA to X and return the component to learn; y : of learners that ignore it."""
-        return self._fit_rca_data(X, groups, y)[0]
-
-    def _fit_rca_data(self, X: object, groups: object = None, y: object = None) -> tuple[Component, Data]:
-        """The same, with what the solver saw of X."""
+    def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Data:
+        """Fit a clone of the RCA to X; what the solver saw of it. y : of learners that ignore it."""
         model = self.unfitted_rca()
         refuse_second_table(y)
         data: Data = model.fit_data(X, groups=groups)
-        return self._keep_rca(model), data
+        self._keep_rca(model)
+        return data
 
-    def _keep_rca(self, model: Any) -> Component:
-        """Take over a fitted RCA, and return the component to learn."""
+    def _keep_rca(self, model: Any) -> None:
+        """Take over a fitted RCA, and the component to learn."""
         self.rca_ = model
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
         self.component_: Component = self._component_of(model)
-        return self.component_
 
     def _add_block(self, X: object, outcome: object = None) -> Any:
         """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
@@ -160,6 +179,37 @@ class ComponentLearner(Estimator):
         return model
 
 
+class AloneLearner(ComponentLearner):
+    """An estimator of a component by itself, without an outcome."""
+
+    on_rows = False
+    """Whether cumulants that were not kept are read off the rows."""
+
+    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
+        """Fit the RCA to X (n, columns of all views; also files, streams and states), then the model to its component.
+
+        Tables too wide for the joint moments that a model asks for are read again, into memory. y : ignored, as scikit-learn
+        expects. groups : (n,) labels; rows of a group stay in one block.
+        """
+        self._check_parameters()
+        data = self._fit_rca(X, groups, y)
+        component = self.component_
+        if self.on_rows and component.source is None:
+            component = self.rca_.component_on_rows(X, self.component, groups)
+        self._learn(component, data)
+        return self
+
+    def fit_component(self, component: Component) -> Self:
+        """Fit to a component that was extracted before."""
+        self._check_parameters()
+        self._learn(self._take_component(component), None)
+        return self
+
+    def _learn(self, component: Component, data: Data | None) -> None:
+        """data : what the solver saw, None of an extracted component."""
+        raise NotImplementedError
+
+
 class OutcomeLearner(ComponentLearner):
     """An estimator of the coefficients of an outcome on a component.
 
@@ -185,10 +235,7 @@ class OutcomeLearner(ComponentLearner):
         )
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
-        """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None).
-
-        names : of the component's columns, where X had none.
-        """
+        """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None)."""
         check_is_fitted(self)
         found = self.coefficients_
         if found is None:
@@ -197,6 +244,9 @@ class OutcomeLearner(ComponentLearner):
         simple = self.residualised_
         others = {} if simple is None or self.rca_ is None else {self.simple_: np.ravel(simple)}
         return replace(found, names=self._names(names), others=others)
+
+    def _lines(self) -> list[str]:
+        return [self.title(), *self.notes(), str(self.estimate())]
 
     @property
     def contrast(self) -> Contrast | None:
@@ -233,10 +283,7 @@ class OutcomeLearner(ComponentLearner):
         return y
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib).
-
-        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
-        """
+        """Draw the coefficients, their confidence intervals and those of residualising (matplotlib); returns the Axes."""
         title, label = f"Coefficients on {self.component_.name}", self.unit(self._positive() or "y")
         return estimate_plot(self.estimate(names), title=title, label=label, ax=ax)
 

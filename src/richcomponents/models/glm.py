@@ -29,7 +29,6 @@ from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in, order_in
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
-from richcomponents.notebook import Summary
 from richcomponents.text import in_line
 
 _FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
@@ -613,14 +612,11 @@ class ComponentGLM(OutcomeLearner):
             return np.asarray(labels == self.positive_, dtype=np.float64)
         return np.asarray(labels != self.levels_[0], dtype=np.float64)
 
-    def summary(self) -> Summary:
-        """The coefficients, how much of the correction was believed, and how sure the RCA was."""
-        check_is_fitted(self)
-        lines = [self.title(), *self.notes(), str(self.estimate())]
-        if self.rca_ is not None:
-            trusted = " / ".join(f"{trust:.0%}" for trust in np.atleast_1d(self.trust_))
-            lines += [f"Correction of the {self.simple_} coefficients: {trusted} trusted", self.rca_.summary()]
-        return self._summary(lines, self.estimate())
+    def _lines(self) -> list[str]:
+        if self.rca_ is None:
+            return super()._lines()
+        trusted = " / ".join(f"{trust:.0%}" for trust in np.atleast_1d(self.trust_))
+        return [*super()._lines(), f"Correction of the {self.simple_} coefficients: {trusted} trusted"]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -28,9 +28,9 @@ from richcomponents.learning.ising import (
     whitened_moments,
     with_ghost,
 )
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import AloneLearner
 from richcomponents.models.rca import ComponentAnalysis
-from richcomponents.notebook import Summary
+from richcomponents.moments.data import Data
 from richcomponents.paper.ising import fit_taylor
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line
@@ -43,7 +43,7 @@ _NOISE = 4.0  # standard errors of a variance that may be noise
 _LARGEST_MEAN = 1.1  # of a spin, noise included
 
 
-class ComponentIsing(ComponentLearner):
+class ComponentIsing(AloneLearner):
     """Couplings of P(s) = exp(sum_ij J_ij s_i s_j + sum_i b_i s_i) / Z, spins s in {-1, 1}^d hidden in a component.
 
     Parameters
@@ -118,28 +118,9 @@ class ComponentIsing(ComponentLearner):
         self.component = component
         self.random_state = random_state
 
-    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
-        """Fit the RCA to X, then the couplings of its component. y is ignored."""
-        self._check_options()
-        component = self._fit_rca(X, groups, y)
-        edges = as_edges(self.edges, component.feature_names)
-        self._check_spins(component, self.rca_)
-        self._warn_of_means(component)
-        return self._keep(edges, *self._learn(component, self.rca_, edges))
-
-    def fit_component(self, component: Component) -> Self:
-        """Fit to an extracted component."""
-        self._check_options()
-        component = self._take_component(component)
-        edges = as_edges(self.edges, component.feature_names)
-        if not component.terms.is_observed:  # samples may stand in for spins: the simple methods do so
-            self._check_spins(component, None)
-        self._warn_of_means(component)
-        return self._keep(edges, *self._learn(component, None, edges))
-
     def fit_clean(self, S: object) -> Self:
         """Fit to true spins (n, d), every entry -1 or 1: the gold standard."""
-        self._check_options()
+        self._check_parameters()
         values = as_matrix(S)
         wrong = ~np.isin(values, (-1.0, 1.0))
         if wrong.any():
@@ -161,7 +142,7 @@ class ComponentIsing(ComponentLearner):
         i, j = model.edges.T
         return self._keep(edges, fit_pair_moments(model, np.mean(seen[:, i] * seen[:, j], axis=0), ridge), "likelihood")
 
-    def _check_options(self) -> None:
+    def _check_parameters(self) -> None:
         if self.method not in _METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {self.method!r}")
         if not isinstance(self.fields, (bool, np.bool_)):
@@ -219,7 +200,16 @@ class ComponentIsing(ComponentLearner):
             return moment_model(d + 1, with_ghost(d, edges), seed=self.random_state)
         return moment_model(d, edges, seed=self.random_state)
 
-    def _learn(
+    def _learn(self, component: Component, data: Data | None) -> None:
+        edges = as_edges(self.edges, component.feature_names)
+        if (
+            self.rca_ is not None or not component.terms.is_observed
+        ):  # samples may stand in for spins: the simple methods do so
+            self._check_spins(component, self.rca_)
+        self._warn_of_means(component)
+        self._keep(edges, *self._fitted(component, self.rca_, edges))
+
+    def _fitted(
         self, component: Component, rca: ComponentAnalysis | None, edges: IntArray, start: Array | None = None
     ) -> tuple[Array, str]:
         """Parameters (couplings, then fields), and the method.
@@ -264,10 +254,7 @@ class ComponentIsing(ComponentLearner):
         return f"Ising model of {self.component_.name}: {len(self.couplings_)} spins, {len(self.edges_)} edges; {how}"
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
-        """Couplings, then fields (if any), with errors where they need no refits (see :meth:`confidence_interval`).
-
-        names : of the component's columns, where X had none.
-        """
+        """Couplings, then fields (if any), with errors where they need no refits (see :meth:`confidence_interval`)."""
         check_is_fitted(self)
         theta = self._parameters()
         error, degrees = self._quick_errors(theta) or (np.full_like(theta, np.nan), 1)
@@ -289,7 +276,7 @@ class ComponentIsing(ComponentLearner):
         def function(model: ComponentAnalysis) -> Array:
             if model is rca:
                 return theta
-            return self._learn(self._component_of(model), model, self.edges_, theta)[0]
+            return self._fitted(self._component_of(model), model, self.edges_, theta)[0]
 
         return replace(rca.jackknife(function, progress=progress), names=names, level=level)
 
@@ -337,21 +324,15 @@ class ComponentIsing(ComponentLearner):
         return joint if self.method_ == "joint" else pairs
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw the couplings as a heat map (matplotlib).
-
-        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
-        """
+        """Draw the couplings as a heat map (matplotlib); returns the Axes."""
         check_is_fitted(self)
         own = self._names(names)
         title = f"Couplings of the Ising model of {self.component_.name}"
         return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
-    def summary(self) -> Summary:
-        """The graph, the strongest couplings, and how sure the RCA was."""
-        check_is_fitted(self)
-        m = len(self.edges_)
+    def _lines(self) -> list[str]:
         lines = [self.title()]
-        if m:
+        if len(self.edges_):
             lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}; the strongest:")
         for e in np.argsort(-np.abs(self.coef_))[:10]:
             i, j = self.edges_[e]
@@ -362,7 +343,7 @@ class ComponentIsing(ComponentLearner):
             lines.append("  fields, from means that are known by the RCA's rule only; the strongest:")
             for i in np.argsort(-np.abs(self.fields_))[:5]:
                 lines.append(f"  {self.fields_[i]:+.3f}  {in_line(self.feature_names_[i])}")
-        return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.estimate())
+        return lines
 
 
 def _rows_behind(component: Component, rca: ComponentAnalysis | None) -> int:

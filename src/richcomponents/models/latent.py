@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,51 +14,21 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.learning.hmm import ChainMoments, fit_chain
 from richcomponents.learning.lda import fit_topics
 from richcomponents.learning.mixture import noise_scale
-from richcomponents.models.base import ComponentLearner
-from richcomponents.notebook import Summary
+from richcomponents.models.base import AloneLearner
+from richcomponents.moments.data import Data
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line
 
 _SHOWN = 12  # columns of a summary
 
 
-class _LatentLearner(ComponentLearner):
-    """Doors, tables and pictures of vectors (k, d) that belong to latent classes."""
+class _LatentLearner(AloneLearner):
+    """Tables and pictures of vectors (k, d) that belong to latent classes."""
 
     n_init: int
     random_state: int | None
     reads = 3
-
-    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
-        """Fit the RCA to X (n, columns of all views), then the model to its component.
-
-        Tables too wide for joint moments of order four are read again, into memory. y : ignored, as scikit-learn expects.
-        groups : (n,) labels; rows of a group stay in one block.
-        """
-        self._check_parameters()
-        component = self._fit_rca(X, groups, y)
-        if component.source is None:
-            component = self.rca_.component_on_rows(X, self.component, groups)
-        self._learn(component)
-        return self
-
-    def fit_component(self, component: Component) -> Self:
-        """Fit to a component that was extracted before."""
-        self._check_parameters()
-        self._learn(self._take_component(component))
-        return self
-
-    def _check_parameters(self) -> None:
-        for name in self._counts():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-
-    def _counts(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    def _learn(self, component: Component) -> None:
-        raise NotImplementedError
+    on_rows = True
 
     def _vectors(self) -> tuple[Array, tuple[str, ...]]:
         """(k, d) what was learned of each class, and what the classes are called."""
@@ -68,10 +38,7 @@ class _LatentLearner(ComponentLearner):
         return self._names(names)
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
-        """What was learned of each class, (d, k), without errors.
-
-        names : of the component's columns, where X had none.
-        """
+        """What was learned of each class, (d, k), without errors."""
         check_is_fitted(self)
         vectors, classes = self._vectors()
         return Estimate(vectors.T, np.full_like(vectors.T, np.nan), 1, self._columns(names), classes)
@@ -82,16 +49,14 @@ class _LatentLearner(ComponentLearner):
         vectors, classes = self._vectors()
         return heat_map(vectors.T, self._columns(names), list(classes), title=self.title(), label="", ax=ax)
 
-    def summary(self) -> Summary:
-        """The classes, as text, and how sure the RCA was."""
-        check_is_fitted(self)
+    def _lines(self) -> list[str]:
         vectors, classes = self._vectors()
         columns = [in_line(name) for name in self._columns(None)]
         lines = [self.title(), ""]
         for name, values in zip(classes, vectors, strict=True):
             order = np.argsort(-np.abs(values), kind="stable")[:_SHOWN]
             lines.append(f"{name}: " + ", ".join(f"{columns[i]} {values[i]:.3g}" for i in order))
-        return self._summary(lines if self.rca_ is None else [*lines, "", self.rca_.summary()], self.by_column())
+        return lines if self.rca_ is None else [*lines, ""]
 
 
 class ComponentHMM(_LatentLearner):
@@ -156,10 +121,10 @@ class ComponentHMM(_LatentLearner):
         self.n_init = n_init
         self.random_state = random_state
 
-    def _counts(self) -> tuple[str, ...]:
-        return "n_states", "n_init"
+    def _check_parameters(self) -> None:
+        self._check_counts("n_states", "n_init")
 
-    def _learn(self, component: Component) -> None:
+    def _learn(self, component: Component, data: Data | None) -> None:
         moments = ChainMoments.of(component, noise_scale(component))
         found = fit_chain(moments, int(self.n_states), np.random.default_rng(self.random_state), int(self.n_init))
         self.means_ = found.means + component.mean.reshape(3, -1).mean(axis=0)
@@ -236,15 +201,12 @@ class ComponentLDA(_LatentLearner):
         self.n_init = n_init
         self.random_state = random_state
 
-    def _counts(self) -> tuple[str, ...]:
-        return "n_topics", "n_init"
-
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        self._check_counts("n_topics", "n_init")
         if not (isinstance(self.concentration, (int, float, np.number)) and 0 < self.concentration < np.inf):
             raise ValueError(f"concentration must be a positive number, got {self.concentration!r}")
 
-    def _learn(self, component: Component) -> None:
+    def _learn(self, component: Component, data: Data | None) -> None:
         rng = np.random.default_rng(self.random_state)
         found = fit_topics(component, int(self.n_topics), float(self.concentration), rng, int(self.n_init))
         self.topics_, self.concentrations_ = found.words, found.concentrations

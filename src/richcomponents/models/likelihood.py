@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array, column_or_1d
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -21,7 +21,6 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
-from richcomponents.notebook import Summary
 
 _AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 
@@ -379,15 +378,6 @@ class ComponentLikelihood(OutcomeLearner):
                 "which leave that out: compare with another degree=.",
             )
         return said
-
-    def summary(self) -> Summary:
-        """The parameters, the error of the polynomials, and how sure the RCA was."""
-        check_is_fitted(self)
-        estimate: Estimate = self.estimate()
-        lines = [self.title(), *self.notes(), str(estimate)]
-        if self.rca_ is not None:
-            lines.append(self.rca_.summary())
-        return self._summary(lines, estimate)
 
 
 def _numbers(y: object) -> Array:

@@ -20,7 +20,8 @@ from richcomponents.learning.mixture import (
     posterior,
     replicates,
 )
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import AloneLearner
+from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary
 from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
@@ -29,7 +30,7 @@ from richcomponents.text import in_line
 _SHOWN = 20  # columns up to which summary() computes standard errors
 
 
-class ComponentGaussianMixture(ComponentLearner):
+class ComponentGaussianMixture(AloneLearner):
     """A component as a mixture of k <= d spherical Gaussians: S = c_j + sigma N(0, I) with probability w_j.
 
     Learned from the component's covariance and its cumulants of order three and four; no sample of it is seen.
@@ -100,30 +101,11 @@ class ComponentGaussianMixture(ComponentLearner):
         self.n_init = n_init
         self.random_state = random_state
 
-    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
-        """Fit the RCA to X (n, columns of all views; also files, streams and states), then the mixture to its component.
-
-        y : ignored, as scikit-learn expects. groups : (n,) labels; rows of a group stay in one block.
-        """
-        self._check_parameters()
-        component, data = self._fit_rca_data(X, groups, y)
-        self._learn(component)
-        self._score_covariance: Array | None = self.rca_.prediction_covariance(data, self.component)
-        return self
-
     def partial_fit(self, X: object, y: object = None) -> Self:
         """Add a block of rows to those seen so far, and refit from their moments. y : ignored."""
         self._check_parameters()
         data = self._add_block(X)[0]
-        self._learn(self.component_)
-        self._score_covariance = self.rca_.prediction_covariance(data, self.component)
-        return self
-
-    def fit_component(self, component: Component) -> Self:
-        """Fit to a component that was extracted before."""
-        self._check_parameters()
-        self._learn(self._take_component(component))
-        self._score_covariance = None
+        self._learn(self.component_, data)
         return self
 
     def _check_parameters(self) -> None:
@@ -132,10 +114,9 @@ class ComponentGaussianMixture(ComponentLearner):
             raise ValueError(f"n_components must be 'auto' or a positive integer, got {k!r}")
         if self.method not in ("auto", "paper"):
             raise ValueError(f"method must be 'auto' or 'paper', got {self.method!r}")
-        if isinstance(self.n_init, bool) or not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
-            raise ValueError(f"n_init must be a positive integer, got {self.n_init!r}")
+        self._check_counts("n_init")
 
-    def _learn(self, component: Component) -> None:
+    def _learn(self, component: Component, data: Data | None) -> None:
         d = len(component.mean)
         if self.n_components != "auto" and int(self.n_components) > d:
             raise DataError(
@@ -161,6 +142,7 @@ class ComponentGaussianMixture(ComponentLearner):
         self.means_ = found.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = found.weights, found.sigma2, found.objective
         self._known_replicates: Array | None = None
+        self._score_covariance = None if data is None else self.rca_.prediction_covariance(data, self.component)
 
     # ---- how sure
 
@@ -244,10 +226,7 @@ class ComponentGaussianMixture(ComponentLearner):
         )
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
-        """The means (d, k), one column per Gaussian, with errors as in :meth:`confidence_interval` (up to 20 columns).
-
-        names : of the component's columns, where X had none.
-        """
+        """The means (d, k), one column per Gaussian, with errors as in :meth:`confidence_interval` (up to 20 columns)."""
         check_is_fitted(self)
         columns = tuple(f"mean {j + 1} (weight {weight:.2f})" for j, weight in enumerate(self.weights_))
         error = self._errors()
@@ -263,19 +242,11 @@ class ComponentGaussianMixture(ComponentLearner):
         return jackknife_error(left_out) if len(left_out) else None
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw the means, about the mean of the component, as a heat map (matplotlib).
-
-        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
-        """
+        """Draw the means, about the mean of the component, as a heat map (matplotlib); returns the Axes."""
         check_is_fitted(self)
-        return heat_map(
-            (self.means_ - self.component_.mean).T,
-            self._names(names),
-            [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)],
-            title=f"Means of the mixture of {self.component_.name}",
-            label="mean",
-            ax=ax,
-        )
+        means, title = (self.means_ - self.component_.mean).T, f"Means of the mixture of {self.component_.name}"
+        columns = [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)]
+        return heat_map(means, self._names(names), columns, title=title, label="mean", ax=ax)
 
     def summary(self) -> Summary:
         """Weights and means, as text."""

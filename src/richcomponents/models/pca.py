@@ -15,9 +15,9 @@ from richcomponents.components import Component
 from richcomponents.components.component import Blend
 from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.models.base import ComponentLearner
+from richcomponents.models.base import AloneLearner
 from richcomponents.models.estimator import under_labels
-from richcomponents.notebook import Summary
+from richcomponents.moments.data import Data
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line
 
@@ -35,7 +35,7 @@ def subspace_distance(one: Array, two: Array) -> float:
     return float(np.sqrt(max(0.0, 1 - min(1.0, smallest) ** 2)))
 
 
-class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentLearner):  # type: ignore[misc]
+class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearner):  # type: ignore[misc]
     """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
 
     The directions of S1 (of a ContrastiveRCA that estimates A) start at those of residualising, and leave them for those of the
@@ -81,14 +81,11 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         self.rca = rca
         self.component = component
 
-    def fit(self, X: object, y: object = None, groups: object = None) -> Self:
-        """Fit the RCA to X, then the directions of its component. y is ignored."""
-        return self._learn(self._fit_rca(X, groups, y))
-
     def partial_fit(self, X: object, y: object = None) -> Self:
         """Add a block of rows to those seen so far, and refit from their moments. y is ignored."""
         self._add_block(X)
-        return self._learn(self.component_)
+        self._learn(self.component_)
+        return self
 
     def unfitted_rca(self) -> Any:
         """A clone of the RCA that was given; with errors="auto" it does not look for columns whose own parts are uncorrelated.
@@ -99,11 +96,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         model = super().unfitted_rca()
         return model.set_params(errors="free") if getattr(model, "errors", None) == "auto" else model
 
-    def fit_component(self, component: Component) -> Self:
-        """Fit to an extracted component, whose covariance is taken as it is."""
-        return self._learn(self._take_component(component))
-
-    def _learn(self, component: Component) -> Self:
+    def _learn(self, component: Component, data: Data | None = None) -> None:
         d = len(component.mean)
         k = d if self.n_components is None else self.n_components
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
@@ -122,7 +115,6 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         total = float(component.spread.trace())
         self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
         self.mean_ = np.array(component.mean)
-        return self
 
     @property
     def _n_features_out(self) -> int:
@@ -169,28 +161,20 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         return f"Principal directions of {self.component_.name} (share of its variance: {shares})"
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
-        """The loadings (d, k), one column per direction; their errors need refits, see :meth:`confidence_interval`.
-
-        names : of the component's columns, where X had none.
-        """
+        """The loadings (d, k), one column per direction; their errors need refits, see :meth:`confidence_interval`."""
         check_is_fitted(self)
         columns = tuple(f"direction {i + 1}" for i in range(len(self.components_)))
         value = self.components_.T
         return Estimate(value, np.full_like(value, np.nan), 1, self._names(names), columns)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
-        """Draw the loadings of the directions (matplotlib).
-
-        names : of the component's columns, where X had none. ax : where to draw, a new figure by default. Returns the Axes.
-        """
+        """Draw the loadings of the directions (matplotlib); returns the Axes."""
         check_is_fitted(self)
         shares = [f"{i + 1}: {share:.0%}" for i, share in enumerate(self.explained_variance_ratio_)]
         title = f"Principal directions of {self.component_.name}, share of its variance"
         return loading_plot(self._names(names), self.components_, shares, title=title, ax=ax)
 
-    def summary(self) -> Summary:
-        """Directions, their variances, and how sure the RCA was."""
-        check_is_fitted(self)
+    def _lines(self) -> list[str]:
         lines = [f"Principal directions of {self.component_.name}"]
         for i, (vector, share) in enumerate(zip(self.components_, self.explained_variance_ratio_, strict=True)):
             top = np.argsort(-np.abs(vector))[:5]
@@ -199,4 +183,4 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ComponentL
         if self.trust_ < 1:
             shares = ", ".join(f"{share:.0%} {name}" for name, share in self.shares_.items() if share >= 0.005)
             lines.append(f"  read from covariances of S1: {shares} (as far as each stands above its uncertainty)")
-        return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.by_column())
+        return lines

@@ -393,7 +393,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """state : of the columns used and, last, the outcome if there is one."""
         self._laid_out(design)
         data = self._fit_state(state.select(np.arange(len(design.used))))
-        return data, self._of_state(state, None) if outcome else None
+        return data, self._of_state(state) if outcome else None
 
     def fit_outcome(
         self,
@@ -507,13 +507,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         found = table.first_missing()
         if found is None:
             return error
-        (row, at, count), own = found, len(self._columns)
-        column = int(self._design.used[at])
-        name = self.views_.feature_names[column]
-        role = self.views_.describe(column) if at < own else f"covariate {name!r}"
+        row, at, count = found
         return DataError(
-            f"{role} holds {count} missing or infinite values (the first in data row {row + 1} of {table.source.title}): drop "
-            'those rows or impute them first, or say missing="drop" or "available"'
+            f"{describe(self._design, at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
+            f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
         )
 
     def _fit_table(self, table: Rows, reading: dict[str, Any], contradicts: Callable[[], bool]) -> RowData:
@@ -613,18 +610,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """{view: its columns among those side by side}."""
         return self._design.places()
 
-    def columns_of(
-        self, width: int, names: Sequence[str] | None = None, beside: Sequence[int] = ()
-    ) -> tuple[Views, IntArray]:
-        """Which columns of a table are views, and which covariates, as a fit would take them; nothing is fitted.
-
-        beside : columns that are neither.
-        """
-        self._check_parameters()
-        design = self.lay_out(Moments.empty(width, 2, names=names), beside)[1]
-        self._check_views(design.views)
-        return design.views, design.known
-
     def read_views(self, X: object, beside: Sequence[Any] = ()) -> tuple[dict[str, Array], Array, Views]:
         """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them, and the views; nothing is
         fitted. beside : columns of X that are in no view."""
@@ -659,15 +644,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _warn_of_counts(self, rows: Array) -> None:
         """Say what to do first with views that look like raw counts; rows : some of the table, those of the views first."""
         told = {view: counts_in(rows[:, part]) for view, part in self._places.items()}
-        found = {view: (most, mean) for view, (most, mean) in told.items() if most}
-        if found:
-            shown = ", ".join(
-                f"{view!r} (up to {most:.0f}, {mean:.2g} on average)" for view, (most, mean) in found.items()
-            )
+        shown = [f"{view!r} (up to {most:.0f}, {mean:.2g} on average)" for view, (most, mean) in told.items() if most]
+        if shown:
             warn_user(
-                f"the values of {shown} look like raw counts: whole numbers, none negative, a few of them large. What disturbs "
-                "counts multiplies them, the model adds: divide by each sample's total and take logarithms first (in scanpy, "
-                "sc.pp.normalize_total(adata) and sc.pp.log1p(adata))",
+                f"the values of {', '.join(shown)} look like raw counts: whole numbers, none negative, a few of them large. "
+                "What disturbs counts multiplies them, the model adds: divide by each sample's total and take logarithms first "
+                "(in scanpy, sc.pp.normalize_total(adata) and sc.pp.log1p(adata))",
                 CountsWarning,
             )
 
@@ -927,11 +909,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """What that adds to the outcome of new rows, (n,)."""
         return np.asarray(self._beside_views(self.filled(self._table(X).array()))[1] @ effect)
 
-    def covariate_values(self, X: object) -> Array:
-        """The known covariates of new rows, (n, q), in the order of ``covariates=``; texts as levels of zeros and ones."""
-        check_is_fitted(self)
-        return self._check_covariates(self.filled(self._table(X).array())[:, len(self._columns) :])
-
     # ---- what learners ask
 
     def residual(self, X: object, component: object = None) -> Array:
@@ -983,8 +960,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         y: object,
         groups: object = None,
         sample_weight: object = None,
-        *,
-        log_odds: LinearPredictor | None = None,
     ) -> Outcome:
         """An outcome beside the views: all that coefficients and tests read of it.
 
@@ -994,15 +969,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if isinstance(X, Outcome):
-            return X if log_odds is None else replace(X, log_odds=log_odds)
+            return X
         if isinstance(X, Moments):
             state = self._design.found_in(X, y)
             assert isinstance(state, Moments)
-            return self._of_state(state, log_odds)
+            return self._of_state(state)
         table, groups, at = self.without_gaps(self._table(X, y), slice(None), self._design, groups)
         if at is not None and sample_weight is not None:
             sample_weight = np.asarray(sample_weight)[at]
-        return self._outcome_of(table, groups, sample_weight, log_odds)
+        return self._outcome_of(table, groups, sample_weight)
 
     def rows_alone(self, X: object, groups: object = None) -> Outcome:
         """The complete rows of X, in the blocks of the fit, beside an outcome that is zero: what models of a component alone
@@ -1026,7 +1001,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         table: Rows,
         groups: object = None,
         sample_weight: object = None,
-        log_odds: LinearPredictor | None = None,
         every_row: bool = False,
         summed: bool = False,
     ) -> Outcome:
@@ -1038,9 +1012,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         elif self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
             if not keep.all() and not every_row and isinstance(self._solution, PairSolution):
-                return self._outcome_with_gaps(table, groups, sample_weight, log_odds)
+                return self._outcome_with_gaps(table, groups, sample_weight)
             if not keep.all():
-                return self._outcome_of_complete(table, keep, groups, sample_weight, log_odds)
+                return self._outcome_of_complete(table, keep, groups, sample_weight)
         depends = self._depends or groups is not None or sample_weight is not None
         if not self._few(table) and not every_row and not (table.held and (depends or not summed)):
             if sample_weight is not None:
@@ -1048,17 +1022,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             elif self._depends and groups is None:
                 raise DataError(_OTHER_ROWS)
             if not table.rereadable:
-                return self._of_state(self._read_once(table, groups=groups), log_odds)
+                return self._of_state(self._read_once(table, groups=groups))
             data = RowData(table, self.n_blocks, groups)
-            return self._of_state(data.moments(2), log_odds, data if data.dependent else None)
+            return self._of_state(data.moments(2), data if data.dependent else None)
         n = table.n_rows or 0
         weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)
         made = self._prepared(table.array(), weight, block_numbers(n, self.n_blocks, groups))
-        return replace(made, units=self._row_units(n, groups, sample_weight), log_odds=log_odds)
+        return replace(made, units=self._row_units(n, groups, sample_weight))
 
-    def _outcome_with_gaps(
-        self, table: Rows, groups: object, sample_weight: object, log_odds: LinearPredictor | None
-    ) -> Outcome:
+    def _outcome_with_gaps(self, table: Rows, groups: object, sample_weight: object) -> Outcome:
         """Of all rows, by the second moments of what is there; least squares asks for no more."""
         units = self._row_units(table.n_rows or 0, groups, sample_weight)
         counted = table if units.weight is None else table.weighted_by(units.weight)
@@ -1066,17 +1038,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         gaps = Gaps.of(counted, parts)
         with constants_told_later():
             data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
-        return self._of_state(data.moments(2), log_odds, data)
+        return self._of_state(data.moments(2), data)
 
-    def _outcome_of_complete(
-        self, table: Rows, keep: Any, groups: object, sample_weight: object, log_odds: LinearPredictor | None
-    ) -> Outcome:
+    def _outcome_of_complete(self, table: Rows, keep: Any, groups: object, sample_weight: object) -> Outcome:
         """Of the rows without gaps, in the blocks of the fit."""
         n, at = len(keep), np.flatnonzero(keep)
         units = self._row_units(n, groups, sample_weight)
         weight = self._row_units(n, sample_weight=sample_weight, weights_only=True).weights(n)[at]
         made = self._prepared(table.kept(keep).array(), weight, self._blocks_of_complete(keep, groups))
-        return replace(made, units=units.take(at), log_odds=log_odds, at=at)
+        return replace(made, units=units.take(at), at=at)
 
     def _blocks_of_complete(self, keep: Any, groups: object) -> IntArray:
         """The blocks, of the fit, of the rows without gaps."""
@@ -1093,10 +1063,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Whether there are fewer rows than what would stand for them."""
         return table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
 
-    def _of_state(self, state: Moments, log_odds: LinearPredictor | None, data: Data | None = None) -> Outcome:
+    def _of_state(self, state: Moments, data: Data | None = None) -> Outcome:
         """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""
         data = StateData(state) if data is None and state.dependent else data
-        return replace(self._prepared(*equivalent_rows(state)), data=data, log_odds=log_odds)
+        return replace(self._prepared(*equivalent_rows(state)), data=data)
 
     def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
         """table (n, columns of all views, covariates and the outcome), each row counted so often."""
@@ -1143,8 +1113,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key, (solution, order) = self._key(component), self._facing(component)
         if not penalised and log_odds is None:
             solution.check_determined(key, len(self._covariate_columns))
-        outcome = self.outcome(X, y, sample_weight=sample_weight, log_odds=log_odds)
-        found: Calibrated = solution.calibrate(key, outcome.turned(order))
+        outcome = self.outcome(X, y, sample_weight=sample_weight).turned(order)
+        found: Calibrated = solution.calibrate(
+            key, outcome if log_odds is None else replace(outcome, log_odds=log_odds)
+        )
         return found
 
     def estimate_of(
@@ -1182,7 +1154,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
         X, y, groups, sample_weight : as in :meth:`outcome`, whose result may be X.
         """
-        check_is_fitted(self)
         outcome = self.outcome(X, y, groups, sample_weight)
         return outcome_test(outcome, self._solution.outside(self._key(component)), self._lost)
 
@@ -1263,9 +1234,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not self._solution.replicable:
             return
-        key, given = self._key(component), set(getattr(self, "mean", None) or ())
-        moved_by_A = bool(given - {key} - set(self._solution.keys[1:2]))  # the mean of S1, where another was given
-        solutions = self._solution.without_blocks(key, refit=moved_by_A)
+        key = self._key(component)
+        solutions = self._solution.without_blocks(key, refit=self._moved_by_A(key))
         for block in self._solution.blocks:
             yield block, self._replicate(block, partial(next, solutions))
 
@@ -1299,11 +1269,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         of_mean : whether the function depends on the mean.
         """
         check_is_fitted(self)
-        key, given = self._key(component), set(getattr(self, "mean", None) or ())
-        if of_mean and given - {key} - set(self._solution.keys[1:2]):  # its mean was moved along with A
+        key, given = self._key(component), getattr(self, "mean", None) or ()
+        if of_mean and self._moved_by_A(key):
             return None
         found: tuple[Array, int] | None = self._facing(component)[0].functional_error(key, change, key in given)
         return found
+
+    def _moved_by_A(self, key: Hashable) -> bool:
+        """Whether the mean of a component moves with A: that of S1, where another one was given."""
+        return bool(set(getattr(self, "mean", None) or ()) - {key, *self._solution.keys[1:2]})
 
     @property
     def components_(self) -> Mapping[Any, Component]:

@@ -20,7 +20,6 @@ from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
-from richcomponents.notebook import Summary
 
 
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
@@ -275,10 +274,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """A clone with the penalty that was chosen."""
         return self._clone(alpha=self.alpha_)
 
-    def summary(self) -> Summary:
-        """The coefficients beside those of residualising, and how sure the RCA was."""
-        check_is_fitted(self)
-        lines = [self.title(), *self.notes(), str(self.estimate())]
+    def _lines(self) -> list[str]:
+        lines = super()._lines()
         if self.shared_coefficients_ is not None and self.variance_split_ is not None:
             lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
@@ -290,7 +287,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 + (f", adjusted for {others}" if others else ""),
             }
             lines.append(told[self.simple_])
-        return self._summary(lines + ([] if self.rca_ is None else [self.rca_.summary()]), self.estimate())
+        return lines
 
     def _split_in_words(self) -> str:
         """Where the variance of y comes from."""
