@@ -226,7 +226,7 @@ def fit(
     if cleaned is not None:
         from richcomponents.commands import write_component
 
-        _say_answered(write_component(result.model, data, cleaned, None, key, header))
+        _say_answered(write_component(result.model, data, cleaned, None, key, header), cleaned)
     if as_json:
         _print_json(result)
     else:
@@ -265,10 +265,10 @@ def effects(
 
     Controls are columns that the exposure does not change, but what is hidden disturbs.
     """
-    from richcomponents.commands import EffectsRequest, run_effects, write_rows
+    from richcomponents.commands import FitRequest, run_effects, write_rows
 
     _check_outputs(data, [out], report, save)
-    request = EffectsRequest(
+    request = FitRequest(
         data=data, views=views or (), exposure=_one(exposure) or "", positive=positive, reference=reference,
         covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, missing=missing, header=header,
         seed=seed, command=_command(),
@@ -366,7 +366,7 @@ def transform(
     from richcomponents.storage import load
 
     _check_outputs([model, *table], [out])
-    _say_answered(write_component(load(model), table, out, component, key, header))
+    _say_answered(write_component(load(model), table, out, component, key, header), out)
 
 
 @app.command(epilog=_examples("predict"))
@@ -376,7 +376,7 @@ def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Hea
     from richcomponents.storage import load
 
     _check_outputs([model, *table], [out])
-    _say_answered(write_predictions(load(model), table, out, key, header))
+    _say_answered(write_predictions(load(model), table, out, key, header), out)
 
 
 @app.command(epilog=_examples("simulate"))
@@ -461,21 +461,15 @@ def _fitted(
     from richcomponents.commands import FitRequest, run_fit
 
     options |= {name: _one(options[name]) for name in ("target", "groups", "key")}
-    request = FitRequest(
-        data=data,
-        views=views or (),
-        sets=_parts(sets),
-        covariates=_parts(covariates),
-        command=_command(),
-        **options,
-    )
-    return run_fit(request, progress=True)
+    options |= {"sets": _parts(sets), "covariates": _parts(covariates), "command": _command()}
+    return run_fit(FitRequest(data=data, views=views or (), **options), progress=True)
 
 
-def _say_answered(written: Answered) -> None:
-    for note in written.notes:
+def _say_answered(written: Answered, out: Path) -> None:
+    what, notes = written
+    for note in notes:
         _say(f"note: {note}")
-    _say(f"{written.what} of every row: see {written.out}.")
+    _say(f"{what} of every row: see {out}.")
 
 
 def _check_outputs(inputs: list[Path], tables: list[Path | None], *others: Path | None) -> None:

@@ -48,8 +48,8 @@ _NEEDS_TARGET = ("regression", "logistic", *_GLMS)
 
 
 @dataclass(frozen=True)
-class Request:
-    """What every fit on the command line says; see `rca fit --help` for the fields."""
+class FitRequest:
+    """A fit, or effects (`exposure`, `reference`), as the command line asks for them; see `rca fit --help` for the fields."""
 
     data: Sequence[Path]
     views: Sequence[str] = ()
@@ -63,34 +63,21 @@ class Request:
     header: bool | None = None
     seed: int = 0
     command: str = ""
-
-
-@dataclass(frozen=True)
-class FitRequest(Request):
-    """A fit as `rca fit` asks for it."""
-
     sets: Sequence[str] = ()
     discover: bool = False
     target: str | None = None
     model: str = "auto"
     component: str | None = None
     components: int | None = None
-
-
-@dataclass(frozen=True)
-class EffectsRequest(Request):
-    """Effects as `rca effects` asks for them."""
-
     exposure: str = ""
     reference: str | None = None
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """The fitted model (a ContrastiveRCA, an RCA or a learner), what it was fitted to, and what was found."""
+    """The fitted model (a ContrastiveRCA, an RCA or a learner), and what was found."""
 
     model: Any
-    selection: Selection
     findings: Findings
 
 
@@ -102,7 +89,7 @@ def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     return _found(model, chosen, X, y, request.target or "y", made, progress)
 
 
-def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult:
+def run_effects(request: FitRequest, *, progress: bool = False) -> FitResult:
     """The same for effects of an exposure; what identification and the controls say is in the verdict, and is no note."""
     chosen, made = _read(request, request.exposure, "the exposure")
     X, views, covariates = chosen.arguments()
@@ -115,39 +102,20 @@ def run_effects(request: EffectsRequest, *, progress: bool = False) -> FitResult
     )
 
 
-def _read(request: Request, target: str | None, role: str) -> tuple[Selection, Provenance]:
+def _read(request: FitRequest, target: str | None, role: str) -> tuple[Selection, Provenance]:
     if request.missing not in WAYS:
         raise DataError(f"--missing must be {', '.join(WAYS)}, got {request.missing!r}")
     rows = _open(request.data, request.key, request.header, outer=request.missing == "available")
-    chosen = select(
-        rows,
-        request.views,
-        target=target,
-        covariates=request.covariates,
-        groups=request.groups,
-        key=request.key,
-        missing=request.missing,
-        role=role,
-    )
-    made = Provenance(
-        command=request.command,
-        files={str(path): digest(path) for path in rows.files},
-        seed=request.seed,
-        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    )
-    return chosen, made
+    asked: dict[str, Any] = {"covariates": request.covariates, "groups": request.groups, "key": request.key}
+    chosen = select(rows, request.views, target=target, missing=request.missing, role=role, **asked)
+    files, date = {str(path): digest(path) for path in rows.files}, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return chosen, Provenance(command=request.command, files=files, seed=request.seed, date=date)
 
 
 def _found(
-    model: Any,
-    chosen: Selection,
-    X: Any,
-    y: Any,
-    outcome: str,
-    made: Provenance,
-    progress: bool,
+    model: Any, chosen: Selection, X: Any, y: Any, outcome: str, made: Provenance, progress: bool,
     told_elsewhere: Sequence[type[Warning]] = (),
-) -> FitResult:
+) -> FitResult:  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:  # the findings fit other methods, which warn again
         warnings.simplefilter("always")
         for category in told_elsewhere:
@@ -156,10 +124,10 @@ def _found(
         findings = Findings.of(model, X, y, names=chosen.names, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
     noted = tuple(dict.fromkeys([*chosen.notes, *getattr(model, "rca_", model).gap_notes(), *told, *findings.notes]))
-    return FitResult(model, chosen, replace(findings, notes=noted))
+    return FitResult(model, replace(findings, notes=noted))
 
 
-def _exposure(request: EffectsRequest, chosen: Selection) -> tuple[Any, str | None]:
+def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
     """The exposure as a table of one named column, and the class that others are compared with."""
     import pyarrow
 
@@ -210,22 +178,12 @@ def explained(model: Any) -> str:
     return str(model.summary())
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What was written, where, and the sentences that go with it."""
-
-    out: Path
-    what: str
-    notes: tuple[str, ...]
+Answered = tuple[str, tuple[str, ...]]
+"""What was written, and the sentences that go with it."""
 
 
 def write_component(
-    model: Any,
-    data: Sequence[Path],
-    out: Path,
-    component: str | None = None,
-    key: str | None = None,
-    header: bool | None = None,
+    model: Any, data: Sequence[Path], out: Path, component: str | None, key: str | None, header: bool | None
 ) -> Answered:
     """The prediction of a component for every row of a table, as a table."""
     rca = getattr(model, "rca_", model)
@@ -240,9 +198,7 @@ def write_component(
     return _answered(rca, component_columns(rca, chosen), data, out, key, header, f"Component {title_of(chosen)}")
 
 
-def write_predictions(
-    model: Any, data: Sequence[Path], out: Path, key: str | None = None, header: bool | None = None
-) -> Answered:
+def write_predictions(model: Any, data: Sequence[Path], out: Path, key: str | None, header: bool | None) -> Answered:
     """What a learner predicts for every row of a table, as a table."""
     return _answered(model, prediction_columns(model), data, out, key, header, "Predictions")
 
@@ -264,7 +220,7 @@ def _answered(
     notes = list(opened.source.notes)
     if missing:
         notes.append(f"{missing} rows have missing values: their cells are empty.")
-    return Answered(out, label, tuple(notes))
+    return label, tuple(notes)
 
 
 def _open(data: Sequence[Path], key: str | None, header: bool | None, *, outer: bool = False) -> Rows:
@@ -282,16 +238,15 @@ def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> A
     if not _is_general(request, views):
         return _contrastive(request, views, covariates)
     sets = [tuple(name.split("+")) for name in request.sets] or None
-    return RCA(
-        views=views,
-        sets=sets,
-        discover=request.discover,
-        rank=_ranks(request.rank),
-        order=request.order,
-        covariates=covariates or None,
-        random_state=request.seed,
-        missing=_missing(request),
-    )
+    rank = _ranks(request.rank)
+    return RCA(sets=sets, discover=request.discover, rank=rank, **_options(request, views, covariates))
+
+
+def _options(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> dict[str, Any]:
+    """Those that all RCAs take."""
+    missing = "available" if request.missing == "available" else "error"  # what is left of gaps when rows were selected
+    told = {"views": views, "covariates": covariates or None, "missing": missing}
+    return {**told, "order": request.order, "random_state": request.seed}
 
 
 def _ranks(rank: str) -> dict[Any, int] | None:
@@ -308,24 +263,11 @@ def _ranks(rank: str) -> dict[Any, int] | None:
     return out or None
 
 
-def _missing(request: Request) -> str:
-    """What is left of gaps when rows were selected."""
-    return "available" if request.missing == "available" else "error"
-
-
-def _contrastive(request: Request, views: dict[str, Any], covariates: list[Any]) -> ContrastiveRCA:
+def _contrastive(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> ContrastiveRCA:
     rank = request.rank
     if rank not in ("auto", "full") and not rank.isdecimal():
         raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
-    number = int(rank) if rank.isdecimal() else rank
-    return ContrastiveRCA(
-        views=views,
-        rank=number,
-        order=request.order,
-        covariates=covariates or None,
-        random_state=request.seed,
-        missing=_missing(request),
-    )
+    return ContrastiveRCA(rank=int(rank) if rank.isdecimal() else rank, **_options(request, views, covariates))
 
 
 def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:

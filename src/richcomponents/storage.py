@@ -426,7 +426,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _take_attributes(what: Any) -> _Parts:
     cls: Any = type(what)
-    if is_dataclass(what):
+    if is_dataclass(what) and not hasattr(cls, "_get_param_names"):
         return {name: getattr(what, name) for name in _parameters(cls)}
     parts = dict(vars(what))
     for name in parts:
@@ -448,7 +448,7 @@ def _may_be_set(cls: Any, name: str) -> bool:
 def _make_estimator(cls: Any, parts: _Parts) -> Any:
     """An estimator: its parameters, and what fit has set."""
     make: Any = cls
-    if is_dataclass(cls):
+    if is_dataclass(cls) and not hasattr(cls, "_get_param_names"):
         return _made(make, make, parts)
     parameters = set(cls._get_param_names()) if hasattr(cls, "_get_param_names") else set()
     for name in parameters - parts.keys():

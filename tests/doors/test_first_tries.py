@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import richcomponents as rc
-from richcomponents.commands import EffectsRequest, run_effects
+from richcomponents.commands import FitRequest, run_effects
 
 VIEWS = {"tests": "U*", "controls": "V*"}
 
@@ -261,9 +261,9 @@ def test_declared_orders_are_kept_in_every_table(frame, tmp_path):
     assert rc.ComponentGLM("multinomial", rca=rca()).fit(ours, "dose").levels_ == ("low", "mid", "high")
     doses.assign(dose=doses["dose"].where(frame.index != 3)).to_parquet(tmp_path / "pandas.parquet")
     views, path = ("tests=U*", "controls=V*"), tmp_path / "pandas.parquet"
-    by_command = run_effects(EffectsRequest(data=(path,), views=views, exposure="dose"))
+    by_command = run_effects(FitRequest(data=(path,), views=views, exposure="dose"))
     assert by_command.model.exposures_ == ("dose=mid", "dose=high")
-    known = run_effects(EffectsRequest(data=(path,), views=views, exposure="e", covariates=("dose",)))
+    known = run_effects(FitRequest(data=(path,), views=views, exposure="e", covariates=("dose",)))
     assert "against low (" in " ".join(known.model.notes_)
     # parts that declare other orders declare none
     other = doses["dose"].cat.reorder_categories(labels[::-1])

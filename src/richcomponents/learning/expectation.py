@@ -10,20 +10,16 @@ linear in values of G at nodes z_i (:mod:`.polynomials`), and so is the mean,
 
     E[G] ~ sum_i m_i G(x_i) + sum_i (c_i / 2h) (G(x_i + h e_i) - G(x_i - h e_i)),
 
-x_i the points of the nodes, m_i and c_i e_i their moments: a rule of points with weights of both signs, and the gradient
-is that of
-theta -> sum w_j log L(theta; x_j) with the points held. What the user gives is one function of (theta, s); its derivative
-by theta
-is taken by differences or by jax.
+x_i the points of the nodes, m_i and c_i e_i their moments: a rule of points with weights of both signs, and the gradient is
+that of theta -> sum w_j log L(theta; x_j) with the points held. What the user gives is one function of (theta, s); its
+derivative by theta is taken by differences or by jax.
 
 Under the Gaussian with the mean and covariance of s, that (a Hermite series) is the projection on polynomials of degree
-k + 1, whatever the directions: E[log L] itself is replaced by a function of theta whose gradient this is (E of log L
-under a
+k + 1, whatever the directions: E[log L] itself is replaced by a function of theta whose gradient this is (E of log L under a
 Gram-Charlier series of s), and it is bounded where the likelihood is.
 
-The directions are found from d/ds d/du log L at a few directions u of theta: each spans the bends and a few directions
-more, which
-differ from u to u.
+The directions are found from d/ds d/du log L at a few directions u of theta: each spans the bends and a few directions more,
+which differ from u to u.
 """
 
 from __future__ import annotations
@@ -168,9 +164,8 @@ class MomentMean:
         return self.log_likelihood.gradient(theta, rule.around, rule.by_theta)
 
     def error(self, theta: Array) -> float:
-        """Root mean square of what the polynomials miss of the gradient if s were Gaussian, over all parameters, but for
-        what is
-        odd in r: its mean is zero."""
+        """Root mean square of what the polynomials miss of the gradient if s were Gaussian, over all parameters, but for what
+        is odd in r: its mean is zero."""
         Q, t = self.directions(theta), self._stencil(theta)
         z, weights = gaussian_points(Q.shape[1])
         from_nodes = monomials(z, t.powers) @ t.coefficients(self.degree + 1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -51,15 +52,8 @@ def fit_likelihood(
     *,
     start: Array | None = None,
     degree: int = 3,
-    max_iter: int = 2000,
-    tol: float = 1e-6,
-    ridge: float | Array = 0.0,
-    lasso: float | Array = 0.0,
-    confine: Callable[[Array], Array] | None = None,
     gradient: str = "differences",
-    n_restarts: int = 0,
-    restart_scale: float = 1.0,
-    random_state: int | np.random.Generator | None = 0,
+    **climb: Any,
 ) -> LikelihoodFit:
     """Maximise E[log-likelihood] over theta by gradient steps, from the moments of a component (paper, Section 4).
 
@@ -82,6 +76,8 @@ def fit_likelihood(
         By theta; "jax" for functions written with jax.numpy, if jax is installed.
     n_restarts, restart_scale, random_state :
         For models with several maxima: further starts, `start` plus Gaussians of this standard deviation; the best is kept.
+    max_iter, tol :
+        Of each climb: 2000 steps, until one moves theta by less than 1e-6 of the first gradient.
 
     Returns
     -------
@@ -107,18 +103,7 @@ def fit_likelihood(
     if not callable(likelihood):
         raise TypeError(f"likelihood must be a function log_likelihood(theta, s), got {type(likelihood).__name__}")
     mean = MomentMean(Differentiated(likelihood, gradient == "jax"), component, degree)
-    return maximise(
-        mean,
-        theta,
-        max_iter=max_iter,
-        tol=tol,
-        ridge=ridge,
-        lasso=lasso,
-        confine=confine,
-        n_restarts=n_restarts,
-        restart_scale=restart_scale,
-        random_state=random_state,
-    )
+    return maximise(mean, theta, **climb)
 
 
 def maximise(

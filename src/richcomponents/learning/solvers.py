@@ -70,11 +70,9 @@ def proximal_steps(
 ) -> Descent:
     """theta <- proximal(theta - step gradient(theta)), to where a step moves theta by no more than tol of the first gradient.
 
-    step : the first; later ones follow the curvature along the last move (Barzilai and Borwein; Wright, Nowak and
-    Figueiredo 2009)
-    unless `constant`. A step is halved where it neither lowers the largest of the last five values (of the penalised
-    objective) nor
-    keeps the gradient from growing; without values, where the gradient grows by half.
+    step : the first; later ones follow the curvature along the last move (Barzilai and Borwein; Wright, Nowak and Figueiredo
+    2009) unless `constant`. A step is halved where it neither lowers the largest of the last five values (of the penalised
+    objective) nor keeps the gradient from growing; without values, where the gradient grows by half.
 
     >>> found = proximal_steps(lambda x: x - 3.0, np.zeros(2), 0.5, shrink(np.array([0.0, 1.0]), 0.0))
     >>> found.theta.round(5).tolist(), found.converged

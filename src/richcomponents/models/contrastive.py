@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from richcomponents.data.columns import Views
 from richcomponents.data.table import check_finite
 from richcomponents.errors import DataError
 from richcomponents.models.answers import pair_answer
-from richcomponents.models.rca import ComponentAnalysis, check_level
+from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.both_parts import BothParts
@@ -57,6 +57,7 @@ def _check_classes(classes: object) -> None:
         raise ValueError(f"classes must be 'auto', 'none' or their number, at least 2; got {classes!r}")
 
 
+@dataclass(eq=False, repr=False)
 class ContrastiveRCA(ComponentAnalysis):
     """What is specific to U once the part shared with V is removed.
 
@@ -138,33 +139,18 @@ class ContrastiveRCA(ComponentAnalysis):
     True
     """
 
-    def __init__(
-        self,
-        views: object = None,
-        method: str = "efficient",
-        A: object = None,
-        rank: object = "auto",
-        order: int = 4,
-        mean: Mapping[str, object] | None = None,
-        covariates: str | Sequence[object] | None = None,
-        n_blocks: int = 20,
-        random_state: int | None = 0,
-        missing: str = "error",
-        errors: object = "auto",
-        classes: object = "auto",
-    ) -> None:
-        self.views = views
-        self.method = method
-        self.A = A
-        self.rank = rank
-        self.order = order
-        self.mean = mean
-        self.covariates = covariates
-        self.n_blocks = n_blocks
-        self.random_state = random_state
-        self.missing = missing
-        self.errors = errors
-        self.classes = classes
+    views: object = None
+    method: str = "efficient"
+    A: object = None
+    rank: object = "auto"
+    order: int = 4
+    mean: Mapping[str, object] | None = None
+    covariates: Any = None
+    n_blocks: int = 20
+    random_state: int | None = 0
+    missing: str = "error"
+    errors: object = "auto"
+    classes: object = "auto"
 
     # ---- fitting
 
@@ -337,10 +323,8 @@ class ContrastiveRCA(ComponentAnalysis):
         everything else: the block jackknife of :meth:`jackknife`, which refits, and gives no errors of wide views.
         """
         check_is_fitted(self)
-        if what not in ("A", "covariance"):
-            raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
+        check_interval(what, level)
         key = self._key(component)
-        check_level(level)
         own = self.components_[key].feature_names
         if what == "A":
             u, v = self.names_of(0), self.names_of(1)

@@ -28,7 +28,7 @@ from richcomponents.general.solution import (
     settle,
 )
 from richcomponents.models.answers import sets_answer
-from richcomponents.models.rca import ComponentAnalysis, check_level
+from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
 from richcomponents.pair.canonical import canonical
@@ -62,6 +62,7 @@ class SetVariances(Tabular):
         return out
 
 
+@dataclass(eq=False, repr=False)
 class RCA(ComponentAnalysis):
     """Hidden components shared by any subsets of several views.
 
@@ -104,16 +105,7 @@ class RCA(ComponentAnalysis):
     A : {(view, subset): array}, optional
         Known transformations, such as ``{("b", ("a", "b")): array}``: how a component enters a view, one row per column of the
         view and one column per column of the component's gauge view. They are taken as they are, and the rest is estimated.
-    covariates : list of columns, one name or one pattern ("age*"), optional
-        Known covariates (age, sex, ...) among the columns of X, partialled out of all views and of y.
-    n_blocks : int
-        Statistical blocks, at least 10.
-    random_state : int or None
-    missing : {"error", "drop", "available"}
-        Values that are missing or infinite: refuse them; leave out their rows, which a MissingValueWarning counts; or use what
-        is there (a view that some rows lack, single values), right where values are missing completely at random. Learners and
-        effects do as their rca does; with "drop" and "available", gaps of rows to be predicted are filled with the best linear
-        prediction from what is there.
+    covariates, n_blocks, random_state, missing : as in :class:`ContrastiveRCA`
 
     Attributes
     ----------
@@ -148,37 +140,20 @@ class RCA(ComponentAnalysis):
     True
     """
 
-    def __init__(
-        self,
-        views: object = None,
-        sets: Iterable[object] | None = None,
-        method: str = "efficient",
-        discover: bool = False,
-        alpha: float = 0.01,
-        gauge: Mapping[Subset, str] | None = None,
-        rank: Mapping[Subset, int] | None = None,
-        order: int = 4,
-        covariates: str | Sequence[object] | None = None,
-        n_blocks: int = 20,
-        random_state: int | None = 0,
-        missing: str = "error",
-        mean: Mapping[Subset, object] | None = None,
-        A: Mapping[tuple[str, Subset], object] | None = None,
-    ) -> None:
-        self.views = views
-        self.sets = sets
-        self.method = method
-        self.discover = discover
-        self.alpha = alpha
-        self.gauge = gauge
-        self.rank = rank
-        self.order = order
-        self.covariates = covariates
-        self.n_blocks = n_blocks
-        self.random_state = random_state
-        self.missing = missing
-        self.mean = mean
-        self.A = A
+    views: object = None
+    sets: Iterable[object] | None = None
+    method: str = "efficient"
+    discover: bool = False
+    alpha: float = 0.01
+    gauge: Mapping[Subset, str] | None = None
+    rank: Mapping[Subset, int] | None = None
+    order: int = 4
+    covariates: Any = None
+    n_blocks: int = 20
+    random_state: int | None = 0
+    missing: str = "error"
+    mean: Mapping[Subset, object] | None = None
+    A: Mapping[tuple[str, Subset], object] | None = None
 
     # ---- fitting
 
@@ -307,9 +282,7 @@ class RCA(ComponentAnalysis):
         reduced, because they have too many columns for their samples, there are no errors: see :meth:`jackknife`."""
         check_is_fitted(self)
         subset = self._key(component)
-        if what not in ("A", "covariance"):
-            raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
-        check_level(level)
+        check_interval(what, level)
         own = self.components_[subset].feature_names
         if what == "covariance":
             limits = self._interval(subset, lambda model: model.components_[subset].covariance, progress)
@@ -457,7 +430,7 @@ _OPEN: dict[str, Any] = {
     "hatch": "////",
     "edgecolor": GREY,
     "linewidth": 0,
-}  # how much there is, is not told
+}  # not told how much there is
 _MEANINGS_OPEN = ("weak", "covariance not told", "not identified", "contradicted")
 _BAR = 8  # characters of a bar of 100%
 

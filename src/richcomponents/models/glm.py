@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +51,7 @@ def _has_classes(model: Any) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class ComponentGLM(OutcomeLearner):
     """A generalised linear model of y on S1, eta = intercept + coef' S1, from samples of (U, V, y): classes or counts.
 
@@ -107,24 +108,12 @@ class ComponentGLM(OutcomeLearner):
     True
     """
 
-    family: Any
-    reference: Any
-
-    def __init__(
-        self,
-        family: str = "poisson",
-        rca: Any = None,
-        component: str = "S1",
-        alpha: float = 1e-3,
-        fit_intercept: bool = True,
-        reference: Any = None,
-    ) -> None:
-        self.family = family
-        self.rca = rca
-        self.component = component
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.reference = reference
+    family: str = "poisson"
+    rca: Any = None
+    component: str = "S1"
+    alpha: float = 1e-3
+    fit_intercept: bool = True
+    reference: Any = None
 
     # ---- doors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -43,6 +43,7 @@ _NOISE = 4.0  # standard errors of a variance that may be noise
 _LARGEST_MEAN = 1.1  # of a spin, noise included
 
 
+@dataclass(eq=False, repr=False)
 class ComponentIsing(AloneLearner):
     """Couplings of P(s) = exp(sum_ij J_ij s_i s_j + sum_i b_i s_i) / Z, spins s in {-1, 1}^d hidden in a component.
 
@@ -100,23 +101,13 @@ class ComponentIsing(AloneLearner):
     True
     """
 
-    def __init__(
-        self,
-        edges: Any = None,
-        method: str = "auto",
-        fields: bool = False,
-        alpha: float = 3.0,
-        rca: Any = None,
-        component: str = "S1",
-        random_state: int = 0,
-    ) -> None:
-        self.edges = edges
-        self.method = method
-        self.fields = fields
-        self.alpha = alpha
-        self.rca = rca
-        self.component = component
-        self.random_state = random_state
+    edges: Any = None
+    method: str = "auto"
+    fields: bool = False
+    alpha: float = 3.0
+    rca: Any = None
+    component: str = "S1"
+    random_state: int = 0
 
     def fit_clean(self, S: object) -> Self:
         """Fit to true spins (n, d), every entry -1 or 1: the gold standard."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class _LatentLearner(AloneLearner):
         return lines if self.rca_ is None else [*lines, ""]
 
 
+@dataclass(eq=False, repr=False)
 class ComponentHMM(_LatentLearner):
     """A hidden Markov model whose observations are hidden in a component: states, their means, and transitions.
 
@@ -107,19 +109,11 @@ class ComponentHMM(_LatentLearner):
     (True, [[0.8, 0.2], [0.3, 0.7]])
     """
 
-    def __init__(
-        self,
-        n_states: int = 2,
-        rca: Any = None,
-        component: str = "S1",
-        n_init: int = 10,
-        random_state: int | None = 0,
-    ) -> None:
-        self.n_states = n_states
-        self.rca = rca
-        self.component = component
-        self.n_init = n_init
-        self.random_state = random_state
+    n_states: int = 2
+    rca: Any = None
+    component: str = "S1"
+    n_init: int = 10
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         self._check_counts("n_states", "n_init")
@@ -144,6 +138,7 @@ class ComponentHMM(_LatentLearner):
         return f"Hidden Markov model of {states}; chances to stay in a state {stay}"
 
 
+@dataclass(eq=False, repr=False)
 class ComponentLDA(_LatentLearner):
     """Topics (latent Dirichlet allocation) of word counts that are hidden in a component.
 
@@ -159,12 +154,7 @@ class ComponentLDA(_LatentLearner):
     concentration : float
         alpha_0, the sum of the Dirichlet's parameters, which moments up to order three do not tell: near zero documents have
         one topic each, at k every mixture of k equal topics is as likely as any other.
-    rca : ContrastiveRCA or RCA, optional
-        Cloned and fitted to X.
-    component : "S1", "S2" or "S3", or a subset of views of an RCA
-    n_init : int
-        Random starts of the tensor decomposition.
-    random_state : int or None
+    rca, component, n_init, random_state : as in :class:`ComponentHMM`
 
     Attributes
     ----------
@@ -185,21 +175,12 @@ class ComponentLDA(_LatentLearner):
     ([[0.6, 0.3, 0.1, 0.0], [0.0, 0.1, 0.2, 0.7]], [0.6, 0.4])
     """
 
-    def __init__(
-        self,
-        n_topics: int = 2,
-        concentration: float = 1.0,
-        rca: Any = None,
-        component: str = "S1",
-        n_init: int = 10,
-        random_state: int | None = 0,
-    ) -> None:
-        self.n_topics = n_topics
-        self.concentration = concentration
-        self.rca = rca
-        self.component = component
-        self.n_init = n_init
-        self.random_state = random_state
+    n_topics: int = 2
+    concentration: float = 1.0
+    rca: Any = None
+    component: str = "S1"
+    n_init: int = 10
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         self._check_counts("n_topics", "n_init")

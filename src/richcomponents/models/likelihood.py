@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from richcomponents.models.design import is_column
 _AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 
 
+@dataclass(eq=False, repr=False)
 class ComponentLikelihood(OutcomeLearner):
     """Maximum likelihood of any model of S1, or of y given S1, from samples of (U, V) or (U, V, y).
 
@@ -64,9 +65,8 @@ class ComponentLikelihood(OutcomeLearner):
         Cloned and fitted on X.
     component : "S1", "S2" or "S3", or a subset of views of an RCA
     degree : int
-        Of the polynomials that multiply s in the gradient; needs cumulants of order degree + 1 (at most six). Higher
-        degrees have
-        less bias (`fit_.epsilon`) and more noise.
+        Of the polynomials that multiply s in the gradient; needs cumulants of order degree + 1 (at most six). Higher degrees
+        have less bias (`fit_.epsilon`) and more noise.
     gradient : {"differences", "jax"}
         How log_likelihood is differentiated by theta; "jax" for functions written with jax.numpy.
     ridge, lasso : float or array (p,)
@@ -108,44 +108,27 @@ class ComponentLikelihood(OutcomeLearner):
     True
     """
 
-    def __init__(
-        self,
-        log_likelihood: Callable[..., Any] | None = None,
-        start: Any = None,
-        rca: Any = None,
-        component: str = "S1",
-        degree: int = 3,
-        gradient: str = "differences",
-        ridge: Any = 0.0,
-        lasso: Any = 0.0,
-        confine: Callable[[Array], Array] | None = None,
-        n_restarts: int = 0,
-        restart_scale: float = 1.0,
-        random_state: int | None = 0,
-        names: Sequence[str] | None = None,
-    ) -> None:
-        self.log_likelihood = log_likelihood
-        self.start = start
-        self.rca = rca
-        self.component = component
-        self.degree = degree
-        self.gradient = gradient
-        self.ridge = ridge
-        self.lasso = lasso
-        self.confine = confine
-        self.n_restarts = n_restarts
-        self.restart_scale = restart_scale
-        self.random_state = random_state
-        self.names = names
+    log_likelihood: Callable[..., Any] | None = None
+    start: Any = None
+    rca: Any = None
+    component: str = "S1"
+    degree: int = 3
+    gradient: str = "differences"
+    ridge: Any = 0.0
+    lasso: Any = 0.0
+    confine: Callable[[Array], Array] | None = None
+    n_restarts: int = 0
+    restart_scale: float = 1.0
+    random_state: int | None = 0
+    names: Sequence[str] | None = None
 
     # ---- doors
 
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:
         """Fit the RCA to X, then theta on its component.
 
-        X : a table, or files, whose rows are read into memory. y : (n,) numbers, or the name of a column of X; None for a
-        model of
-        the component alone. groups : (n,) labels; rows of a group stay in one block.
+        X : a table, or files, whose rows are read into memory. y : (n,) numbers, or the name of a column of X; None for a model
+        of the component alone. groups : (n,) labels; rows of a group stay in one block.
         """
         start, model = self._start(), self.unfitted_rca()
         column, alone = y if is_column(y) else None, y is None
@@ -272,16 +255,8 @@ class ComponentLikelihood(OutcomeLearner):
         return part, np.column_stack([samples, outcome.y + outcome.mean])
 
     def _climb(self, mean: MomentMean | SampleMean, start: Array) -> LikelihoodFit:
-        return maximise(
-            mean,
-            start,
-            ridge=self.ridge,
-            lasso=self.lasso,
-            confine=self.confine,
-            n_restarts=self.n_restarts,
-            restart_scale=self.restart_scale,
-            random_state=self.random_state,
-        )
+        named = ("ridge", "lasso", "confine", "n_restarts", "restart_scale", "random_state")
+        return maximise(mean, start, **{name: getattr(self, name) for name in named})
 
     def _set(self, found: LikelihoodFit) -> None:
         self.fit_, self.theta_, self.coefficients_ = found, found.theta, None

@@ -29,10 +29,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
     Parameters
     ----------
-    rca : ContrastiveRCA, optional
-        Cloned and fitted on X.
-    component : "S1", "S2" or "S3", or a subset of views of an RCA
-        The component y depends on.
+    rca, component, fit_intercept : as in :class:`ComponentGLM`
     approximation : {"auto", "chebyshev"}
         "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev": the sigmoid is
         replaced by a polynomial and the likelihood maximised from the moments of the component, as in Ge and Zou (their
@@ -43,7 +40,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         Of the polynomial; needs cumulants of order degree + 1 (ContrastiveRCA(order=...)). Not used by "auto".
     alpha : float
         l2 penalty: mean log-loss + alpha/2 |coef|^2, scikit-learn's C = 1 / (n alpha).
-    fit_intercept : bool
     positive : label, optional
         The class whose log-odds are modelled. By default the one whose name says so (case, yes, true, disease, tumour,
         treated, ... against control, no, false, healthy, normal, untreated, ...), else the second in natural order, numbers as
@@ -60,14 +56,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     classes_ : array (2,), class_counts_ : array (2,) or None
         The labels sorted as scikit-learn does, and how many rows hold each. predict_proba has its columns in this order and
         decision_function is positive for classes_[1], whichever class is positive_. No counts without rows.
-    residualised_ : array (d,) or None
-        Logistic regression on the residual of U, for comparison; None without rows.
-    trust_ : float
-        How much of the correction was believed: 0 (residualising) to 1.
-    coefficients_ : Estimate or None
-        Standard errors by leaving out blocks, z, p and intervals (those of regression calibration), what was not trusted of
-        the correction included. Where a fit is "not identified": the identified set, and intervals and p values of that.
-    rca_, component_
+    residualised_, trust_, coefficients_, rca_, component_ : as in :class:`ComponentGLM`; errors are those of "auto"
 
     Examples
     --------
@@ -156,10 +145,17 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         positive = round(n * p)
         if self._set_classes(np.array([0, 1]), np.array([round(n) - positive, positive]))[1] == 0:
             cross, p = -cross, 1 - p
-        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
-        theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **options))
-        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = None, 1.0, None, None
         self.simple_ = "residualised"
+        theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **self._options))
+        return self._set_alone(theta, intercept, None)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
+
+    def _set_alone(self, theta: Array, intercept: float, simple: Array | None) -> Self:
+        """What cumulants gave, without errors."""
+        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = simple, 1.0, None, None
         self._keep_family(Logistic(), 0.0)
         self._set(theta[None], np.array([intercept]))
         return self
@@ -189,15 +185,11 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
         if self._set_classes(np.array([0, 1]), None)[1] == 0:
             with_y, mean = -with_y, 1 - mean
-        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         if self.approximation == "auto":
-            intercept, theta = from_cumulants(component, with_y, float(mean), **options)
+            intercept, theta = from_cumulants(component, with_y, float(mean), **self._options)
         else:
-            theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **options))
-        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = theta, 1.0, None, None
-        self._keep_family(Logistic(), 0.0)
-        self._set(theta[None], np.array([intercept]))
-        return self
+            theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **self._options))
+        return self._set_alone(theta, intercept, theta)
 
     # ---- fitting
 
@@ -207,8 +199,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             raise ValueError(f"approximation must be 'auto' or 'chebyshev', got {self.approximation!r}")
         if self.method not in ("auto", "paper"):
             raise ValueError(f"method must be 'auto' or 'paper', got {self.method!r}")
-        if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
-            raise ValueError(f"degree must be an integer, at least 1, got {self.degree!r}")
+        self._check_counts("degree")
 
     @property
     def _calibrated(self) -> bool:
@@ -224,17 +215,15 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         Cumulants come from the state or from the rows, whichever is cheaper; for mini-batches from the rows.
         """
         cross = plain.T @ (y - y.mean()) / outcome.free
-        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
         if self.method == "paper":
-            likelihood = LogisticLikelihood.of(
-                model.component_on_rows(outcome, self.component), cross, float(y.mean()), **options
-            )
+            on_rows = model.component_on_rows(outcome, self.component)
+            likelihood = LogisticLikelihood.of(on_rows, cross, float(y.mean()), **self._options)
             intercept, theta = likelihood.coefficients(polynomial_sgd(likelihood, plain, y).theta)
             return theta, float(intercept)
         order = int(self.degree) + 1
         check_order(order)
         component = model.component_for_gradients(outcome, self.component, order)
-        return self._polynomial(LogisticLikelihood.of(component, cross, float(y.mean()), **options))
+        return self._polynomial(LogisticLikelihood.of(component, cross, float(y.mean()), **self._options))
 
     def _polynomial(self, likelihood: LogisticLikelihood) -> tuple[Array, float]:
         intercept, theta = likelihood.coefficients(fit_polynomial(likelihood, degree=int(self.degree)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ from richcomponents.text import in_line
 _SHOWN = 20  # columns up to which summary() computes standard errors
 
 
+@dataclass(eq=False, repr=False)
 class ComponentGaussianMixture(AloneLearner):
     """A component as a mixture of k <= d spherical Gaussians: S = c_j + sigma N(0, I) with probability w_j.
 
@@ -83,23 +85,13 @@ class ComponentGaussianMixture(AloneLearner):
     [[-3, 1], [3, 0]]
     """
 
-    def __init__(
-        self,
-        n_components: int | str = "auto",
-        rca: Any = None,
-        component: str = "S1",
-        method: str = "auto",
-        equal_weights: bool = False,
-        n_init: int = 10,
-        random_state: int | None = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.rca = rca
-        self.component = component
-        self.method = method
-        self.equal_weights = equal_weights
-        self.n_init = n_init
-        self.random_state = random_state
+    n_components: int | str = "auto"
+    rca: Any = None
+    component: str = "S1"
+    method: str = "auto"
+    equal_weights: bool = False
+    n_init: int = 10
+    random_state: int | None = 0
 
     def partial_fit(self, X: object, y: object = None) -> Self:
         """Add a block of rows to those seen so far, and refit from their moments. y : ignored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ def subspace_distance(one: Array, two: Array) -> float:
     return float(np.sqrt(max(0.0, 1 - min(1.0, smallest) ** 2)))
 
 
+@dataclass(eq=False, repr=False)
 class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearner):  # type: ignore[misc]
     """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
 
@@ -76,10 +77,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
     True
     """
 
-    def __init__(self, n_components: int | None = 1, rca: Any = None, component: str = "S1") -> None:
-        self.n_components = n_components
-        self.rca = rca
-        self.component = component
+    n_components: int | None = 1
+    rca: Any = None
+    component: str = "S1"
 
     def partial_fit(self, X: object, y: object = None) -> Self:
         """Add a block of rows to those seen so far, and refit from their moments. y is ignored."""

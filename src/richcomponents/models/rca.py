@@ -1333,7 +1333,9 @@ class _Beside:
         return np.column_stack([self.classes(rows[:, :-1]), rows[:, -1]])
 
 
-def check_level(level: float) -> None:
+def check_interval(what: str, level: float) -> None:
+    if what not in ("A", "covariance"):
+        raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
 

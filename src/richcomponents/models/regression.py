@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
 
 
+@dataclass(eq=False, repr=False)
 class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     """y = intercept + coef' S1 + noise, from samples of (U, V, y): least squares, ridge, lasso or elastic net.
 
@@ -86,19 +87,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     ('own part (S1)', 'shared part (S2)', 'unexplained')
     """
 
-    def __init__(
-        self,
-        alpha: float | str = 0.0,
-        l1_ratio: float = 0.0,
-        rca: Any = None,
-        component: str = "S1",
-        shared: bool = False,
-    ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.rca = rca
-        self.component = component
-        self.shared = shared
+    alpha: float | str = 0.0
+    l1_ratio: float = 0.0
+    rca: Any = None
+    component: str = "S1"
+    shared: bool = False
 
     def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Fit the RCA to X, then the coefficients of y on its component.

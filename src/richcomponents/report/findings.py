@@ -215,16 +215,17 @@ class Findings:
         at = {name: own[i] for i, name in enumerate(rca.views_.feature_names)}
         columns = tuple(at[name] for name in model.component_.feature_names)
         if not model.takes_outcome:
-            return replace(found, learned=_learned(model, columns))
+            title, rows = model.title(), model.by_column(columns)
+            return replace(found, learned=Learned(title, rows, lambda ax: model.plot(names=columns, ax=ax)))
         if X is None or y is None:
             raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
         told = _outcome(model, views, X, y, columns, outcome, truth)
         if told.fails:  # the alarm says what to do; more samples would not help
             found = replace(found, steps=())
-        said = [
-            note for note in (*notes, *model.notes()) if not (told.fails and CONTRADICTED in note)
-        ]  # an alarm says it
-        return replace(found, outcome=told, notes=tuple(said))
+        said = (*notes, *model.notes())  # but for what an alarm says
+        return replace(
+            found, outcome=told, notes=tuple(note for note in said if not (told.fails and CONTRADICTED in note))
+        )
 
     @classmethod
     def _of_effects(
@@ -459,28 +460,17 @@ def _told(rca: Any, A: Array | None) -> Array | None:
 
 def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     """What components of any subsets of views give."""
-    at = {name: views[view][k] for view in views for k, name in enumerate(_own_names(rca, view))}
+    of = rca.views_.feature_names
+    at = {of[c]: views[view][k] for view in views for k, c in enumerate(rca.views_[view])}
     mixing = []
     for (view, q), matrix in rca.transforms_.items():
         columns = tuple(at[name] for name in rca.components_[q].feature_names)
         if len(q) > 1 and columns != views[view]:  # else the identity: the component is written in these columns
             known = np.full(matrix.shape, rca.component_verdicts_[q] not in ("weak", "not identified", "contradicted"))
             mixing.append(Mixing(rca.components_[q].name, view, views[view], columns, matrix, known))
-    return {
-        "sets": Sets(
-            rca.component_table(), _set_variances(rca, views), rca.system_.explain(), lambda figure: rca.plot(figure)
-        ),
-        "mixing": tuple(mixing),
-    }
-
-
-def _set_variances(rca: Any, views: dict[str, tuple[str, ...]]) -> Table:
-    rows: Table = replace(rca.variance_table(), names=views).rows()
-    return rows
-
-
-def _own_names(rca: Any, view: str) -> tuple[str, ...]:
-    return tuple(rca.views_.feature_names[i] for i in rca.views_[view])
+    columns_ = replace(rca.variance_table(), names=views).rows()
+    sets = Sets(rca.component_table(), columns_, rca.system_.explain(), rca.plot)
+    return {"sets": sets, "mixing": tuple(mixing)}
 
 
 def _outcome(
@@ -498,6 +488,8 @@ def _outcome(
     others |= {} if truth is None else {"truth": truth}
     event = name if model.contrast is None else f"{name} = {model.contrast.positive}"
     outside = [view for view in views if view not in model.component] if not isinstance(model.component, str) else []
+    failure = None if model.on_v_ is None else model.on_v_.failure(name)  # and what to do about it
+    failure = f"{failure}. {model.on_v_.remedy}" if failure else failure
     return Outcome(
         name=name,
         unit=model.unit(event),
@@ -505,16 +497,6 @@ def _outcome(
         outside=listed(outside) if outside else "V",
         estimate=replace(found, others=others),
         test=model.outcome_test(X, y),
-        fails=None if model.on_v_ is None else _failure(model.on_v_, name),
+        fails=failure,
         contrast=model.contrast,
     )
-
-
-def _failure(on_v: Any, name: str) -> str:
-    """What fails of an outcome of this name, and what to do; nothing where nothing does."""
-    failure = on_v.failure(name)
-    return f"{failure}. {on_v.remedy}" if failure else ""
-
-
-def _learned(model: Any, columns: tuple[str, ...]) -> Learned:
-    return Learned(model.title(), model.by_column(columns), lambda ax: model.plot(names=columns, ax=ax))

@@ -45,23 +45,21 @@ def verdict(found: Findings) -> str:
     tone, alarms = TONES.get(found.verdict, ""), found.alarms()
     said = found.verdict == "contradicted"
     badge = found.verdict + (f", {'and' if tone == 'poor' else 'but'} a test fails" if alarms and not said else "")
-    steps = found.next_steps()
-    advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.advice() if sentence not in steps)
-    next_ = "".join(f"<li>{escape(sentence)}</li>" for sentence in steps)
+    steps, detail = found.next_steps(), found.detail()
     alarmed = "".join(f'<p class="alarm">{escape(sentence)}</p>' for sentence in alarms)
-    several = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.detail())
-    detail = (
-        f"<ul>{several}</ul>" if len(found.detail()) > 1 else "".join(f"<p>{escape(one)}</p>" for one in found.detail())
-    )
+    details = _list(detail) if len(detail) > 1 else "".join(f"<p>{escape(one)}</p>" for one in detail)
+    next_ = f'<p class="next">What next</p>{_list(steps)}' if steps else ""
     return (
         f"<p>{escape(found.question())}</p>"
         f'<section class="verdict {tone if not alarms or tone == "poor" else "fair"}" aria-label="Verdict">'
-        f'<span class="badge">{escape(badge)}</span>'
-        f'<p class="headline">{escape(found.said())}</p>{alarmed}{detail}'
-        + (f"<ul>{advice}</ul>" if advice else "")
-        + (f'<p class="next">What next</p><ul>{next_}</ul>' if steps else "")
-        + "</section>"
+        f'<span class="badge">{escape(badge)}</span><p class="headline">{escape(found.said())}</p>{alarmed}{details}'
+        f"{_list([sentence for sentence in found.advice() if sentence not in steps])}{next_}</section>"
     )
+
+
+def _list(sentences: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def coefficients(found: Findings) -> str:
@@ -76,28 +74,19 @@ def coefficients(found: Findings) -> str:
         "instrumental": "Instrumental: on what the component's other views predict of it. ",
     }
     compared = "".join(escape(words[name]) for name in told.estimate.others if name in words)
-    caption = (
-        f"{compared}RCA: the regression on {escape(told.component)}. Lines are 95% intervals of RCA. "
-        + (
-            ""
-            if told.estimate.identified is None
-            else "Pale bands: all coefficients that agree with the correlations (identified sets). "
-        )
-        + ("Above: what one unit multiplies the odds by." if told.contrast is not None else "")
-    )
-    picture = figure(
-        lambda ax: estimate_plot(told.estimate, label=told.unit, ax=ax),
-        (7.6, height(len(told.estimate.names))),
-        f"Coefficients of {told.event} by method, with intervals",
-        "outcome",
-        caption,
-    )
+    caption = f"{compared}RCA: the regression on {escape(told.component)}. Lines are 95% intervals of RCA. "
+    if told.estimate.identified is not None:
+        caption += "Pale bands: all coefficients that agree with the correlations (identified sets). "
     classes = ""
     if told.contrast is not None:
+        caption += "Above: what one unit multiplies the odds by."
         classes = (
             f" {escape(str(told.contrast))}. An odds ratio is what one unit multiplies the odds of "
             f"{escape(told.contrast.positive)} by, with its 95% interval."
         )
+    draw = partial(_drawn, estimate_plot, told.estimate, label=told.unit)
+    what, size = f"Coefficients of {told.event} by method, with intervals", (7.6, height(len(told.estimate.names)))
+    picture = figure(draw, size, what, "outcome", caption)
     return (
         f"<h2>What goes with {escape(told.event)}</h2><p>Each coefficient is the {escape(told.unit)} of the column, the "
         f"other columns held fixed.{classes}</p>{picture}{html_table(told.rows(), 'coefficients', order='RCA')}"
@@ -160,9 +149,7 @@ def controls(found: Findings) -> str:
         if hidden is None:
             continue
 
-        def draw(ax: Any, hidden: Any = hidden) -> Any:
-            return control_plot(hidden, ax=ax)
-
+        draw = partial(_drawn, control_plot, hidden)
         what = f"Effects of {answer.exposure} on held-out controls, with intervals"
         caption = (
             "Your controls, each held out and treated as a test. Blue: the estimate with its 95% interval; green: "
@@ -189,9 +176,7 @@ def sensitivity(found: Findings) -> str:
         if not answer.rank:
             continue
 
-        def draw(ax: Any, answer: ExposureAnswer = answer) -> Any:
-            return sensitivity_plot(answer.effects, answer.path, ax=ax)
-
+        draw = partial(_drawn, sensitivity_plot, answer.effects, answer.path)
         what = f"Effects of {answer.exposure} by the assumed noise of the controls"
         caption = (
             "The columns whose effects depend most on how noisy the controls are. Left: not at all, which is what adjusting "
@@ -202,17 +187,13 @@ def sensitivity(found: Findings) -> str:
         out.append(f"<h3>{escape(answer.exposure)}</h3>" if len(found.effects) > 1 else "")
         out.append(figure(draw, (7.6, 4.4), what, f"sensitivity{i}", caption, phone=5.6))
         if len(answer.ranks) > 1:
+            *others, last = map(str, answer.ranks)
             out.append(
                 f"<h{level}>And if more, or less, were hidden?</h{level}><p>Effects of {escape(answer.exposure)} with "
-                f"{_ranks(answer)} hidden directions. Columns that change much are not settled.</p>"
+                f"{', '.join(others)} or {last} hidden directions. Columns that change much are not settled.</p>"
                 f"{html_table(answer.rank_rows(SHOWN), f'ranks-{answer.exposure}')}"
             )
     return "".join(out)
-
-
-def _ranks(answer: ExposureAnswer) -> str:
-    ranks = list(map(str, answer.ranks))
-    return " or ".join(filter(None, [", ".join(ranks[:-1]), ranks[-1]]))
 
 
 def learned(found: Findings) -> str:
@@ -259,13 +240,9 @@ def shared_directions(found: Findings) -> str:
         "Each bar is one direction in which the two views go together. Coloured directions are modelled as shared; grey ones "
         "are taken for chance."
     )
-    picture = figure(
-        lambda ax: correlation_plot(d.canonical_correlations, d.rank, ax=ax),
-        (7.6, 2.8),
-        f"Canonical correlations between the views; the first {d.rank} are taken as shared",
-        "correlations",
-        caption,
-    )
+    draw = partial(_drawn, correlation_plot, d.canonical_correlations, d.rank)
+    what = f"Canonical correlations between the views; the first {d.rank} are taken as shared"
+    picture = figure(draw, (7.6, 2.8), what, "correlations", caption)
     return f"<h2>What the views share</h2>{picture}"
 
 
@@ -285,14 +262,19 @@ def samples(found: Findings) -> str:
             f"right (below): with the shared part removed, as predicted sample by sample. {_coloured(name)}{many}"
         )
 
-        def draw(picture: Any, colour: Any = colour, name: str = name) -> None:
-            titles = ("as measured", "shared part removed")
-            sample_plot(picture, before, after, colour, name, titles)
-
-        of = f" by {name}" if name else ""
-        what = f"Samples in the shared directions, before and after cleaning{of}"
+        draw = partial(_samples, before, after, colour, name)
+        what = f"Samples in the shared directions, before and after cleaning{f' by {name}' if name else ''}"
         out.append(figure(draw, (7.6, 4.0), what, f"samples{i}", caption, whole=True, phone=6.4))
     return f"<h2>Samples, before and after cleaning</h2>{''.join(out)}"
+
+
+def _samples(before: Array, after: Array, colour: Any, name: str, picture: Any) -> None:
+    sample_plot(picture, before, after, colour, name, ("as measured", "shared part removed"))
+
+
+def _drawn(plot: Any, *given: Any, **options: Any) -> Any:
+    """plot(..., ax=ax): a partial of this takes the axes as its last argument."""
+    return plot(*given[:-1], ax=given[-1], **options)
 
 
 def _coloured(name: str) -> str:
@@ -317,7 +299,7 @@ def data(found: Findings) -> str:
     ]
     pictures = [
         figure(
-            partial(_distributions, view, [found.views[view][i] for i in known], x[:, known]),
+            partial(_drawn, distribution_plot, [found.views[view][i] for i in known], x[:, known], title=view),
             (7.6, height(len(known))),
             f"Distributions of the columns of {view}",
             f"data{i}",
@@ -342,10 +324,6 @@ def _missing(rows: list[dict[str, object]]) -> str:
     return f"{len(rows)} columns miss values, most of all {name} ({share:.1%})."
 
 
-def _distributions(view: str, names: Sequence[str], values: Array, ax: Any) -> Any:
-    return distribution_plot(names, values, title=view, ax=ax)
-
-
 def variances(found: Findings) -> str:
     """Each column of U: how much is its own, how sure that is, by method."""
     table = found.variance
@@ -353,30 +331,28 @@ def variances(found: Findings) -> str:
     if table is None or d is None or d.verdict == "nothing shared":  # then all is the column's own
         return ""
     told = d.verdict not in ("not identified", "contradicted")
-    shares = figure(
-        lambda ax: variance_plot(table.names, table.own, table.shared, table.low, table.high, told=told, ax=ax),
+    size, hatched = (
         (7.6, height(len(table.names))),
+        "the 95% interval of the border between them; the line is the estimate.",
+    )
+    border = f", which also uses {_evidence(d)}."
+    if not told:
+        hatched = "the data do not tell whose this is (the identified set, widened for sampling noise)."
+        border = "; here the higher orders say nothing, so it is the band, widened for sampling noise."
+    shares = figure(
+        partial(_drawn, variance_plot, table.names, table.own, table.shared, table.low, table.high, told=told),
+        size,
         "Share of each column's variance that is its own and that is shared",
         "variance",
-        "The variance of every column of U, split into its own part and the part shared with V. "
-        + (
-            "Hatched: the 95% interval of the border between them; the line is the estimate."
-            if told
-            else "Hatched: the data do not tell whose this is (the identified set, widened for sampling noise)."
-        ),
+        f"The variance of every column of U, split into its own part and the part shared with V. Hatched: {hatched}",
     )
     intervals = figure(
-        lambda ax: own_variance_plot(table, label="variance that is the column's own, Var(S1)", ax=ax),
-        (7.6, height(len(table.names))),
+        partial(_drawn, own_variance_plot, table, label="variance that is the column's own, Var(S1)"),
+        size,
         "Variance of each column that is its own, by method",
         "intervals",
         "The pale band is what correlations alone allow, whatever the distributions (the identified set); naive takes all "
-        "variance to be the column's own, residualising is the band's upper end. The line is the 95% interval of RCA"
-        + (
-            f", which also uses {_evidence(d)}."
-            if told
-            else "; here the higher orders say nothing, so it is the band, widened for sampling noise."
-        ),
+        f"variance to be the column's own, residualising is the band's upper end. The line is the 95% interval of RCA{border}",
     )
     return (
         f"<h2>How much of each column is its own</h2>{shares}{intervals}"
@@ -397,9 +373,7 @@ def mixing(found: Findings) -> str:
             out.append(f"<p>A has {len(part.rows)} x {len(part.columns)} entries, too many to show.</p>")
             continue
 
-        def draw(ax: Any, A: Any = A, part: Any = part) -> Any:
-            return heat_map(A, part.rows, part.columns, label="entry of A", known=part.known, ax=ax)
-
+        draw = partial(_drawn, heat_map, A, part.rows, part.columns, label="entry of A", known=part.known)
         small = A.shape[1] <= MOST
         caption = f"How {escape(what)}, in the columns across, enters each column of {escape(part.view)} (down)."
         caption += " Only the shared directions count." if found.sets is None else ""
@@ -411,13 +385,10 @@ def mixing(found: Findings) -> str:
         out.append(figure(draw, size, what_is_drawn, f"mixing{i}", caption))
         if small:
             sure = np.ones(A.shape, dtype=bool) if part.known is None else part.known
-            entries = [
-                {
-                    part.view: row,
-                    **{c: float(a) if told else Doubtful(a) for c, a, told in zip(part.columns, *of, strict=True)},
-                }
-                for row, *of in zip(part.rows, A, sure, strict=True)
-            ]
+            entries: list[dict[str, object]] = []
+            for row, *of in zip(part.rows, A, sure, strict=True):
+                cells = {c: float(a) if told else Doubtful(a) for c, a, told in zip(part.columns, *of, strict=True)}
+                entries.append({part.view: row, **cells})
             out.append(html_table(entries, f"A-{part.component}-{part.view}", shown=_FEW))
     left = len(found.mixing) - _MOST_HEAT_MAPS
     return "".join(out) + (f'<p class="soft">{left} more transformations are in the model.</p>' if left > 0 else "")
@@ -427,19 +398,11 @@ def checks(found: Findings) -> str:
     """Diagnostics, each with what it means."""
     rows = _of_two_views(found.diagnostics) if found.diagnostics is not None and not found.effects else []
     for answer in found.effects:
-        rows += [
-            (
-                f"{test.name.capitalize()} ({answer.exposure})",
-                "not tested"
-                if np.isnan(test.p_value)
-                else f"{test.p_value:.0%}"
-                if test.name == "correction"
-                else test.p_text,
-                test.finding == Verdict.STRONG,
-                as_sentence(test.says),
-            )
-            for test in answer.tests
-        ]
+        for test in answer.tests:
+            value = f"{test.p_value:.0%}" if test.name == "correction" else test.p_text
+            value = "not tested" if np.isnan(test.p_value) else value
+            name = f"{test.name.capitalize()} ({answer.exposure})"
+            rows.append((name, value, test.finding == Verdict.STRONG, as_sentence(test.says)))
     if found.outcome is not None:
         told, p = found.outcome, found.outcome.test.p_value
         meaning = (
