@@ -38,8 +38,13 @@ def true(learner: Any, S: object, y: object = None) -> Any:
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
     >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> true(learner, data.S1, data.y).coef_.shape
-    (4,)
+    >>> for method in (naive, covariates, cca, kernel_cca):
+    ...     error = method(learner, data.X, data.y).coef_ - true(learner, data.S1, data.y).coef_
+    ...     print(method.__name__, f"{np.mean(error**2):.2f}")
+    naive 0.07
+    covariates 0.02
+    cca 0.07
+    kernel_cca 0.10
     """
     if y is None and hasattr(learner, "fit_clean"):
         return clone(learner).fit_clean(as_matrix(S))
@@ -47,16 +52,7 @@ def true(learner: Any, S: object, y: object = None) -> Any:
 
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on the component's view as it is (U), as if it held nothing else.
-
-    Examples
-    --------
-    >>> import richcomponents as rc
-    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> naive(learner, data.X, data.y).coef_.shape
-    (4,)
-    """
+    """The learner on the component's view as it is (U), as if it held nothing else."""
     parts, y = _parts(learner, X, y)
     return _fit_samples(learner, parts.own, y, parts.known)
 
@@ -64,14 +60,6 @@ def naive(learner: Any, X: object, y: object = None) -> Any:
 def covariates(learner: Any, X: object, y: object = None) -> Any:
     """The learner on the residual of the component's view on the views where it does not live (of U on V); for a regression
     this is V as covariates.
-
-    Examples
-    --------
-    >>> import richcomponents as rc
-    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> covariates(learner, data.X, data.y).coef_.shape
-    (4,)
     """
     parts, y = _parts(learner, X, y)
     parts.need_other()
@@ -82,14 +70,6 @@ def covariates(learner: Any, X: object, y: object = None) -> Any:
 def instrumental(learner: Any, X: object, y: object = None) -> Any:
     """The learner on what other views, where the component lives too, predict of its view (of U from V, for S2): for a
     regression these views are instruments. First all of them lose what the views where it does not live predict.
-
-    Examples
-    --------
-    >>> import richcomponents as rc
-    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), component="S2")
-    >>> instrumental(learner, data.X, data.S2[:, 0]).coef_.shape
-    (4,)
     """
     parts, y = _parts(learner, X, y)
     if not parts.partners.shape[1]:
@@ -105,16 +85,7 @@ def instrumental(learner: Any, X: object, y: object = None) -> Any:
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
-    """The learner on U with its first canonical variates projected out (the paper's comparison).
-
-    Examples
-    --------
-    >>> import richcomponents as rc
-    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> cca(learner, data.X, data.y, n_variates=2).coef_.shape
-    (4,)
-    """
+    """The learner on U with its first canonical variates projected out (the paper's comparison)."""
     parts, y = _parts(learner, X, y)
     parts.need_other()
     U, V = parts.own, parts.other
@@ -130,14 +101,6 @@ def kernel_cca(
     """The learner on U after regressing out its first kernel canonical variates (Gaussian kernels, low-rank).
 
     Gaussian kernels with the median distance as width, `rank` random Fourier features per view, regularised by `ridge`.
-
-    Examples
-    --------
-    >>> import richcomponents as rc
-    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> kernel_cca(learner, data.X, data.y).coef_.shape
-    (4,)
     """
     parts, y = _parts(learner, X, y)
     parts.need_other()
@@ -171,19 +134,15 @@ class _Parts:
 def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
     """The views, and y as values."""
     values = labels_in(X, y) if is_column(y) else y
-    rca, beside = learner.unfitted_rca(), [y] if is_column(y) else []
-    X, values = rca.complete(X, values, beside)
-    views, known, _ = rca.read_views(X, beside)
+    rca, no_view = learner.unfitted_rca(), [y] if is_column(y) else []
+    X, values = rca.complete(X, values, no_view)
+    views, known, _ = rca.read_views(X, no_view)
     own, partners, outside = rca.sides(learner.component, tuple(views))
     known = known - known.mean(axis=0)
     left = {view: _residual(columns, known) for view, columns in views.items()}
     none = np.empty((len(known), 0))
-    return _Parts(
-        left[own],
-        np.hstack([none, *(left[view] for view in partners)]),
-        np.hstack([none, *(left[view] for view in outside)]),
-        known,
-    ), values
+    beside, other = (np.hstack([none, *(left[view] for view in side)]) for side in (partners, outside))
+    return _Parts(left[own], beside, other, known), values
 
 
 def _residual(values: Array, on: Array) -> Array:
@@ -249,14 +208,6 @@ def unadjusted(X: object, y: object, rca: Any) -> Estimate:
     Estimate
         Of one exposure: value (d_u,), named by the columns of U. Of several, each adjusted for the others: value (q, d_u).
         Standard errors are those of least squares, and know nothing of a bias; `degrees` are those of the residuals.
-
-    Examples
-    --------
-    >>> from richcomponents import ContrastiveRCA
-    >>> from richcomponents.datasets import make_confounded
-    >>> data = make_confounded(1000, random_state=3)
-    >>> unadjusted(data.X, data.y, ContrastiveRCA(views=data.views)).value.shape
-    (6,)
     """
     parts = _exposed(X, y, rca)
     return _effects(parts, np.empty((len(parts.y), 0)))
@@ -300,14 +251,6 @@ def ruv2(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     k : number of factors. None: how many eigenvalues of the correlations of V (without intercept and covariates) exceed the
     95% quantile of the largest one of independent columns (Tracy and Widom; Johnstone 2001), at least 1.
     Other inputs and output: :func:`unadjusted`.
-
-    Examples
-    --------
-    >>> from richcomponents import ContrastiveRCA
-    >>> from richcomponents.datasets import make_confounded
-    >>> data = make_confounded(1000, random_state=3)
-    >>> ruv2(data.X, data.y, ContrastiveRCA(views=data.views), k=2).value.shape
-    (6,)
     """
     parts = _exposed(X, y, rca)
     _check_factors(k, parts)
@@ -330,14 +273,6 @@ def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     k : number of factors, at most that of the controls. None: as :func:`ruv2`, of the residuals of all columns given y, but at
     most one for every three controls (rounded up), since gamma is a regression over the controls.
     Other inputs and output: :func:`unadjusted`.
-
-    Examples
-    --------
-    >>> from richcomponents import ContrastiveRCA
-    >>> from richcomponents.datasets import make_confounded
-    >>> data = make_confounded(1000, random_state=3)
-    >>> ruv4(data.X, data.y, ContrastiveRCA(views=data.views), k=2).value.shape
-    (6,)
     """
     parts = _exposed(X, y, rca)
     _check_factors(k, parts)

@@ -89,7 +89,7 @@ def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     return _found(model, chosen, X, y, request.target or "y", made, progress)
 
 
-def run_effects(request: FitRequest, *, progress: bool = False) -> FitResult:
+def run_effects(request: FitRequest) -> FitResult:
     """The same for effects of an exposure; what identification and the controls say is in the verdict, and is no note."""
     chosen, made = _read(request, request.exposure, "the exposure")
     X, views, covariates = chosen.arguments()
@@ -97,9 +97,8 @@ def run_effects(request: FitRequest, *, progress: bool = False) -> FitResult:
         raise DataError(f"effects take two views, tests and controls: --views names {len(views)}")
     y, reference = _exposure(request, chosen)
     model = ExposureEffects(_contrastive(request, views, covariates), reference=reference)
-    return _found(
-        model, chosen, X, y, request.exposure, made, progress, (WeakIdentificationWarning, SpecificationWarning)
-    )
+    elsewhere = (WeakIdentificationWarning, SpecificationWarning)
+    return _found(model, chosen, X, y, request.exposure, made, False, elsewhere)
 
 
 def _read(request: FitRequest, target: str | None, role: str) -> tuple[Selection, Provenance]:

@@ -624,16 +624,14 @@ def pair_change(
     return np.asarray(np.linalg.solve(information + ridge * np.eye(len(theta)), moments.T).T)
 
 
-def _stochastic(
-    model: Gibbs, start: Array, direction: Callable[[Array, Array, int], Array], rounds: int = 90, sweeps: int = 3
-) -> Array:
+def _stochastic(model: Gibbs, start: Array, direction: Callable[[Array, Array, int], Array]) -> Array:
     """Newton steps from chains that follow the couplings: steps shrink like 1/t, the last half is averaged."""
-    J = start.copy()
+    J, rounds = start.copy(), 90
     for k in range(1, 21):
         model.sweep(J * k / 20)
     total, settled = np.zeros_like(J), rounds // 3
     for k in range(rounds):
-        step = direction(model.sweep(J, sweeps), J, k)
+        step = direction(model.sweep(J, 3), J, k)
         pace = 0.5 if k < settled else 0.5 * settled / k
         J = np.clip(J + pace * np.clip(step, -0.5, 0.5), -MAX_COUPLING, MAX_COUPLING)
         if k >= rounds // 2:

@@ -200,9 +200,9 @@ def _curvature(descent: Callable[[Array], Array], theta: Array) -> tuple[float, 
     return largest - _power(lambda x: largest * x - times(x), rng.normal(size=p)), largest
 
 
-def _power(times: Callable[[Array], Array], x: Array, rounds: int = 30) -> float:
+def _power(times: Callable[[Array], Array], x: Array) -> float:
     value = 0.0
-    for _ in range(rounds):
+    for _ in range(30):
         x = x / np.linalg.norm(x)
         image = times(x)
         value, x = float(x @ image), image

@@ -261,13 +261,8 @@ def _ends_by_block(sums: Sums, places: Places, frame: LinearMap) -> Array:
 MOST_ADDED = 1 / LEAST_KEPT - 1
 """k: the largest eigenvalue of P."""
 
-_PARTS = np.linspace(0.0, 1.0, 101)
-"""q, where the extremes have no closed form."""
 
-
-def ends_of_inverse(
-    b: Array, into: Array, m: Array, left: Array, attenuation: Callable[[Array], Array] | None = None
-) -> Array:
+def ends_of_inverse(b: Array, into: Array, m: Array, left: Array) -> Array:
     """Lower and upper ends (2, ..., d) of b + into P m over all 0 <= P <= k I with m'P m <= left, k = 1 / LEAST_KEPT - 1.
 
     b (..., d), into (..., d, r), m (..., r), left (...). With l a row of into they are
@@ -275,8 +270,7 @@ def ends_of_inverse(
         b + k [q l'm -+ sqrt(q (1 - q)) x],   x^2 = |l|^2 |m|^2 - (l'm)^2,   q = min((1 -+ l'm / |l||m|) / 2, left / (k |m|^2))
 
     (Lagrange: l'P m - mu m'P m over 0 <= P <= k I is k times the positive eigenvalue of a matrix of rank two, whose determinant
-    does not depend on mu). attenuation : of log-odds, m'P m -> the factor that coefficients lack; there the ends are the
-    extremes over q of both together.
+    does not depend on mu).
     """
     most = MOST_ADDED
     lengths = np.sqrt(np.sum(into**2, axis=-1))
@@ -287,13 +281,8 @@ def ends_of_inverse(
     allowed = np.minimum(left[..., None] / np.maximum(most * size**2, 1e-300), 1.0)
 
     def end(sign: int, share: Array) -> Array:
-        found = b + most * (share * dot + sign * np.sqrt(share * (1 - share)) * across)
-        factor = 1.0 if attenuation is None else attenuation(share * most * size**2)
-        return np.asarray(found * factor)
+        return np.asarray(b + most * (share * dot + sign * np.sqrt(share * (1 - share)) * across))
 
-    if attenuation is not None:
-        low, high = (np.stack([end(sign, np.asarray(q)) for q in _PARTS]) for sign in (-1, 1))
-        return np.stack([low.min(axis=0), high.max(axis=0)])
     turn = np.clip(dot / product, -1.0, 1.0)
     return np.stack([end(sign, np.minimum((1 + sign * turn) / 2, allowed)) for sign in (-1, 1)])
 

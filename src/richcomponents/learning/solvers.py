@@ -120,9 +120,7 @@ def _tried(
         return np.full_like(theta, np.nan), np.nan
 
 
-def elastic_net(
-    gram: Array, cross: Array, alpha: float, l1_ratio: float, *, max_iter: int = 2000, tol: float = 1e-9
-) -> Array:
+def elastic_net(gram: Array, cross: Array, alpha: float, l1_ratio: float) -> Array:
     """argmin_w  w' gram w / 2 - cross' w + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2), shape (d,).
 
     The objective of scikit-learn's ElasticNet. l1_ratio = 0: closed form (ridge, or least squares for alpha = 0);
@@ -137,14 +135,14 @@ def elastic_net(
     w = np.zeros(len(cross))
     diagonal = np.diag(gram) + ridge
     scale = max(float(np.abs(cross).max()), 1e-300)
-    for _ in range(max_iter):
+    for _ in range(2000):
         largest = 0.0
         for j in np.flatnonzero(diagonal > 0):
             rest = cross[j] - gram[j] @ w + gram[j, j] * w[j]
             new = np.sign(rest) * max(abs(rest) - lasso, 0.0) / diagonal[j]
             largest = max(largest, abs(new - w[j]) * diagonal[j])
             w[j] = new
-        if largest <= tol * scale:
+        if largest <= 1e-9 * scale:
             break
     return w
 
@@ -169,8 +167,8 @@ def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, 
     return np.asarray(paths if np.ndim(alpha) else paths[0])
 
 
-def penalty_grid(gram: Array, cross: Array, l1_ratio: float, n: int = 30) -> Array:
+def penalty_grid(gram: Array, cross: Array, l1_ratio: float) -> Array:
     """Decreasing penalties, from the one that silences everything to a ten-thousandth of it (of ten times the largest
     eigenvalue of gram for ridge, which nothing silences)."""
     top = float(np.abs(cross).max()) / l1_ratio if l1_ratio > 0 else 10 * float(np.linalg.eigvalsh(gram)[-1])
-    return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, n))
+    return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, 30))

@@ -77,9 +77,7 @@ def lifted(third: Array) -> Array:
     return T
 
 
-def orthogonal_decomposition(
-    T: Array, rng: np.random.Generator, n_init: int = 10, iterations: int = 100
-) -> list[Array]:
+def orthogonal_decomposition(T: Array, rng: np.random.Generator, n_init: int = 10) -> list[Array]:
     """Orthogonal Z (k, k), rows z_j, with large sum_j T(z_j, z_j, z_j), best first.
 
     The power method v <- T(v, v, .) / |.| from n_init random vectors, deflated one vector at a time, then all vectors at
@@ -97,7 +95,7 @@ def orthogonal_decomposition(
     for j in range(k):
         v = rng.normal(size=(max(n_init, k), k))
         v /= np.linalg.norm(v, axis=1, keepdims=True)
-        for _ in range(iterations):
+        for _ in range(100):
             v = power(v, rest.reshape(k, k * k))
             v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
         value = np.sum(power(v, rest.reshape(k, k * k)) * v, axis=1)
@@ -105,7 +103,7 @@ def orthogonal_decomposition(
         rest = rest - value.max() * np.einsum("a,b,c->abc", found[j], found[j], found[j])
     starts = [found, *(np.linalg.qr(rng.normal(size=(k, k)))[0] for _ in range(n_init))]
     Z = np.stack(starts)
-    for _ in range(iterations):
+    for _ in range(100):
         left, _, right = np.linalg.svd(power(Z.reshape(-1, k), flat).reshape(Z.shape))
         Z = left @ right
     value = np.sum(power(Z.reshape(-1, k), flat).reshape(Z.shape) * Z, axis=(1, 2))

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -78,7 +77,6 @@ class ComponentLearner(Estimator):
 
     def summary(self) -> Summary:
         """What was learned, as text, and how sure the RCA was."""
-        check_is_fitted(self)
         lines = [*self._lines(), *([] if self.rca_ is None else [self.rca_.summary()])]
         found = self.estimate()
         return self._summary(lines, found if found.value.ndim == 1 else self.by_column())
@@ -228,7 +226,6 @@ class OutcomeLearner(ComponentLearner):
     @property
     def verdict_(self) -> str:
         """The RCA's verdict; "contradicted" where the data reject what is assumed of the outcome."""
-        check_is_fitted(self)
         verdict = str(self._need_rca().verdict_)
         return (
             "contradicted" if verdict in ("strong", "weak") and self.on_v_ is not None and self.on_v_.fails else verdict
@@ -236,7 +233,6 @@ class OutcomeLearner(ComponentLearner):
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None)."""
-        check_is_fitted(self)
         found = self.coefficients_
         if found is None:
             coef = np.ravel(self.coef_)
@@ -275,7 +271,6 @@ class OutcomeLearner(ComponentLearner):
 
     def outcome_test(self, X: object, y: object) -> Test:
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
-        check_is_fitted(self)
         return self._need_rca().outcome_test(X, self._coded(X, y), self.component)
 
     def _coded(self, X: object, y: object) -> Any:

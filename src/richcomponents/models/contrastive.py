@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -16,7 +15,6 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.columns import Views
 from richcomponents.data.table import check_finite
 from richcomponents.errors import DataError
-from richcomponents.models.answers import pair_answer
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
@@ -39,6 +37,11 @@ from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_
 
 _KEYS = ("S1", "S2", "S3")
 _ERRORS = ("auto", "free", "independent")
+_SURE = {
+    "strong": "Identification is strong.",
+    "weak": "Identification is weak: the results lean on those of adjusting for the controls.",
+    "not checked": "Nothing says how sure that is.",
+}
 
 
 def _of_both_views(errors: object) -> tuple[str, str]:
@@ -231,7 +234,6 @@ class ContrastiveRCA(ComponentAnalysis):
     @property
     def components_(self) -> Parts:
         """{"S1", "S2", "S3"}: Component; made when they are asked for."""
-        check_is_fitted(self)
         return Parts(_KEYS, self._parts, self._component)
 
     def _component(self, key: str) -> Component:
@@ -249,7 +251,6 @@ class ContrastiveRCA(ComponentAnalysis):
     @property
     def A_(self) -> Array:
         """(d_v, d_u); of very wide views it is formed each time it is asked for."""
-        check_is_fitted(self)
         if self._class_part is None:
             return self._solution.A
         root = self._solution.root_s2
@@ -269,7 +270,6 @@ class ContrastiveRCA(ComponentAnalysis):
         X, y, groups : as in :meth:`outcome`, whose result may be X. As of :meth:`calibrate`, the result is never far from U and
         V as regressors when the data say little.
         """
-        check_is_fitted(self)
         if not isinstance(self._solution, PairSolution):
             raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
         outcome = self.outcome(X, y, groups)
@@ -281,7 +281,6 @@ class ContrastiveRCA(ComponentAnalysis):
     @property
     def diagnostics_(self) -> Diagnostics:
         """How sure the fit is, and why; the tests are computed when first asked for."""
-        check_is_fitted(self)
         if self._known_diagnostics is None:
             self._known_diagnostics = replace(
                 self._solution.diagnose(),
@@ -299,7 +298,6 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def class_probabilities(self, X: object) -> Array:
         """Of the hidden classes, (n, K), for each sample, seen or not; a column of ones where there are none."""
-        check_is_fitted(self)
         rows = self.filled(self._table(X).array())
         check_finite(rows, self._design.side_by_side())
         return np.ones((len(rows), 1)) if self._classes is None else self._classes.probabilities(rows)
@@ -307,7 +305,6 @@ class ContrastiveRCA(ComponentAnalysis):
     @property
     def classes_(self) -> HiddenClasses | None:
         """Hidden classes that were found and removed, or None."""
-        check_is_fitted(self)
         return self._classes
 
     def confidence_interval(
@@ -322,7 +319,6 @@ class ContrastiveRCA(ComponentAnalysis):
         principal components, there is the identified set only, without the noise of the variance outside of these. For
         everything else: the block jackknife of :meth:`jackknife`, which refits, and gives no errors of wide views.
         """
-        check_is_fitted(self)
         check_interval(what, level)
         key = self._key(component)
         own = self.components_[key].feature_names
@@ -341,7 +337,6 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
         """The variance of each column of U: its own, shared with V, and how sure that is."""
-        check_is_fitted(self)
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         total = self._total_variance()
         limits = self._interval("var_s1", lambda m: m.components_["S1"].variance, level, progress)
@@ -364,7 +359,6 @@ class ContrastiveRCA(ComponentAnalysis):
 
         Returns the Axes; for "overview" the Figure.
         """
-        check_is_fitted(self)
         names_u, names_v = self.names_of(0), self.names_of(1)
 
         def intervals(ax: Any) -> Any:
@@ -394,11 +388,21 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def headline(self, verdict: str | None = None) -> str:
         """What was found, in a sentence or two; verdict : of a model of one of the components, by default the own."""
-        check_is_fitted(self)
         total = self._total_variance()
         shared = np.divide(self.components_["S2"].variance, total, out=np.zeros_like(total), where=total > 0)
-        share = float(np.mean(np.clip(shared, 0.0, 1.0)))
-        return pair_answer(verdict or self.verdict_, share, self.views_.names[0])
+        share, view = float(np.mean(np.clip(shared, 0.0, 1.0))), self.views_.names[0]
+        verdict = verdict or self.verdict_
+        if verdict == "nothing shared":
+            return f"No part shared with the controls was found: {view} is taken as it is."
+        least = f"At least {share:.0%} of the variance of {view} is shared (average over its columns)."
+        if verdict == "not identified":
+            return (
+                f"{least} How much more cannot be told from these data: the results equal those of adjusting for the "
+                "controls."
+            )
+        if verdict == "contradicted":
+            return f"{least} A test contradicts the model: do not rely on more than adjusting for the controls."
+        return f"The shared part explains {share:.0%} of {view} (average over its columns). {_SURE[verdict]}"
 
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples and of controls."""
@@ -406,7 +410,6 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def summary(self) -> Summary:
         """A page of text: what was found, how sure it is, what to do; in a notebook what is read first, the rest folded."""
-        check_is_fitted(self)
         told, notes = self.diagnostics_.summary(), (*self.covariate_notes(), *self.gap_notes())
         first, *rest = told.split("\n")
         if hasattr(self, "feature_names_in_"):

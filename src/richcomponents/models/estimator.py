@@ -7,12 +7,12 @@ from contextlib import nullcontext
 from copy import copy
 from functools import wraps
 from types import FunctionType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import estimator_html_repr
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Source
@@ -40,6 +40,14 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         for name, member in list(vars(cls).items()):
             if isinstance(member, FunctionType) and (name in ("fit", "partial_fit") or name.startswith("fit_")):
                 setattr(cls, name, _whole(member))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What only a fit sets, asked for before one: scikit-learn's NotFittedError."""
+            if _is_fitted(name) and not name.startswith("__"):
+                check_is_fitted(self)
+            return object.__getattribute__(self, name)  # which says what is wrong, also inside of a property
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; of a fitted estimator those of its next fit, and all that it answers stays as it was fitted."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.sets import SetSystem, Subset
@@ -27,7 +26,6 @@ from richcomponents.general.solution import (
     named_transformations,
     settle,
 )
-from richcomponents.models.answers import sets_answer
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
@@ -36,10 +34,18 @@ from richcomponents.pair.diagnostics import rounded
 from richcomponents.pair.solution import PairSolution, solve_pair
 from richcomponents.pair.two_views import PairOptions, Target
 from richcomponents.plots import GREY, new_figure
-from richcomponents.text import in_line, page
+from richcomponents.text import counted, in_line, listed, page
 
 _HOPELESS = 100  # times as many samples
 _SHARED = 0.01  # level of the test of how many directions a view shares
+_ALL_SURE = {
+    "strong": " All parts are well told apart.",
+    "weak": " Some parts are told apart badly.",
+    "contradicted": " But covariances between views contradict these sets and ranks.",
+    "not identified": " How much more than that is shared cannot be told from these data.",
+    "nothing shared": " Nothing shared was found.",
+    "not checked": " Nothing says how sure that is.",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -255,7 +261,6 @@ class RCA(ComponentAnalysis):
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the default component."""
-        check_is_fitted(self)
         return np.array(self.components_[self._key(None)].feature_names, dtype=object)
 
     # ---- how sure
@@ -263,7 +268,6 @@ class RCA(ComponentAnalysis):
     @property
     def component_verdicts_(self) -> dict[Subset, str]:
         """How well the data tell each component, in a few words."""
-        check_is_fitted(self)
         found: dict[Subset, str] = self._solution.component_verdicts
         return found
 
@@ -280,7 +284,6 @@ class RCA(ComponentAnalysis):
         or, for two views with all three subsets, as in :class:`ContrastiveRCA`. Where the data do not tell a component
         (`component_verdicts_`): its covariance's identified set, widened for noise, and no bounds for A. Of views that were
         reduced, because they have too many columns for their samples, there are no errors: see :meth:`jackknife`."""
-        check_is_fitted(self)
         subset = self._key(component)
         check_interval(what, level)
         own = self.components_[subset].feature_names
@@ -309,7 +312,6 @@ class RCA(ComponentAnalysis):
 
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
-        check_is_fitted(self)
         parts = self._solution.own_variances()
         names = {view: tuple(str(self.views_.feature_names[c]) for c in self.views_[view]) for view in self.views_}
         return SetVariances(names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
@@ -319,7 +321,6 @@ class RCA(ComponentAnalysis):
     def component_table(self) -> Table:
         """One row per component: the share of each view's variance that it carries (nan where it does not live), the largest
         relative error of its transformations, its verdict, and what discovery said."""
-        check_is_fitted(self)
         errors, evidence, nan = getattr(self, "relative_errors_", {}), getattr(self, "evidence_", {}), float("nan")
         rows = Table()
         for q in self.system_.order:
@@ -332,11 +333,20 @@ class RCA(ComponentAnalysis):
 
     def headline(self, verdict: str | None = None) -> str:
         """What was found, in a sentence or two; verdict : of a model of one of the components, by default the own."""
-        return sets_answer(verdict or self.verdict_, self.component_table(), self.views_.names)
+        components, views = self.component_table(), self.views_.names
+
+        def carried(row: Mapping[str, Any]) -> dict[str, float]:
+            return {view: row[view] for view in views if np.isfinite(row[view])}
+
+        widest = max(components, key=lambda row: len(carried(row)))
+        shares = listed([f"{share:.0%} of {view}" for view, share in carried(widest).items()])
+        found = (
+            f"{counted(components, 'component')} in {counted(views, 'view')}; {widest['component']} explains {shares}."
+        )
+        return f"{found}{_ALL_SURE.get(verdict or self.verdict_, '')}"
 
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
-        check_is_fitted(self)
         if isinstance(self._solution, PairSolution):
             return self._solution.diagnose().next_steps()
         if words := self._solution.contradiction():
@@ -357,7 +367,6 @@ class RCA(ComponentAnalysis):
     def summary(self) -> Summary:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so; in a
         notebook what is read first, the rest folded."""
-        check_is_fitted(self)
         pair = self._solution if isinstance(self._solution, PairSolution) else None
         inner = None if pair is None else pair.diagnose().summary()
         steps = self.next_steps() if inner is None else inner.says
@@ -366,7 +375,6 @@ class RCA(ComponentAnalysis):
 
     def plot(self, figure: Any = None) -> Any:
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
-        check_is_fitted(self)
         return _plot(self, figure)
 
 

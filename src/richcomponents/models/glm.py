@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, d2_tweedie_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_array, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -494,7 +494,6 @@ class ComponentGLM(OutcomeLearner):
 
     def _expected(self, X: object) -> Array:
         """eta (n, m) for new (u, v): at the BLUP of the component, averaged over what it does not tell."""
-        check_is_fitted(self)
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
         error = model.prediction_error(self.component)
         unknown = np.array([max(float(row @ (error @ row)), 0.0) for row in theta])
@@ -539,13 +538,11 @@ class ComponentGLM(OutcomeLearner):
 
     def predict_clean(self, S: object) -> Array:
         """Classes, or expected counts, (n,) for samples S (n, d) of the component itself."""
-        check_is_fitted(self)
         return self._predicted(self._predictors(self._samples(S)))
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba_clean(self, S: object) -> Array:
         """Probabilities (n, k) of classes_ for samples S (n, d) of the component itself."""
-        check_is_fitted(self)
         return self._chances(self._predictors(self._samples(S)))
 
     def score(self, X: object, y: object) -> float:

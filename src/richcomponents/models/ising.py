@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
@@ -246,7 +245,6 @@ class ComponentIsing(AloneLearner):
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """Couplings, then fields (if any), with errors where they need no refits (see :meth:`confidence_interval`)."""
-        check_is_fitted(self)
         theta = self._parameters()
         error, degrees = self._quick_errors(theta) or (np.full_like(theta, np.nan), 1)
         return Estimate(theta, error, degrees, self._parameter_names(names))
@@ -258,7 +256,6 @@ class ComponentIsing(AloneLearner):
         Newton step per left-out block for Cov(S1), one for the couplings, plus what shrinkage may have moved. Else the RCA
         and the couplings are refitted without each block, which takes long for many columns.
         """
-        check_is_fitted(self)
         rca, theta, names = self._need_rca(), self._parameters(), self._parameter_names(None)
         quick = self._quick_errors(theta)
         if quick is not None:
@@ -316,7 +313,6 @@ class ComponentIsing(AloneLearner):
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the couplings as a heat map (matplotlib); returns the Axes."""
-        check_is_fitted(self)
         own = self._names(names)
         title = f"Couplings of the Ising model of {self.component_.name}"
         return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)

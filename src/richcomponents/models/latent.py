@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -40,13 +39,11 @@ class _LatentLearner(AloneLearner):
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """What was learned of each class, (d, k), without errors."""
-        check_is_fitted(self)
         vectors, classes = self._vectors()
         return Estimate(vectors.T, np.full_like(vectors.T, np.nan), 1, self._columns(names), classes)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw what was learned of each class as a heat map (matplotlib). Returns the Axes."""
-        check_is_fitted(self)
         vectors, classes = self._vectors()
         return heat_map(vectors.T, self._columns(names), list(classes), title=self.title(), label="", ax=ax)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
@@ -156,7 +155,6 @@ class ComponentGaussianMixture(AloneLearner):
         held at its estimate, and so is the covariance of a component that no cross-covariance tells from others (of three or
         more views of an RCA): where the shared part is known badly, errors are larger than these.
         """
-        check_is_fitted(self)
         left_out = self._replicates()
         if not len(left_out):
             raise ValueError(
@@ -176,7 +174,6 @@ class ComponentGaussianMixture(AloneLearner):
 
     def predict_proba_clean(self, S: object) -> Array:
         """P(component j | s) for samples (n, d) of the component itself, not of U; shape (n, k)."""
-        check_is_fitted(self)
         return posterior(self._samples(S), self.means_, self.weights_, self.sigma2_ * np.eye(self.means_.shape[1]))
 
     def predict_clean(self, S: object) -> IntArray:
@@ -191,7 +188,6 @@ class ComponentGaussianMixture(AloneLearner):
         b = P s + noise with P = Cov(b) Cov(S)^-1, so b has the mean P c_j in component j and there the covariance
         Cov(b) - P B P', B the covariance between the c_j: linear discriminant analysis, in second moments.
         """
-        check_is_fitted(self)
         model = self._need_rca()
         scores = model.predict_component(X, self.component)
         assert self._score_covariance is not None
@@ -219,7 +215,6 @@ class ComponentGaussianMixture(AloneLearner):
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The means (d, k), one column per Gaussian, with errors as in :meth:`confidence_interval` (up to 20 columns)."""
-        check_is_fitted(self)
         columns = tuple(f"mean {j + 1} (weight {weight:.2f})" for j, weight in enumerate(self.weights_))
         error = self._errors()
         of_means = np.full_like(self.means_, np.nan) if error is None else error[: self.means_.size]
@@ -235,14 +230,12 @@ class ComponentGaussianMixture(AloneLearner):
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the means, about the mean of the component, as a heat map (matplotlib); returns the Axes."""
-        check_is_fitted(self)
         means, title = (self.means_ - self.component_.mean).T, f"Means of the mixture of {self.component_.name}"
         columns = [f"{i + 1}: weight {weight:.2f}" for i, weight in enumerate(self.weights_)]
         return heat_map(means, self._names(names), columns, title=title, label="mean", ax=ax)
 
     def summary(self) -> Summary:
         """Weights and means, as text."""
-        check_is_fitted(self)
         names = [in_line(name) for name in self.component_.feature_names]
         lines = [
             self.title(),

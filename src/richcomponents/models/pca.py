@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -125,7 +124,6 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
 
         Predictions are shrunk: the variance of these scores is smaller than explained_variance_.
         """
-        check_is_fitted(self)
         model = self._need_rca()
         scores = (model.predict_component(X, self.component) - self.mean_) @ self.components_.T
         return under_labels(self, scores, None if isinstance(X, Iterator) else model.samples_of(X))
@@ -137,7 +135,6 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         those of Cov(S1) without the shrinkage towards residualising, whose bias no block shows; the limits reach from
         `components_` over theirs.
         """
-        check_is_fitted(self)
         if what not in ("components", "explained_variance"):
             raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
 
@@ -162,14 +159,12 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The loadings (d, k), one column per direction; their errors need refits, see :meth:`confidence_interval`."""
-        check_is_fitted(self)
         columns = tuple(f"direction {i + 1}" for i in range(len(self.components_)))
         value = self.components_.T
         return Estimate(value, np.full_like(value, np.nan), 1, self._names(names), columns)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the loadings of the directions (matplotlib); returns the Axes."""
-        check_is_fitted(self)
         shares = [f"{i + 1}: {share:.0%}" for i, share in enumerate(self.explained_variance_ratio_)]
         title = f"Principal directions of {self.component_.name}, share of its variance"
         return loading_plot(self._names(names), self.components_, shares, title=title, ax=ax)

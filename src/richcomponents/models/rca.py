@@ -19,7 +19,6 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF
@@ -670,13 +669,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def gap_notes(self) -> tuple[str, ...]:
         """What was missing, and what was done about it, in sentences."""
-        check_is_fitted(self)
         told = getattr(self, "_gaps_told", "")
         return (told,) if told else ()
 
     def covariate_notes(self) -> tuple[str, ...]:
         """What covariates that are texts were compared with, in sentences."""
-        check_is_fitted(self)
         return tuple(f"Covariate {levels}." for levels in self._design.levels())
 
     def covariates_listed(self) -> list[str]:
@@ -710,7 +707,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         time, a row with a missing value as empty cells; returned is its path. progress : as in :meth:`fit`, of such a file.
         Of a dask array or data frame the result is one, too, and nothing is computed yet.
         """
-        check_is_fitted(self)
         if out is not None:
             if return_std:
                 raise ValueError("a file holds the predictions: ask for return_std without out=")
@@ -733,7 +729,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
         """As :meth:`transform`, always as plain arrays."""
-        check_is_fitted(self)
         return self._predicted(self._table(X), component, return_std)
 
     def samples_of(self, X: object) -> tuple[object, ...] | None:
@@ -784,18 +779,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         summary, and of two views rank and canonical correlations. Of a MuData obsm and varm are those of the modality in
         whose columns they are, with nan for samples that not all modalities have.
         """
-        check_is_fitted(self)
         annotate(self, data, key, components)
 
     def prediction_error(self, component: object = None) -> Any:
         """Expected squared error (d, d) of the prediction of a component; of wide views as factors."""
-        check_is_fitted(self)
         return self._solution.predict(self._key(component), np.zeros((0, len(self._columns))))[1]
 
     def prediction_covariance(self, data: Data, component: object = None) -> Array:
         """Covariance (d, d) of the predictions of a component for the rows it was fitted to; data : of :meth:`fit_data`, also
         where the rows are not at hand."""
-        check_is_fitted(self)
         maps = self._solution.predict(self._key(component), np.eye(len(self._columns)))[0]
         if len(maps) > _WIDE:
             return np.asarray(data.moments(2, AffineMap(self._solution.mean, maps)).covariance())
@@ -809,7 +801,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
         groups : (n,) labels; rows of a group stay in one block.
         """
-        check_is_fitted(self)
         key = self._key(component)
         z, terms = self._solution.on_rows(key, self._centred(X))
         blocks = X.block if isinstance(X, Outcome) else block_numbers(len(z), self.n_blocks, groups)
@@ -829,7 +820,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: object = None) -> Any:
         """Column names of the first view."""
-        check_is_fitted(self)
         first = self.views_[0]
         if hasattr(self, "feature_names_in_"):
             return np.asarray(self.feature_names_in_, dtype=object)[first]
@@ -923,7 +913,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return self._simple("stand_in", X, component)
 
     def _simple(self, what: str, X: object, component: object) -> Array:
-        check_is_fitted(self)
         beside = X.on_v.beside if isinstance(X, Outcome) and X.on_v is not None else None
         (solution, order), rows = self._facing(component), self._centred(X)
         rows = rows if order is None else rows[:, order]
@@ -931,7 +920,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _facing(self, component: object) -> tuple[Any, IntArray | None]:
         """The solution that answers for a component, and the order in which it takes the columns of all views."""
-        check_is_fitted(self)
         found: tuple[Any, IntArray | None] = self._solution.facing(self._key(component))
         return found
 
@@ -967,7 +955,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         memory, and states, are read by their second moments, block by block: any size, one pass.
         groups, sample_weight : as in :meth:`fit`; by default those of the fit, when X has as many rows as it had.
         """
-        check_is_fitted(self)
         if isinstance(X, Outcome):
             return X
         if isinstance(X, Moments):
@@ -982,7 +969,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def rows_alone(self, X: object, groups: object = None) -> Outcome:
         """The complete rows of X, in the blocks of the fit, beside an outcome that is zero: what models of a component alone
         read."""
-        check_is_fitted(self)
         groups = self._open(X, reset=False).group_labels(groups)
         with warnings.catch_warnings():  # the fit said it
             warnings.simplefilter("ignore")
@@ -1109,7 +1095,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         squares.
         penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
-        check_is_fitted(self)
         key, (solution, order) = self._key(component), self._facing(component)
         if not penalised and log_odds is None:
             solution.check_determined(key, len(self._covariate_columns))
@@ -1159,7 +1144,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def others(self, component: object = None) -> str:
         """The views where a component does not live, in words."""
-        check_is_fitted(self)
         columns = set(self._solution.outside(self._key(component)).tolist())
         return " and ".join(view for view, part in self._places.items() if part.start in columns)
 
@@ -1178,7 +1162,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def score(self, X: object, y: object = None) -> float:
         """Held-out fit, in nats per sample: Gaussian log-likelihood of the views under the fitted second moments; for two
         views also the energy of the held-out cross-cumulants inside the fitted row space."""
-        check_is_fitted(self)
         table = self._table(X)
         rows = table.array()
         if self.missing != "error":  # the likelihood is that of rows without gaps
@@ -1197,7 +1180,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         (nan, and a SampleSizeWarning): a refit keeps these directions and all that lies outside of them as they are, and errors
         come out many times too small. Fit to several draws of the samples, with replacement, instead.
         """
-        check_is_fitted(self)
         used = self._solution.blocks
         if len(used) < 2:
             raise DataError("the jackknife needs at least two blocks of samples")
@@ -1231,7 +1213,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def without_blocks(self, component: object = None) -> Iterator[tuple[int, Self]]:
         """Each block of samples, with this model without it, as far as a component depends on it: refitted, or moved by one
         Newton step where that is known. None of views of which few directions were looked at (see :meth:`jackknife`)."""
-        check_is_fitted(self)
         if not self._solution.replicable:
             return
         key = self._key(component)
@@ -1241,19 +1222,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def leaves_open(self, component: object = None) -> bool:
         """Whether the data tell no more of a component than its identified set."""
-        check_is_fitted(self)
         return bool(self._solution.leaves_open(self._key(component)))
 
     def covariance_for_directions(self, component: object, k: int) -> Blend:
         """The covariance that the k leading directions of a component are read from, and what it was put together from."""
-        check_is_fitted(self)
         found: Blend = self._facing(component)[0].covariance_for_directions(self._key(component), k)
         return found
 
     def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
         """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
         from `untrusted` to 1; None where there are no such coordinates."""
-        check_is_fitted(self)
         found: tuple[Array, Array] | None = self._facing(component)[0].canonical_weights(
             self._key(component), untrusted
         )
@@ -1268,7 +1246,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         change : changes (n, d, d) of the covariance and (n, d) of the mean -> changes (n, p) of the function, to first order;
         of_mean : whether the function depends on the mean.
         """
-        check_is_fitted(self)
         key, given = self._key(component), getattr(self, "mean", None) or ()
         if of_mean and self._moved_by_A(key):
             return None
@@ -1282,44 +1259,37 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     @property
     def components_(self) -> Mapping[Any, Component]:
         """{name: Component}."""
-        check_is_fitted(self)
         return self._parts
 
     @property
     def solution_(self) -> Any:
         """What the solver returned, in the columns of all views side by side."""
-        check_is_fitted(self)
         return self._solution
 
     @property
     def explained_columns_(self) -> IntArray:
         """Columns of the table that are exact functions of the covariates: nothing is left of them."""
-        check_is_fitted(self)
         none = np.zeros(0, dtype=np.int64)
         return none if self._partial is None else self._columns[self._partial.explained & (self._partial.variances > 0)]
 
     @property
     def n_samples_(self) -> int:
         """Rows of the fit."""
-        check_is_fitted(self)
         return int(self._solution.n)
 
     @property
     def covariates_(self) -> IntArray:
         """Column numbers of the known covariates."""
-        check_is_fitted(self)
         return self._covariate_columns
 
     @property
     def verdict_(self) -> str:
         """How sure the fit is, in one or two words."""
-        check_is_fitted(self)
         return str(self._solution.verdict)
 
     @property
     def independent_rows_(self) -> float:
         """How many independent rows the samples are worth."""
-        check_is_fitted(self)
         return float(self._solution.independent_rows)
 
 

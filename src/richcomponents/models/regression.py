@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
@@ -112,17 +111,23 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self._check_parameters()
         return self._learn(self._add_block(X, y if is_column(y) else _outcome(y))[1], y)
 
-    def _learn(self, outcome: Outcome, y: object, *, grouped: bool = False) -> Self:
-        """y : as it was given, for its name."""
-        model = self._need_rca()
+    def _nothing_shared(self) -> None:
+        """What y has to do with S2 and with hidden classes, before anything is known of it."""
         self.shared_coef_: Array | None = None
         self.shared_coefficients_: Estimate | None = None
         self.variance_split_: Estimate | None = None
+        self._along_classes: Array | None = None
+        self._through_shared: Array | None = None
+
+    def _learn(self, outcome: Outcome, y: object, *, grouped: bool = False) -> Self:
+        """y : as it was given, for its name."""
+        model = self._need_rca()
+        self._nothing_shared()
         if self.shared:
             return self._learn_both(model, outcome, y)
         outcome = self._named(model.beside(outcome, self.component)[0], y)
         self.on_v_ = outcome.on_v
-        self._along_classes: Array | None = model.class_effect(outcome)
+        self._along_classes = model.class_effect(outcome)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
         self._warn_of_others(outcome, both if self._may_share() else "")
         found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
@@ -130,7 +135,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
         self.simple_ = found.simple
-        self._through_shared: Array | None = found.shared
+        self._through_shared = found.shared
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
@@ -146,12 +151,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def _learn_both(self, model: Any, outcome: Outcome, y: object) -> Self:
         """Of an outcome that depends on S1 and S2."""
-        self._along_classes = None
         found = model.calibrate_both(outcome)
         names, outcome = self.component_.feature_names, self._named(replace(outcome, on_v=found.on_v), y)
         self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, outcome.on_v
         self.simple_ = "residualised"
-        self._through_shared = None
         self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
         self.coefficients_ = replace(found.coef, names=names)
         self.shared_coefficients_ = replace(found.shared, names=names)
@@ -176,9 +179,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             raise DataError("cross and mean must be finite: the covariance with y, or its mean, is missing or infinite")
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
-        self.residualised_, self.coefficients_, self.on_v_, self._through_shared = None, None, None, None
-        self.shared_coef_, self.shared_coefficients_, self.variance_split_ = None, None, None
-        self._along_classes = None
+        self._nothing_shared()
+        self.residualised_, self.coefficients_, self.on_v_ = None, None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
 
@@ -196,10 +198,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
                 f"shared=True is least squares: penalties are not supported with it, got alpha={self.alpha!r}. Use alpha=0"
             )
         if self.rca is not None and not self._may_share():
+            method = getattr(self.rca, "method", "efficient")
             raise ValueError(
                 "shared=True is for an outcome that depends on S1 and S2 of two views: give "
                 f'rca=ContrastiveRCA(method="efficient") and component="S1", got {type(self.rca).__name__}'
-                f"{_method(self.rca)} and component={self.component!r}"
+                f"{'' if method == 'efficient' else f'(method={method!r})'} and component={self.component!r}"
             )
 
     def _may_share(self) -> bool:
@@ -221,7 +224,6 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def predict(self, X: object) -> Array:
         """Predictions for new (u, v), through the best linear prediction of the component, and of S2 where y goes with it."""
-        check_is_fitted(self)
         model = self._need_rca()
         own = model.predict_component(X, self.component)
         # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out
@@ -236,7 +238,6 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def predict_clean(self, S: object, shared: object = None) -> Array:
         """Predictions for samples of the component itself, (n, d); shared : samples of S2 (n, d), with shared=True."""
-        check_is_fitted(self)
         own = self.intercept_ + self._samples(S) @ self.coef_
         if self.shared_coef_ is None:
             if shared is not None:
@@ -308,12 +309,6 @@ def _gram_of_rows(features: Array, weight: Array) -> Array:
     """(n, n), with the eigenvalues of the (d, d) that is larger."""
     rows = features * np.sqrt(weight)[:, None]
     return np.asarray(rows @ rows.T)
-
-
-def _method(rca: Any) -> str:
-    """The method of an RCA, if it is not the usual one."""
-    method = getattr(rca, "method", "efficient")
-    return "" if method == "efficient" else f"(method={method!r})"
 
 
 def _outcome(y: object) -> Array:

@@ -129,7 +129,7 @@ def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) ->
     rows = data if None in parts else _frame(table.values, samples, table.views.feature_names)
     for name in wanted:
         found, title = model.components_[name], title_of(name)
-        owner = data if None in parts else data.mod[home_of(model, name)]
+        owner = data if None in parts else data.mod[_home(model.views_, found.feature_names[0])]
         values = _frame(model.predict_component(rows, name), samples, found.feature_names)
         owner.obsm[f"{key}_{title}"] = values.reindex(list(owner.obs_names))
     shares = variances(model)
@@ -153,21 +153,23 @@ def title_of(component: Any) -> str:
     return component if isinstance(component, str) else "+".join(map(str, component))
 
 
-def home_of(model: Any, component: Any) -> str:
-    """The view in whose columns a component is given."""
-    first = model.components_[component].feature_names[0]
-    names = model.views_.feature_names
-    return next(str(view) for view in model.views_ if first in {names[c] for c in model.views_[view]})
+def _home(views: Any, column: str) -> str:
+    """The view that a column is in."""
+    return next(str(view) for view in views if column in {views.feature_names[c] for c in views[view]})
 
 
 def variances(model: Any) -> dict[str, tuple[float, float]]:
     """{column: (its own variance, the variance that it shares)}, of all columns of the views."""
     found: dict[str, tuple[float, float]] = {}
-    for view in model.views_:
+    for view, names in _names(model).items():
         own, shared = _variances_of(model, view)
-        names = (str(model.views_.feature_names[c]) for c in model.views_[view])
         found |= zip(names, zip(own.tolist(), shared.tolist(), strict=True), strict=True)
     return found
+
+
+def _names(model: Any) -> dict[str, list[str]]:
+    """{view: the names of its columns}."""
+    return {view: [str(model.views_.feature_names[c]) for c in model.views_[view]] for view in model.views_}
 
 
 def _variances_of(model: Any, view: str) -> tuple[Array, Array]:
@@ -187,7 +189,7 @@ def _variances_of(model: Any, view: str) -> tuple[Array, Array]:
 
 def facts(model: Any) -> dict[str, Any]:
     """What a reader of the file should know, in types that files of AnnData hold."""
-    views = {view: np.array([str(model.views_.feature_names[c]) for c in model.views_[view]]) for view in model.views_}
+    views = {view: np.array(names) for view, names in _names(model).items()}
     known = {"model": type(model).__name__, "verdict": model.verdict_, "n": model.n_samples_, "views": views}
     known["summary"] = str(model.summary())
     if hasattr(model, "rank_") and isinstance(model.rank_, (int, np.integer)):

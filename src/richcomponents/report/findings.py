@@ -188,8 +188,11 @@ class Findings:
         own = () if names is None else tuple(map(str, names))
         own = (*own, *rca.views_.feature_names[len(own) :])  # levels of covariates that are texts stand behind
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
+        common: dict[str, Any] = {"n": rca.n_samples_, "views": views}
         if hasattr(model, "answers"):
-            return cls._of_effects(model, rca, own, views, truth, notes, provenance, X, y)
+            found = cls._of_effects(model, rca, own, truth, X, y, common)
+            made = Provenance(model.recipe(), seed=rca.random_state) if provenance is None else provenance
+            return replace(found, notes=(*notes, *found.notes), provenance=made)
         if y is not None and not getattr(model, "takes_outcome", False):
             name = type(rca).__name__
             raise ValueError(
@@ -198,8 +201,7 @@ class Findings:
             )
         verdict = getattr(model, "verdict_", rca.verdict_)
         found = cls(
-            n=rca.n_samples_,
-            views=views,
+            **common,
             covariates=tuple(own[i] for i in getattr(rca, "covariates_", ())),
             summary=str(rca.summary()),
             verdict=verdict,
@@ -229,34 +231,23 @@ class Findings:
 
     @classmethod
     def _of_effects(
-        cls,
-        model: Any,
-        rca: Any,
-        own: Sequence[str],
-        views: dict[str, tuple[str, ...]],
-        truth: Array | None,
-        notes: Sequence[str],
-        made: Provenance | None,
-        X: object = None,
-        y: object = None,
+        cls, model: Any, rca: Any, own: Sequence[str], truth: Array | None, X: object, y: object, common: dict[str, Any]
     ) -> Findings:
-        answers = tuple(answer.named(*views.values()) for answer in model.answers())
+        answers = tuple(answer.named(*common["views"].values()) for answer in model.answers())
         if truth is not None:
             answers = tuple(one.with_truth(of) for one, of in zip(answers, np.atleast_2d(truth), strict=True))
         known = rca.covariates_[: len(rca.covariates_) - len(answers)]  # the exposures stand last
         return cls(
-            n=rca.n_samples_,
-            views=views,
+            **common,
             covariates=tuple(own[i] for i in known),
             summary=str(model.summary()),
             verdict=str(model.verdict_),
             mixing=(),
             diagnostics=rca.diagnostics_,
             effects=answers,
-            notes=(*notes, *model.notes_),
+            notes=tuple(model.notes_),
             samples=look_at(model, rca, X, y, (*(own[i] for i in known), *model.exposures_), ""),
             steps=tuple(dict.fromkeys(step for answer in answers for step in answer.steps)),
-            provenance=Provenance(model.recipe(), seed=rca.random_state) if made is None else made,
         )
 
     @property
