@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
-EXAMPLES: dict[
-    str, tuple[tuple[str, str], ...]
-] = {  # of every command, the first is what most people want; help, and the page
+_TABLE = "table.csv --views tests='T_*' --views controls='C_*'"
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {  # the first is what most people want; in the help, and on the page
     "": (
         ("See what it is for, on embedded data:", "rca demo"),
         ("A table to try things on:", "rca simulate --out table.csv"),
@@ -34,7 +33,7 @@ EXAMPLES: dict[
     "fit": (
         (
             "Which tests go with the disease, once what they share with the controls is removed? A page for colleagues:",
-            "rca fit table.csv --views tests='T_*' --views controls='C_*' --target disease --report page.html",
+            f"rca fit {_TABLE} --target disease --report page.html",
         ),
         (
             "One file per view, rows matched by a column; the cleaned table:",
@@ -52,27 +51,19 @@ EXAMPLES: dict[
     "effects": (
         (
             "Does the disease change the tests? Known covariates removed, a page and a table of every effect:",
-            "rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --covariates age,sex "
-            "--report page.html --out effects.csv",
+            f"rca effects {_TABLE} --exposure disease --covariates age,sex --report page.html --out effects.csv",
         ),
         (
             "Against which class; repeated measurements of a subject:",
-            "rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --reference control "
-            "--groups subject",
+            f"rca effects {_TABLE} --exposure disease --reference control --groups subject",
         ),
-        (
-            "One object for a program:",
-            "rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --json",
-        ),
+        ("One object for a program:", f"rca effects {_TABLE} --exposure disease --json"),
     ),
     "diagnose": (
-        (
-            "Can these data tell at all? Before an outcome is looked at:",
-            "rca diagnose table.csv --views tests='T_*' --views controls='C_*'",
-        ),
+        ("Can these data tell at all? Before an outcome is looked at:", f"rca diagnose {_TABLE}"),
         (
             "Does the outcome go with the controls, which the model does not allow for?",
-            "rca diagnose table.csv --views tests='T_*' --views controls='C_*' --target disease",
+            f"rca diagnose {_TABLE} --target disease",
         ),
     ),
     "explain": (("What did that model find?", "rca explain model.npz"),),
@@ -552,9 +543,7 @@ def _print_json(result: FitResult) -> None:
     import json
 
     text = json.dumps(result.findings.as_dict(), allow_nan=False, ensure_ascii=False)
-    typer.echo(
-        "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
-    )  # JSON's own escapes: the same names
+    typer.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))  # JSON's own escapes
 
 
 def _print_fit(result: FitResult) -> None:

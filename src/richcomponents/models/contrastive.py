@@ -100,14 +100,12 @@ class ContrastiveRCA(ComponentAnalysis):
         is there (a view that some rows lack, single values), right where values are missing completely at random. Learners and
         effects do as their rca does; with "drop" and "available", gaps of rows to be predicted are filled with the best linear
         prediction from what is there.
-
     errors : {"auto", "free", "independent"}, or two of them, of U and of V
         Whether the own parts of a view's columns are uncorrelated (measurement errors of separate assays): second moments
         then tell S1 from S2 for any distribution, Gaussian included. "auto": used as far as a test of it on the same data
         allows, and beside the cumulants; what cannot be tested (few columns for the shared directions) is not used. "free":
         not used. "independent": used whatever the test says (``diagnostics_.errors`` has it). Views of together more than about
         ninety columns, and views with too many columns for their samples, are taken as "free".
-
     classes : "auto", "none" or int
         Hidden classes of rows (labs, batches) that both views show. "auto": looked for, and removed from both views and from y
         as known covariates are, where there is a valley between every two of them and they explain the views better than any

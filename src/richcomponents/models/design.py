@@ -102,7 +102,7 @@ class Design:
     def levels(self) -> tuple[Levels, ...]:
         return tuple(one.levels for one in self.added if one.levels is not None)
 
-    def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Rows | Moments:
+    def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Any:
         """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.
         gaps : labels may be missing."""
         if isinstance(table, Moments):
@@ -312,9 +312,7 @@ def check_columns(width: int, names: Sequence[str] | None) -> None:
     """Refuse a table of one column."""
     if width < 2:
         text = (
-            ""
-            if not names
-            else f", {names[0][:40]!r}: cells of a text table are separated by commas, semicolons or tabs"
+            f", {names[0][:40]!r}: cells of a text table are separated by commas, semicolons or tabs" if names else ""
         )
         raise DataError(f"two views need at least two columns; X has n_features = {width}{text}")
 

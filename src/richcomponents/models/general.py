@@ -185,21 +185,10 @@ class RCA(ComponentAnalysis):
             return self._solve_pair(data, ranks)
         places = self._places
         space = SearchSpace.whole(data, places) if self.method == "paper" else _shared_space(self._space(data))
-        problem = settle(
-            space,
-            places,
-            lambda column: self.views_.describe(int(self._columns[column])),
-            sets=wanted,
-            gauge=self.gauge,
-            ranks=self.rank,
-            method=self.method,
-            order=self.order,
-            discover=self.discover,
-            alpha=self.alpha,
-            random_state=self.random_state,
-            independent=_independent_rows(space),
-            A=self.A,
-        )
+        named = ("gauge", "method", "order", "discover", "alpha", "random_state", "A")
+        options = {name: getattr(self, name) for name in named}
+        told: dict[str, Any] = {"sets": wanted, "ranks": self.rank, "independent": _independent_rows(space)}
+        problem = settle(space, places, lambda c: self.views_.describe(int(self._columns[c])), **told, **options)
         if problem.verdicts is not None:
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
         if is_contrastive(problem.system, self.method, self.gauge):

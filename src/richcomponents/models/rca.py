@@ -298,9 +298,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             keep = labelled if not len(keep) else keep & labelled
         if keep.all():
             return rows, groups, None
-        told = say_dropped(
-            int(keep.sum()), len(keep), _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
-        )
+        why = _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
+        told = say_dropped(int(keep.sum()), len(keep), why)
         if not hasattr(self, "_solution"):
             self._gaps_told = told
         return rows.kept(keep), taken(groups, keep), np.flatnonzero(keep)
@@ -357,7 +356,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._add_block(X)
         return self
 
-    def _add_block(self, X: object, outcome: object = None) -> tuple[StateData, Outcome | None]:
+    def _add_block(self, X: object, outcome: object = None) -> tuple[StateData, Any]:
         """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
         self._check_parameters()
         stream = getattr(self, "_stream", None)
@@ -370,7 +369,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 "whose levels nobody knows until it ends"
             )
         table = design.found_in(rows, outcome)
-        assert isinstance(table, Rows)
         if self.missing == "available":
             raise DataError("blocks that are added one by one do not tell what gaps lack: use missing='drop', or fit")
         values = table.array()
@@ -388,7 +386,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._stream = stream
         return found
 
-    def _fit_selected(self, state: Moments, design: Design, outcome: bool) -> tuple[StateData, Outcome | None]:
+    def _fit_selected(self, state: Moments, design: Design, outcome: bool) -> tuple[StateData, Any]:
         """state : of the columns used and, last, the outcome if there is one."""
         self._laid_out(design)
         data = self._fit_state(state.select(np.arange(len(design.used))))
@@ -421,9 +419,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         columns = np.append(design.used, last)
         if not rows.rereadable:
             state = self._read_once(both.select(columns), groups=groups)
-            data, outcome = self._fit_selected(state, design, True)
-            assert outcome is not None
-            return data, outcome
+            return self._fit_selected(state, design, True)
         both, groups, at = self.without_gaps(both, columns, design, groups)
         table = both.select(columns)
         if every_row and not table.held:
@@ -518,15 +514,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         Hidden classes that nobody asked for stay removed only where the model holds with them: they may be what the outcome
         depends on.
         """
-        groups, known = reading.get("groups"), self._covariate_columns
-        self._depends, self._weighted = groups is not None or table.weighted, table.weighted
-        self._units = None
+        known = self._covariate_columns
         if table.held:
             check_finite(table.array(), self._design.side_by_side())  # the view and the row are named
-        if not table.source.shared and table.n_rows is not None:
-            # rows that are seen again, with an outcome, depend on each other as they did here
-            weight = table.select([0]).array()[:, -1] if table.weighted else None
-            self._units = RowUnits.of(table.n_rows, groups, weight)
+        self._keep_units(table, reading.get("groups"), lambda: table.select([0]).array()[:, -1])
         self._warn_of_counts(table.head(LEAF))
         self._partial = None
         plain = self._row_data(table, len(known), reading)
@@ -544,6 +535,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._classes, self._class_part, self._partial = None, None, partial
         with constants_told_later():
             return self._finish(plain)
+
+    def _keep_units(self, table: Rows, groups: object, weight: Callable[[], Array]) -> None:
+        """Rows that are seen again, with an outcome, depend on each other as they did here; weight() : of weighted rows."""
+        self._depends, self._weighted = groups is not None or table.weighted, table.weighted
+        self._units = None
+        if not table.source.shared and table.n_rows is not None:
+            self._units = RowUnits.of(table.n_rows, groups, weight() if table.weighted else None)
 
     def _row_data(self, table: Rows, known: int, reading: dict[str, Any]) -> RowData:
         """table : the columns of all views, then so many covariates, which are removed."""
@@ -577,13 +575,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         known = self._covariate_columns
         with constants_told_later():
             data = available(table, gaps, self._design, self.n_blocks, groups)
-        self._depends, self._weighted = groups is not None or table.weighted, table.weighted
-        self._units, self._partial, self._gaps_told = None, None, gaps.note()
+        self._keep_units(table, groups, lambda: gaps.weight)
+        self._partial, self._gaps_told = None, gaps.note()
         self._class_note = "not looked for in rows with gaps (missing='available')"
         second = data.moments(2)
         self._fill = Fill(np.array(second.mean), second.covariance())
-        if not table.source.shared and table.n_rows is not None:
-            self._units = RowUnits.of(table.n_rows, groups, gaps.weight if table.weighted else None)
         if len(known):
             self._partial = partial_out(second, range(len(self._columns), table.width))
             lost = float(self._partial.rank)
@@ -835,8 +831,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The columns of all views, then the covariates, of other rows; last an outcome, a column or values."""
         if isinstance(X, Rows) and isinstance(X.source, UsedColumns):
             return X
-        table = self._design.found_in(self._open(X, reset=False), outcome, gaps=self.missing != "error")
-        assert isinstance(table, Rows)
+        table: Rows = self._design.found_in(self._open(X, reset=False), outcome, gaps=self.missing != "error")
         return table
 
     def _about_fit(self, values: Array) -> Array:
@@ -958,9 +953,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if isinstance(X, Outcome):
             return X
         if isinstance(X, Moments):
-            state = self._design.found_in(X, y)
-            assert isinstance(state, Moments)
-            return self._of_state(state)
+            return self._of_state(self._design.found_in(X, y))
         table, groups, at = self.without_gaps(self._table(X, y), slice(None), self._design, groups)
         if at is not None and sample_weight is not None:
             sample_weight = np.asarray(sample_weight)[at]
