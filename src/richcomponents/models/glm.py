@@ -555,23 +555,18 @@ class ComponentGLM(OutcomeLearner):
 
     def title(self) -> str:
         """What was learned, in a line."""
-        what = "" if self._contrast_words() == "" else f"; {self._contrast_words()}"
         more = "" if self.dispersion_ is None else f", dispersion {self.dispersion_:.3g}"
-        kind = self.family.capitalize()
+        kind = f"{self.family.capitalize()} regression on {self.component_.name} (alpha = {self.alpha:g}{more})"
         intercept = ", ".join(f"{a:.4f}" for a in np.atleast_1d(self.intercept_))
-        return (
-            f"{kind} regression on {self.component_.name} (alpha = {self.alpha:g}{more}){what}; intercept {intercept}"
-        )
+        return "; ".join(filter(None, [kind, self._contrast_words(), f"intercept {intercept}"]))
 
     def _contrast_words(self) -> str:
         if not self._of_classes:
             return ""
         if self._contrast is not None:
-            what = "log-odds" if self.family == "logistic" else "probit"
-            return f"{what} of {in_line(self._contrast, 300)}"
-        return (
-            f"log-odds of {', '.join(map(in_line, map(str, self.levels_[1:])))} against {in_line(str(self.levels_[0]))}"
-        )
+            return f"{'log-odds' if self.family == 'logistic' else 'probit'} of {in_line(self._contrast, 300)}"
+        first, *others = (in_line(str(level)) for level in self.levels_)
+        return f"log-odds of {', '.join(others)} against {first}"
 
     @property
     def contrast(self) -> Contrast | None:

@@ -45,9 +45,8 @@ class Samples:
         if self.before is None or self.after is None:
             return np.zeros(0, dtype=np.int64)
         at = np.flatnonzero(np.isfinite(self.before).all(axis=1) & np.isfinite(self.after).all(axis=1))
-        return (
-            at[np.unique(np.linspace(0, len(at) - 1, min(_DRAWN, len(at))).round().astype(np.int64))] if len(at) else at
-        )
+        evenly = np.linspace(0, max(len(at) - 1, 0), min(_DRAWN, len(at))).round().astype(np.int64)
+        return np.asarray(at[np.unique(evenly)])
 
     def columns(self, names: Mapping[str, tuple[str, ...]]) -> Table:
         """One row per column of each view: what is missing, where its values lie, and a remark where one is due."""
@@ -70,24 +69,19 @@ class Samples:
 
 
 def _described(x: Array, same: str) -> dict[str, object]:
-    known = x[np.isfinite(x)]
+    known, nan = x[np.isfinite(x)], float("nan")
     missing = float(1 - len(known) / max(len(x), 1))
-    if not len(known):
-        nan = float("nan")
-        return dict.fromkeys(("mean", "sd", "least", "median", "largest", "skewness"), nan) | {
-            "missing": missing,
-            "remark": "no values",
-        }
+    known, remark = (known, "") if len(known) else (np.array([nan]), "no values")
     mean, sd = float(known.mean()), float(known.std())
     constant = sd <= _LITTLE**0.5 * max(abs(mean), 1e-300)
-    remark = "constant" if constant else same
+    remark = remark or ("constant" if constant else same)
     return {
         "mean": mean,
         "sd": sd,
         "least": float(known.min()),
         "median": float(np.median(known)),
         "largest": float(known.max()),
-        "skewness": float("nan") if constant else float(np.mean(((known - mean) / sd) ** 3)),
+        "skewness": nan if constant else float(np.mean(((known - mean) / sd) ** 3)),
         "missing": missing,
         "remark": remark,
     }
@@ -116,10 +110,8 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
         return None
     views, known, own = found
     n = len(own)
-    colours = dict(
-        zip(reversed(covariates), known.T[::-1], strict=True)
-    )  # exposures stand last, and are of most interest
-    colours = {name: _as_classes(values) for name, values in colours.items()}
+    last_first = zip(reversed(covariates), known.T[::-1], strict=True)  # exposures stand last, and are of most interest
+    colours = {name: _as_classes(values) for name, values in last_first}
     of_rows: Any = () if exposed or y is None else np.asarray(y)
     if np.ndim(of_rows) == 1 and len(of_rows) >= n:
         colours = {outcome: _as_classes(of_rows[:n]), **colours}
