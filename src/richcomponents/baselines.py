@@ -92,7 +92,8 @@ def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> An
     u, v = U - U.mean(axis=0), V - V.mean(axis=0)
     n = len(u)
     found = canonical(u.T @ u / n, u.T @ v / n, v.T @ v / n, n)
-    return _fit_samples(learner, _without_directions(U, found.x_from_u[:n_variates]), y, parts.known)
+    q, _ = np.linalg.qr(found.x_from_u[:n_variates].T)
+    return _fit_samples(learner, np.asarray(U - u @ q @ q.T), y, parts.known)
 
 
 def kernel_cca(
@@ -155,11 +156,6 @@ def _residual(values: Array, on: Array) -> Array:
             "leaves nothing. Use fewer columns"
         )
     return np.asarray(values - on @ np.linalg.lstsq(on, values - values.mean(axis=0), rcond=None)[0])
-
-
-def _without_directions(U: Array, directions: Array) -> Array:
-    q, _ = np.linalg.qr(directions.T)
-    return np.asarray(U - (U - U.mean(axis=0)) @ q @ q.T)
 
 
 def _fourier_features(view: Array, rank: int, rng: np.random.Generator) -> Array:

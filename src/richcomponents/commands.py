@@ -301,7 +301,8 @@ def _kind(request: FitRequest, y: Any) -> str:
     if kind not in MODELS:
         raise DataError(f"--model must be one of {', '.join(MODELS)}, got {kind!r}")
     if kind == "auto":
-        kind = "none" if y is None else "logistic" if _is_binary(y) else "regression"
+        two = y is not None and (y.dtype.kind not in "biuf" or len(np.unique(y)) == 2)
+        kind = "none" if y is None else "logistic" if two else "regression"
     if kind in _NEEDS_TARGET and y is None:
         raise DataError(f"--model {kind} needs an outcome: name its column with --target")
     if kind not in _NEEDS_TARGET and y is not None:
@@ -328,10 +329,6 @@ def _kind(request: FitRequest, y: Any) -> str:
             f"the target {request.target!r} has {count} different values, --model logistic needs two: {advice}"
         )
     return kind
-
-
-def _is_binary(y: Any) -> bool:
-    return y.dtype.kind not in "biuf" or len(np.unique(y)) == 2
 
 
 # ---- data with known truth

@@ -54,12 +54,6 @@ def _of_both_views(errors: object) -> tuple[str, str]:
     return str(both[0]), str(both[1])
 
 
-def _check_classes(classes: object) -> None:
-    number = isinstance(classes, (int, np.integer)) and not isinstance(classes, bool)
-    if classes not in ("auto", "none") and not (number and int(str(classes)) >= 2):
-        raise ValueError(f"classes must be 'auto', 'none' or their number, at least 2; got {classes!r}")
-
-
 @dataclass(eq=False, repr=False)
 class ContrastiveRCA(ComponentAnalysis):
     """What is specific to U once the part shared with V is removed.
@@ -158,7 +152,9 @@ class ContrastiveRCA(ComponentAnalysis):
     def _check_parameters(self) -> None:
         self._check_blocks()
         _of_both_views(self.errors)
-        _check_classes(self.classes)
+        number = isinstance(self.classes, (int, np.integer)) and not isinstance(self.classes, bool)
+        if self.classes not in ("auto", "none") and not (number and int(str(self.classes)) >= 2):
+            raise ValueError(f"classes must be 'auto', 'none' or their number, at least 2; got {self.classes!r}")
         if self.mean is not None and (
             not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in _KEYS
         ):

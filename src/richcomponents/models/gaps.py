@@ -36,12 +36,10 @@ def there(values: Any, n: int | None) -> Truth | None:
     entries = np.asarray(values.to_pandas() if hasattr(values, "to_pandas") else values, dtype=object)
     if entries.ndim not in (1, 2) or (n is not None and len(entries) != n):
         return None  # others say what is wrong with it
-    gaps = np.array([_is_gap(value) for value in entries.ravel()], dtype=bool).reshape(entries.shape) | hidden
+    number = (float, np.floating)
+    empty = [is_gap(value) or (isinstance(value, number) and not np.isfinite(value)) for value in entries.ravel()]
+    gaps = np.array(empty, dtype=bool).reshape(entries.shape) | hidden
     return np.asarray(~(gaps if entries.ndim == 1 else gaps.any(axis=1)))
-
-
-def _is_gap(value: Any) -> bool:
-    return is_gap(value) or (isinstance(value, (float, np.floating)) and not np.isfinite(value))
 
 
 def taken(values: Any, keep: Truth) -> Any:

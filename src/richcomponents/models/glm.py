@@ -505,9 +505,7 @@ class ComponentGLM(OutcomeLearner):
 
         eta at the BLUP of the component, attenuated by the error of that prediction.
         """
-        return self._decided(self._expected(X))
-
-    def _decided(self, eta: Array) -> Array:
+        eta = self._expected(X)
         if eta.shape[1] == 1:
             return np.asarray(eta[:, 0] if self.positive_ == self.classes_[1] else -eta[:, 0])
         return self._in_order(np.column_stack([np.zeros(len(eta)), eta]))

@@ -107,7 +107,11 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         return super().fit(X, y, groups)
 
     def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
-        self._check_sums()
+        if self.approximation == "auto" or self.method == "paper":
+            raise DataError(
+                "approximation='auto' and method='paper' need the rows, which states and streams do not keep: give a table or "
+                "files, or use approximation='chebyshev', which sums suffice for"
+            )
         codes = y if is_column(y) else self._outcome_codes(y)
         _, outcome = model.fit_outcome(X, codes, groups, component=self.component)
         self._keep_rca(model)
@@ -123,14 +127,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             return theta, intercepts
         found, intercept = self._from_rows(model, outcome, plain, y)
         return found[None], np.array([intercept])
-
-    def _check_sums(self) -> None:
-        """Refuse what sums over rows do not tell."""
-        if self.approximation == "auto" or self.method == "paper":
-            raise DataError(
-                "approximation='auto' and method='paper' need the rows, which states and streams do not keep: give a table or "
-                "files, or use approximation='chebyshev', which sums suffice for"
-            )
 
     def _from_sums(self, outcome: Outcome) -> Self:
         """From the cumulants of the component, Cov(R, y) and E[y]."""

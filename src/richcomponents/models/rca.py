@@ -840,7 +840,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise DataError("there are no rows")
         values = self.filled(values)
         check_finite(values, self._design.side_by_side())
-        self._check_covariates(values[:, len(self._columns) :])
+        bad = ~np.isfinite(values[:, len(self._columns) :]).all(axis=0)
+        if bad.any():
+            name = self.views_.feature_names[self._covariate_columns[int(np.argmax(bad))]]
+            raise DataError(
+                f"the covariate {name!r} holds missing or infinite values: drop those rows or impute them first"
+            )
         return self._residuals(values if self._classes is None else self._classes(values))
 
     def _residuals(self, values: Array) -> Array:
@@ -873,16 +878,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             used = len(self._design.used)  # not the probabilities of hidden classes
             self._fill = Fill(mean[:used], joint[:used, :used])
         return self._fill
-
-    def _check_covariates(self, known: Array) -> Array:
-        """(n, q), none missing."""
-        bad = ~np.isfinite(known).all(axis=0)
-        if bad.any():
-            name = self.views_.feature_names[self._covariate_columns[int(np.argmax(bad))]]
-            raise DataError(
-                f"the covariate {name!r} holds missing or infinite values: drop those rows or impute them first"
-            )
-        return known
 
     def class_effect(self, outcome: Outcome) -> Array | None:
         """Coefficients (K - 1,) of an outcome on the probabilities of all hidden classes but the first; None without them."""
@@ -995,7 +990,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             if not keep.all():
                 return self._outcome_of_complete(table, keep, groups, sample_weight)
         depends = self._depends or groups is not None or sample_weight is not None
-        if not self._few(table) and not every_row and not (table.held and (depends or not summed)):
+        few = table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
+        if not few and not every_row and not (table.held and (depends or not summed)):
             if sample_weight is not None:
                 table = table.weighted_by(sample_weight)
             elif self._depends and groups is None:
@@ -1037,10 +1033,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 "fewer blocks (n_blocks=), or leave out columns with many gaps"
             )
         return np.asarray(blocks[keep])
-
-    def _few(self, table: Rows) -> bool:
-        """Whether there are fewer rows than what would stand for them."""
-        return table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
 
     def _of_state(self, state: Moments, data: Data | None = None) -> Outcome:
         """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""

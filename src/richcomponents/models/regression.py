@@ -213,7 +213,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
         fold, y, weight = outcome.block % 10, outcome.y, outcome.weight
         n, (m, d) = outcome.n, features.shape
-        gram = (features * weight[:, None]).T @ features if d <= m else _gram_of_rows(features, weight)
+        counted = features * np.sqrt(weight)[:, None]  # (m, m) has the eigenvalues of (d, d), where that is larger
+        gram = (features * weight[:, None]).T @ features if d <= m else counted @ counted.T
         grid = penalty_grid(gram / n, features.T @ (weight * y) / n, self.l1_ratio)
         loss = np.zeros(len(grid))
         for f in np.unique(fold):
@@ -303,12 +304,6 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # of any table only what V does not share is used
         return tags
-
-
-def _gram_of_rows(features: Array, weight: Array) -> Array:
-    """(n, n), with the eigenvalues of the (d, d) that is larger."""
-    rows = features * np.sqrt(weight)[:, None]
-    return np.asarray(rows @ rows.T)
 
 
 def _outcome(y: object) -> Array:

@@ -44,7 +44,11 @@ def html_table(rows: Sequence[Mapping[str, object]], name: str, *, order: str | 
     known = [key for key in rows[0] if any(not _unknown(row[key]) and row[key] != "" for row in rows)]
     rows = [{key: row[key] for key in known} for row in rows]
     if order in known and len(rows) > shown:
-        rows = sorted(rows, key=lambda row: -_size(row[order]))
+
+        def size(row: Mapping[str, Any]) -> float:
+            return abs(row[order]) if isinstance(row[order], (int, float)) and math.isfinite(row[order]) else -1.0
+
+        rows = sorted(rows, key=size, reverse=True)
     return with_tools(_table(rows), name, len(rows), shown)
 
 
@@ -65,10 +69,6 @@ def with_tools(table: str, name: str, rows: int, shown: int = SHOWN) -> str:
 
 def _unknown(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
-
-
-def _size(value: object) -> float:
-    return abs(value) if isinstance(value, (int, float)) and math.isfinite(value) else -1.0
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> str:

@@ -259,12 +259,17 @@ def samples(found: Findings) -> str:
         colour = None if values is None else values[at]
         caption = (
             f"Each dot is a sample, in the two directions in which {u} shares most. Left (above, on a phone): as measured; "
-            f"right (below): with the shared part removed, as predicted sample by sample. {_coloured(name)}{many}"
+            "right (below): with the shared part removed, as predicted sample by sample. "
         )
+        if name:
+            caption += (
+                f"Colour: {escape(name)}. Groups that lie apart on the left and not on the right differ in what is "
+            )
+            caption += "shared."
 
         draw = partial(_samples, before, after, colour, name)
         what = f"Samples in the shared directions, before and after cleaning{f' by {name}' if name else ''}"
-        out.append(figure(draw, (7.6, 4.0), what, f"samples{i}", caption, whole=True, phone=6.4))
+        out.append(figure(draw, (7.6, 4.0), what, f"samples{i}", caption + many, whole=True, phone=6.4))
     return f"<h2>Samples, before and after cleaning</h2>{''.join(out)}"
 
 
@@ -275,12 +280,6 @@ def _samples(before: Array, after: Array, colour: Any, name: str, picture: Any) 
 def _drawn(plot: Any, *given: Any, **options: Any) -> Any:
     """plot(..., ax=ax): a partial of this takes the axes as its last argument."""
     return plot(*given[:-1], ax=given[-1], **options)
-
-
-def _coloured(name: str) -> str:
-    if not name:
-        return ""
-    return f"Colour: {escape(name)}. Groups that lie apart on the left and not on the right differ in what is shared."
 
 
 def data(found: Findings) -> str:
