@@ -130,7 +130,12 @@ def errors(job: Job) -> Row:
         return float(np.mean((effects - truth) ** 2))
 
     row: Row = {"rca": error(model.coef_), "ancova": error(model.adjusted_), "naive": error(model.naive_)}
-    row |= {"oracle": error(oracle), "rho": float(model.rho_[0]), "shared": model.rca_.rank_, "verdict": str(model.verdict_)}
+    row |= {
+        "oracle": error(oracle),
+        "rho": float(model.rho_[0]),
+        "shared": model.rca_.rank_,
+        "verdict": str(model.verdict_),
+    }
     if job["section"] != "protection":
         X, rca = np.hstack([U, V]), rc.ContrastiveRCA(views=U.shape[1])
         row |= {

@@ -189,9 +189,9 @@ class HeldOut:
     def widened(self, error: Array, share: float, degrees: float, grid: int = 100) -> tuple[Array, Array]:
         """Errors (p,), in standard deviations of the columns, with what controls show beyond their own; degrees of freedom.
 
-        Effects on held-out controls are N(0, v_j / weight + omega^2), v_j what their own errors say; so are those of tests about
-        the truth. omega has DuMouchel's prior s / (s + omega)^2, s^2 the mean of v_j. The mean and the variance of the precision
-        1 / (error^2 + omega^2) over the posterior of omega make a t distribution.
+        Effects on held-out controls are N(0, v_j / weight + omega^2), v_j what their own errors say; those of tests are
+        N(truth, error^2 + omega^2). omega has DuMouchel's prior s / (s + omega)^2, s^2 the mean of v_j. The mean and the
+        variance of the precision 1 / (error^2 + omega^2) over the posterior of omega make a t distribution.
         """
         seen = Shrunk.at(self.safe, self.full, share)
         steps = (np.arange(grid) + 0.5) / grid
@@ -398,7 +398,8 @@ class Problem:
             own = share_of(a.map(self._of_tests), b.map(self._of_tests), 1.0 if self.instruments else fit.gate)
             held = None
             if witnesses is not None:
-                held = HeldOut(*(d.map(lambda e: e[..., i]) for d in witnesses[:2]), at.trust)  # noqa: B023
+                of_safe, of_full = (d.map(lambda e: e[..., i]) for d in witnesses[:2])  # noqa: B023
+                held = HeldOut(of_safe, of_full, at.trust)
             share[i] = self.share if self.share is not None else own if held is None else held.share(own)
             shrunk = Shrunk.at(a, b, share[i])
             value[:, i], error[:, i], df[:, i] = shrunk.value * size, shrunk.error * size, degrees
