@@ -2,8 +2,8 @@
 
     python benchmarks/house.py
 
-A room over its budget fails `make check`. Lines are those of `wc -l`; a constant is a module-level name bound to a number or a tuple
-of numbers. Budgets start at what a room has, and are lowered with every room that is rewritten.
+A room over its budget fails `make check`. Lines are those of `wc -l`; a constant is a module-level name bound to a number or to
+a tuple of numbers. Budgets start at what a room has, and are lowered with every room that is rewritten.
 """
 
 from __future__ import annotations
