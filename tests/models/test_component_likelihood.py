@@ -219,7 +219,8 @@ def test_replicates_are_newton_steps_without_each_block(squares, data):
 
 def test_errors_of_least_squares_are_those_of_the_regression(squares, data):
     regression = rc.ComponentRegression(rca=rca()).fit(data.X, measured(data)).coefficients_
-    assert squares.coefficients_.standard_error[1:] == pytest.approx(regression.standard_error, rel=0.1)
+    # the regression adds what the posterior of T leaves open
+    assert squares.coefficients_.standard_error[1:] == pytest.approx(regression.standard_error, rel=0.2)
     assert squares.coefficients_.value[1:] == pytest.approx(regression.value, abs=0.01)
 
 

@@ -220,8 +220,9 @@ class ContrastiveRCA(ComponentAnalysis):
         self.rank_ = solution.rank
         self._known_diagnostics: Diagnostics | None = None
         self._parts = {}
-        if self.mean is not None:
-            solution.means(self.mean)  # refuse what cannot be now
+        self._known_mean = None if self.mean is None else {key: np.array(value) for key, value in self.mean.items()}
+        if self._known_mean is not None:
+            solution.means(self._known_mean)  # refuse what cannot be now
         if self._class_part is not None:
             self.rank_ += self._class_part.rank
 
@@ -231,7 +232,7 @@ class ContrastiveRCA(ComponentAnalysis):
         return Parts(_KEYS, self._parts, self._component)
 
     def _component(self, key: str) -> Component:
-        found = self._solution.component(key, self._names, key, self.mean)
+        found = self._solution.component(key, self._names, key, self._known_mean)
         part = self._class_part
         if part is None or key != "S2":
             return found

@@ -29,12 +29,14 @@ from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.inference.posterior import entries
-from richcomponents.inference.verdicts import Test
+from richcomponents.errors import DataError
+from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
+from richcomponents.inference.verdicts import Test, against_noise
+from richcomponents.pair.canonical import Canonical, remaining_p_value
 from richcomponents.pair.noise import Noise
-from richcomponents.pair.views import Pair, turned
+from richcomponents.pair.views import BlockSums, Pair, turned
 
-__all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts"]
+__all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
 
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
@@ -159,6 +161,10 @@ class UncorrelatedOwnParts(Equations):
         return np.concatenate(g, axis=-1), pulled
 
 
+SAYS = "The known A does not fit the data: no admissible covariance of the shared part gives Cov(U, V) with it."
+REMEDY = "Check its sign, units and the order of columns, or leave out A=."
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KnownMixing(Equations):
     """A (d_v, d_u) in the user's columns."""
@@ -189,11 +195,50 @@ class KnownMixing(Equations):
 
         return np.asarray(g.reshape(*g.shape[:-2], -1)), pulled
 
+    def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
+        """What a user states is used. The test: what the best T leaves, outside of what another T reaches, is noise, whose size
+        and number of directions the blocks tell."""
+        root, r = power(self.weight, 0.5, 0.0), pair.rank
+        unit = symmetric_of(np.eye(r * (r + 1) // 2))
+        reach = (self.residual(pair, T + unit) - self.residual(pair, T)) @ root  # linear in T
+        basis = np.linalg.qr(reach.T)[0]
+        left, blocks = (
+            self.residual(pair, T) @ root,
+            self.residual(left_out, np.broadcast_to(T, left_out.K.shape)) @ root,
+        )
+        own = (blocks - blocks.mean(axis=0)) * (len(blocks) - 1) / len(blocks)
+        own = own - (own @ basis) @ basis.T
+        return 1.0, Test("known A", *against_noise(left, own, self.count - len(reach)), SAYS, REMEDY)
+
     def weighed(self, pair: Pair, T: Array) -> Self:
         """By central differences."""
         slopes = noise_slopes(pair, lambda moved: self.residual(moved, T))
         values, vectors = np.linalg.eigh(slopes.T @ slopes)
         return replace(self, weight=(vectors / np.maximum(values, 1e-8 * values[-1])) @ vectors.T)
+
+
+def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Array, dependent: bool) -> Test | None:
+    """Whether the data can have come from A (d_v, d_u); None where nothing is shared, or hardly any blocks are there.
+
+    DataError where A explains nothing of Cov(U, V), which no chance can do: then its sign, units or columns are not the data's.
+    A direction that may be shared by chance contradicts nothing.
+    """
+    if not rank or len(sums.count) < 3:
+        return None
+    pair, left_out = Pair.whole(canonical, len(sums.count), rank), Pair.left_out(canonical, sums, rank)
+    prior = Prior(pair, 2.0)
+    evidence = KnownMixing(A=A).weighed(pair, logistic(symmetric_of(prior.centre))[0])
+    T = logistic(symmetric_of(best([evidence], pair, [prior])[0][0]))[0]
+    test = evidence.use(pair, left_out, T)[1]
+    nothing = KnownMixing(A=0 * A, weight=evidence.weight)
+    explains = evidence.parts(pair, T)[0][0] > nothing.parts(pair, T)[0][0]
+    if not explains and test.p_value < 1e-6 and not dependent:
+        raise DataError(
+            "the known A contradicts the data: with no covariance of a shared part does it explain any of Cov(U, V). "
+            "Check its sign, the units of the columns, and that its rows follow the columns of V and its columns those of U; "
+            "or leave out A="
+        )
+    return replace(test, p_value=max(test.p_value, remaining_p_value(canonical, rank - 1)))
 
 
 def inside(T: Array) -> Array:

@@ -17,10 +17,11 @@ from richcomponents.inference.verdicts import Test
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.moments.data import AffineMap, Data, StateData
-from richcomponents.pair.canonical import canonical_coordinates
-from richcomponents.pair.known_mixing import check_known_mixing
+from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
+from richcomponents.pair.equations import check_known_mixing
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews
+from richcomponents.pair.views import BlockSums
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
 from richcomponents.storage import storable
 
@@ -201,7 +202,12 @@ def _solve(
     with_s2 = np.vstack([cov_s2, mixing @ cov_s2])  # Cov(z, S2) = [Cov(S2); A Cov(S2)]
     read = np.linalg.pinv(C, hermitian=True) @ with_s2
     cov_s3 = symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T)  # k2(V) - k2(A U, V), equation (5) at t = 2
-    found = canonical_coordinates(data, state, n_u, None if decided is None else decided.canonical.dependence)[0]
+    dependence = None if decided is None else decided.canonical.dependence
+    found, everything = canonical_coordinates(data, state, n_u, dependence)
+    tested = None
+    if A is not None and decided is None:
+        sums, shared = BlockSums.of(everything.of_state(state.up_to(2))), resolve_rank(options.rank, found)
+        tested = check_known_mixing(found, sums, shared, A, state.dependent)
     high = None
     if options.order > 4 and decided is None:
         high = data.moments(options.order, AffineMap(state.mean, np.eye(p)), pooled=True)
@@ -222,7 +228,7 @@ def _solve(
         covariances=(C[:n_u, :n_u] - cov_s2, cov_s2, cov_s3),
         read=read,
         prediction_error=cov_s2 - with_s2.T @ read,
-        mixing_test=None if A is None or decided is not None else check_known_mixing(state, n_u, options.rank, A),
+        mixing_test=tested,
         lost=data.lost,
     )
 

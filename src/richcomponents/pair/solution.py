@@ -71,10 +71,9 @@ from richcomponents.pair.canonical import (
 from richcomponents.pair.coefficients import RIDGE, OnResidual, Stretch, coefficients
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_test, shared_test
-from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts
+from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
 from richcomponents.pair.grams import form_of, grams, implicit_grams, joint_whitening
-from richcomponents.pair.known_mixing import check_known_mixing
 from richcomponents.pair.outcomes import OutcomeOnV
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
@@ -746,7 +745,8 @@ class PairSolution(TwoViews):
             return
         kind = SpecificationWarning if self.verdict == Verdict.CONTRADICTED else WeakIdentificationWarning
         if self.verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED, Verdict.CONTRADICTED):
-            warn_user(ADVICE[Verdict(self.verdict)], kind)
+            against = [test.says for test in self.tests() if test.finding == Verdict.CONTRADICTED]
+            warn_user(" ".join([*against, ADVICE[Verdict(self.verdict)]]), kind)
 
     # ---- without a block
 
@@ -863,9 +863,7 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         lift_v=every_v.lift,
         signs=_signs(state, inner.rank_u, m) if fourth else np.ones(m),
         known_A=A,
-        mixing_test=None
-        if A is None or wide
-        else check_known_mixing(second, len(u.to), options.rank, v.to @ A @ u.back),
+        mixing_test=None if A is None or wide else check_known_mixing(found, sums, r, A, second.dependent),
         few_rows=few_rows,
         most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
         lost=data.lost,
