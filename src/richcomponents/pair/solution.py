@@ -265,18 +265,15 @@ class PairSolution(TwoViews):
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""
-        total, scale = super().score(rows, n_blocks), self.fit.posterior.scales.get(CrossCumulants.name)
-        blocks, m = min(n_blocks, len(rows) // 4), self.pair.corrected
-        if not m or blocks < 2 or scale is None:
+        total, blocks, m = super().score(rows, n_blocks), min(n_blocks, len(rows) // 4), self.pair.corrected
+        if not m or blocks < 2 or CrossCumulants.name not in self.fit.posterior.scales:
             return total
         u, v = self.split(rows)
         z = np.hstack([u @ self.canonical.x_from_u[:m].T, v @ self.canonical.y_from_v[:m].T])
-        seen = CrossCumulants(
-            plain(implicit_grams(z, joint_whitening(self.correlations[:m]), n_blocks=blocks), self.correlations[:m]),
-            scale,
-        )
+        D = self.correlations[:m]
+        seen = CrossCumulants(plain(implicit_grams(z, joint_whitening(D), n_blocks=blocks), D))
         held_out = replace(self.pair.leading(), kept=np.ones(blocks))
-        energy = scale @ seen.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
+        energy = seen.scale @ seen.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
         return total + float(energy) / self.canonical.n
 
     def identified_set(self) -> IdentifiedSet:
