@@ -284,9 +284,8 @@ def infer(
     """A mode with Laplace draws and one Newton step per left-out block, for every tau and level of the prior; without any
     evidence the prior itself.
 
-    pair : of the whole sample; left_out : a stack, without each block; signs (r,) : of the coordinates, which
-    decompositions leave to
-    the machine: draws are made in coordinates with these signs, so that nothing depends on them.
+    pair : of the whole sample; left_out : a stack, without each block; signs (r,) : of the coordinates, which decompositions
+    leave to the machine: draws are made in coordinates with these signs, so that nothing depends on them.
     """
     (evidences, tests), m = calibrated(evidences, pair, left_out), len(entries(np.eye(pair.rank)))
     half = np.random.default_rng(seed).normal(size=(DRAWS // 2, m))

@@ -1,9 +1,8 @@
 """Outcomes that depend on both parts of U: o = beta'S1 + gamma'S2 + noise.
 
-V sees S2 only. In the shared canonical coordinates Cov(y, o) = D gamma, so that gamma = D^-1 Cov(y, o), whatever T;
-and o - gamma'U
-depends on S1 only, with the coefficients beta - gamma: they are those of `coefficients`, with this gamma. The variance of o is
-beta' Cov(S1) beta + gamma' Cov(S2) gamma + the noise's: an answer, too.
+V sees S2 only. In the shared canonical coordinates Cov(y, o) = D gamma, so that gamma = D^-1 Cov(y, o), whatever T; and
+o - gamma'U depends on S1 only, with the coefficients beta - gamma: they are those of `coefficients`, with this gamma. The
+variance of o is beta' Cov(S1) beta + gamma' Cov(S2) gamma + the noise's: an answer, too.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ PARTS = ("own part (S1)", "shared part (S2)", "unexplained")
 
 @dataclass(frozen=True)
 class BothParts:
-    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d_u,) each, with their errors: nan for an S2
-    that is not there.
+    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d_u,) each, with their errors: nan without any S2.
 
     residualised (d_u,) : those of U with U and V as regressors; trust : in [0, 1], the share of the correction that was made;
     split (3,) : shares of the outcome's variance, see PARTS. on_v : what the outcome has to do with V.

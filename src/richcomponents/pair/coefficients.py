@@ -1,27 +1,22 @@
 """Coefficients of an outcome o on S1: an answer like every other.
 
-Least squares of o on U and the shared part of V ("residualising": T = 0, the safe value) has, with m = h (b - gamma)
-on the shared
-coordinates,
+Least squares of o on U and the shared part of V ("residualising": T = 0, the safe value) has, with m = h (b - gamma) on the
+shared coordinates,
 
     h (b - gamma) = (I - T) h (beta - gamma) + noise,     so     beta = b + W h^-1 (M - I) m,     M = (I - T)^-1,
 
-W h^-1 the way from shared coordinates to coefficients of U; gamma is what o has to do with S2 (`outcomes`). Where T
-is uncertain
+W h^-1 the way from shared coordinates to coefficients of U; gamma is what o has to do with S2 (`outcomes`). Where T is uncertain
 the least expected squared error has
 
     M = G (E G^2 + lambda)^-1,     G = I - E T,     lambda = noise / mean square of h beta,
 
-the size pooled over ALL coordinates of U: that of r shared ones alone would call a large noise a large signal. No
-coefficient is
-stretched by more than 1 / LEAST. Draws of T go through the f without doubt, and with the smallest lambda that the outcome's
-variance allows. Log-odds are attenuated besides, by c(m'(M - I) m). M lies between I and I / LEAST, so that the
-identified set is
-b + (1 / LEAST - 1) times the range of l'T m.
+the size pooled over ALL coordinates of U: that of r shared ones alone would call a large noise a large signal. No coefficient
+is stretched by more than 1 / LEAST. Draws of T go through the f without doubt, and with the smallest lambda that the outcome's
+variance allows. Log-odds are attenuated besides, by c(m'(M - I) m). M lies between I and I / LEAST, so that the identified set
+is b + (1 / LEAST - 1) times the range of l'T m.
 
-A wide view is searched for shared directions in its principal components only, but its coefficients are those of
-least squares on
-ALL its columns; with L the loadings of S2 in every column and Q = L'Cov(R)^-1 L, Q^-1/2 stands for h there.
+A wide view is searched for shared directions in its principal components only, but its coefficients are those of least squares
+on ALL its columns; with L the loadings of S2 in every column and Q = L'Cov(R)^-1 L, Q^-1/2 stands for h there.
 """
 
 from __future__ import annotations

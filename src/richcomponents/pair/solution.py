@@ -1,15 +1,13 @@
 """The estimator of the contrastive model: what two views say about S1, S2 and S3, in the user's units.
 
-On the r shared coordinates S = D^2 + h T h, A = D S^-1, A^+ = S D^-1 (this IS the generalised least-squares inverse:
-only the first r
-coordinates of y carry S2, with noise I - D S^-1 D), and
+On the r shared coordinates S = D^2 + h T h, A = D S^-1, A^+ = S D^-1 (this IS the generalised least-squares inverse: only the
+first r coordinates of y carry S2, with noise I - D S^-1 D), and
 
     BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-Every number is an answer of `fit` (pair/fit.py). Cov(S1) is linear in T, so that the protected Cov(S1) is the one at
-share E[T]:
-predictions use that T, cumulants E[T] itself. A has its safe end at T = I, the regression of V on U. S3 is S1 of the
-exchanged views.
+Every number is an answer of `fit` (pair/fit.py). Cov(S1) is linear in T, so that the protected Cov(S1) is the one at share E[T]:
+predictions use that T, cumulants E[T] itself. A has its safe end at T = I, the regression of V on U. S3 is S1 of the exchanged
+views.
 """
 
 from __future__ import annotations
@@ -870,8 +868,7 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
 
 
 def _signs(state: Moments, k_u: int, m: int) -> Array:
-    """(m,) those with which third cross-cumulants of x_i and y_i are positive: the same in any units, and for any
-    linear maps of
+    """(m,) those with which third cross-cumulants of x_i and y_i are positive: the same in any units, and for any linear maps of
     the views' columns."""
     cumulants, places = Cumulants(state.up_to(3)), [(i, k_u + i) for i in range(m)]
     third = [float(np.sum(cumulants.tensor([i], [j], [i, j]))) for i, j in places]
