@@ -5,8 +5,8 @@ shared coordinates,
 
     h (b - gamma) = (I - T) h (beta - gamma) + noise,     so     beta = b + W h^-1 (M - I) m,     M = (I - T)^-1,
 
-W h^-1 the way from shared coordinates to coefficients of U; gamma is what o has to do with S2 (`outcomes`). Where T is uncertain
-the least expected squared error has
+W h^-1 the way from shared coordinates to coefficients of U; gamma is what o has to do with S2 (`outcomes`). Where T is
+uncertain the least expected squared error has
 
     M = G (E G^2 + lambda)^-1,     G = I - E T,     lambda = noise / mean square of h beta,
 

@@ -76,8 +76,8 @@ class CrossCumulants:
 
         Block a contributes psi_a = M_a E + mean(M) dE_a: its own cumulants outside the row space and, to first order, its
         influence on that space through T and through the second moments. Under the model the psi_a are independent with mean
-        zero, so that flipping their signs does not change the law of sum_{a != b} <psi_a, psi_b>. T is the one that the cumulants
-        alone ask for: shrinkage leaves signal outside the fitted row space, which is no misspecification.
+        zero, so that flipping their signs does not change the law of sum_{a != b} <psi_a, psi_b>. T is the one that the
+        cumulants alone ask for: shrinkage leaves signal outside the fitted row space, which is no misspecification.
         """
         values, vectors = np.linalg.eigh(T)
         values = np.clip(values, 1e-6, 1 - 1e-6)
@@ -103,7 +103,7 @@ class CrossCumulants:
 
 
 def _outside(seen: CrossCumulants, pair: Pair, T: Array) -> Array:
-    """E (..., 2m, 2m) with M E = the part of the cumulants M outside the row space of [S | K], in (x, y) of the whole sample."""
+    """E (..., 2m, 2m) with M E = the part of the cumulants M outside the row space of [S | K], in the sample's (x, y)."""
     lift = turned(seen.whitening(pair))
     outside = np.eye(lift.shape[-1]) - seen.projector(pair, T)
     return np.asarray(lift @ outside @ np.linalg.inv(lift))

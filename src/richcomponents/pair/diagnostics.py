@@ -181,9 +181,8 @@ class Diagnostics:
     n, d_u, d_v : sizes. canonical_correlations : all of them, decreasing.
     rank : shared directions used; rank_p_values : p-value of "no more than k shared directions", k = 0, 1, ...
     verdict : strong, weak, not checked, not identified, contradicted or nothing shared: the worst finding of `tests`.
-    strength : of the best evidence that T is not zero (residualising), in standard errors; evidence : by kind; gate :
-    0 to 1, as
-    far as it counts; share : of the correction of Cov(S1) that is made.
+    strength : of the best evidence that T is not zero (residualising), in standard errors; evidence : by kind; gate : 0 to
+    1, as far as it counts; share : of the correction of Cov(S1) that is made.
     identified : the identified set of Cov(S1), any distribution; identified_low, identified_high : its ends, entry by entry.
     condition_A : ratio of the largest to the smallest non-zero singular value of A on the range of the shared part.
     overidentification : test that cross-cumulants have the structure of the model; None where nothing is shared.

@@ -5,7 +5,7 @@ first r coordinates of y carry S2, with noise I - D S^-1 D), and
 
     BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-Every number is an answer of `fit` (pair/fit.py). Cov(S1) is linear in T, so that the protected Cov(S1) is the one at share E[T]:
+Every number is an answer of `fit` (pair/fit.py). Cov(S1) is linear in T, so that the protected one is that at share E[T]:
 predictions use that T, cumulants E[T] itself. A has its safe end at T = I, the regression of V on U. S3 is S1 of the exchanged
 views.
 """
@@ -868,8 +868,8 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
 
 
 def _signs(state: Moments, k_u: int, m: int) -> Array:
-    """(m,) those with which third cross-cumulants of x_i and y_i are positive: the same in any units, and for any linear maps of
-    the views' columns."""
+    """(m,) those with which third cross-cumulants of x_i and y_i are positive: the same in any units, and for any linear
+    maps of the views' columns."""
     cumulants, places = Cumulants(state.up_to(3)), [(i, k_u + i) for i in range(m)]
     third = [float(np.sum(cumulants.tensor([i], [j], [i, j]))) for i, j in places]
     return np.where(np.array(third) < 0, -1.0, 1.0)
