@@ -41,6 +41,9 @@ __all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixi
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
 
+MOST_TESTED = 20
+"""Leading shared directions in which a known A is tested."""
+
 MOST_EQUATIONS = 2500
 """Above, their noise takes longer than all the rest."""
 
@@ -167,7 +170,11 @@ REMEDY = "Check its sign, units and the order of columns, or leave out A=."
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KnownMixing(Equations):
-    """A (d_v, d_u) in the user's columns."""
+    """A (d_v, d_u) in the user's columns: Cov(x, V) = S (A from_x)', in white units of V.
+
+    Weights are those of the Gaussian noise of Cov(x, y), Cov(e_ij, e_kl) = d_ik d_jl + D_il D_kj, in 2 x 2 blocks: sums
+    e_ij + e_ji have the variance 2 (1 + D_i D_j), differences 2 (1 - D_i D_j). Blocks tell what else is in it.
+    """
 
     name: str = "known A"
     stated: bool = True
@@ -175,46 +182,49 @@ class KnownMixing(Equations):
 
     @property
     def count(self) -> int:
-        return len(self.weight)
-
-    def _terms(self, pair: Pair) -> tuple[Array, Array]:
-        """Cov(x, V), and the loadings (A from_x)', in white units of V, (..., r, k_v) each."""
-        found = pair.canonical
-        white = power(pair.cov_y, -0.5, 1e-8)
-        k = found.rank_u
-        inner = found.y_from_v @ self.A @ found.u_from_x
-        return pair.to_x @ pair.covariance[..., :k, k:] @ white, turned(pair.from_x) @ inner.T @ white
+        return self.weight.size
 
     def at(self, pair: Pair, T: Array) -> tuple[Array, Callable[[Array], Array]]:
-        target, loadings = self._terms(pair)
-        g = target - pair.S(T) @ loadings
+        found, k = pair.canonical, pair.canonical.rank_u
+        white = power(pair.cov_y, -0.5, 1e-8)
+        loadings = turned(pair.from_x) @ (found.y_from_v @ self.A @ found.u_from_x).T @ white
+        g = pair.to_x @ pair.covariance[..., :k, k:] @ white - pair.S(T) @ loadings
 
         def pulled(y: Array) -> Array:
-            slope = -y.reshape(*y.shape[:-1], *loadings.shape[-2:]) @ turned(loadings)
+            slope = -self._white(y) @ turned(loadings)
             return np.asarray(pair.h @ (slope + turned(slope)) @ pair.h / 2)
 
-        return np.asarray(g.reshape(*g.shape[:-2], -1)), pulled
+        return self._white(g), pulled
+
+    def _white(self, errors: Array) -> Array:
+        """Errors (..., r, k_v) of equal variance."""
+        out, m = np.array(errors), min(self.weight.shape)
+        square, mirror, product = out[..., :m, :m], turned(out[..., :m, :m]), self.weight[:m, :m]
+        out[..., :m, :m] = (square + mirror) / (2 * np.sqrt(1 + product)) + (square - mirror) / (
+            2 * np.sqrt(1 - product)
+        )
+        return out
+
+    def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+        g, pulled = self.at(pair, T)
+        return -pair.n / 2 * np.sum(g**2, (-1, -2))[None], -(pair.n[..., None, None] * pulled(g))[None]
+
+    def weighed(self, pair: Pair, T: Array) -> Self:
+        """weight (r, k_v) : D_i D_j, not so near one that the noise of second order counts."""
+        D = np.zeros(max(pair.rank, pair.canonical.rank_v))
+        D[: pair.rank] = pair.canonical.correlations[: pair.rank]
+        return replace(self, weight=np.minimum(np.outer(D[: pair.rank], D[: pair.canonical.rank_v]), 0.9))
 
     def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
         """What a user states is used. The test: what the best T leaves, outside of what another T reaches, is noise, whose size
         and number of directions the blocks tell."""
-        root, r = power(self.weight, 0.5, 0.0), pair.rank
-        unit = symmetric_of(np.eye(r * (r + 1) // 2))
-        reach = (self.residual(pair, T + unit) - self.residual(pair, T)) @ root  # linear in T
+        unit = symmetric_of(np.eye(len(entries(T))))
+        whole, each = self.residual(pair, T), self.residual(left_out, np.broadcast_to(T, left_out.K.shape))
+        reach = (self.residual(pair, T + unit) - whole).reshape(len(unit), -1)  # linear in T
         basis = np.linalg.qr(reach.T)[0]
-        left, blocks = (
-            self.residual(pair, T) @ root,
-            self.residual(left_out, np.broadcast_to(T, left_out.K.shape)) @ root,
-        )
-        own = (blocks - blocks.mean(axis=0)) * (len(blocks) - 1) / len(blocks)
+        own = (each - each.mean(axis=0)).reshape(len(each), -1) * (len(each) - 1) / len(each)
         own = own - (own @ basis) @ basis.T
-        return 1.0, Test("known A", *against_noise(left, own, self.count - len(reach)), SAYS, REMEDY)
-
-    def weighed(self, pair: Pair, T: Array) -> Self:
-        """By central differences."""
-        slopes = noise_slopes(pair, lambda moved: self.residual(moved, T))
-        values, vectors = np.linalg.eigh(slopes.T @ slopes)
-        return replace(self, weight=(vectors / np.maximum(values, 1e-8 * values[-1])) @ vectors.T)
+        return 1.0, Test("known A", *against_noise(whole.ravel(), own, self.count - len(reach)), SAYS, REMEDY)
 
 
 def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Array, dependent: bool) -> Test | None:
@@ -225,8 +235,9 @@ def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Arra
     """
     if not rank or len(sums.count) < 3:
         return None
-    pair, left_out = Pair.whole(canonical, len(sums.count), rank), Pair.left_out(canonical, sums, rank)
-    prior = Prior(pair, 2.0)
+    pair = Pair.whole(canonical, len(sums.count), rank, MOST_TESTED).leading()
+    left_out = Pair.left_out(canonical, sums, rank, MOST_TESTED).leading()
+    prior = Prior(pair, 6.0)
     evidence = KnownMixing(A=A).weighed(pair, logistic(symmetric_of(prior.centre))[0])
     T = logistic(symmetric_of(best([evidence], pair, [prior])[0][0]))[0]
     test = evidence.use(pair, left_out, T)[1]
@@ -244,22 +255,3 @@ def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Arra
 def inside(T: Array) -> Array:
     """T, a little away from its ends."""
     return np.asarray(T + INSIDE * (np.eye(T.shape[-1]) - 2 * T))
-
-
-def noise_slopes(pair: Pair, residual: Callable[[Pair], Array], step: float = 1e-4) -> Array:
-    """(p (p + 1) / 2, k): derivatives of g in the whitened entries of the sample's covariance, times their standard deviations
-    times n^1/2. By central differences, in chunks."""
-    p = len(pair.covariance)
-    root, (i, j) = power(pair.covariance, 0.5, 0.0), np.tril_indices(p)
-    chunk, out = max(1, 2_000_000 // p**2), []
-    for places in np.split(np.arange(len(i)), range(chunk, len(i), chunk)):
-        moves = np.zeros((len(places), p, p))
-        at = np.arange(len(places))
-        moves[at, i[places], j[places]] = moves[at, j[places], i[places]] = step
-        kept, n = np.broadcast_to(pair.kept, (len(places), *pair.kept.shape)), np.full(len(places), pair.n)
-        up, down = (
-            residual(Pair.of(pair.canonical, root @ (np.eye(p) + sign * moves) @ root, n, kept, pair.rank))
-            for sign in (1, -1)
-        )
-        out.append((up - down) / (2 * step) * np.where(i[places] == j[places], np.sqrt(2), 1)[:, None])
-    return np.concatenate(out)
