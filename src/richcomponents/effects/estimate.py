@@ -332,7 +332,7 @@ class Problem:
             _leading(loadings[:, :r]) if view.columns is not None else np.full(view.k, -1)
             for view, loadings in zip(self.views, (where.u_from_x, where.v_from_y), strict=True)
         ]
-        return [*out, UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1])]
+        return [*out, UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], dispersed=True)]
 
     def instrumented(self) -> UncorrelatedOwnParts | None:
         """What instruments state: own parts of tests and instruments are uncorrelated."""
@@ -340,7 +340,9 @@ class Problem:
         if not self.instruments or u.columns is None:
             return None
         groups = np.where(u.columns < self.tests, 0, 1)
-        return UncorrelatedOwnParts(groups_u=groups, groups_v=np.full(v.k, -1), stated=True, name="instruments")
+        return UncorrelatedOwnParts(
+            groups_u=groups, groups_v=np.full(v.k, -1), stated=True, dispersed=True, name="instruments"
+        )
 
     def fit(self, rank: int | None) -> Fit:
         """At this rank; None : that of the factors if they hold, else of the test."""

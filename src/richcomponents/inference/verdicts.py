@@ -107,7 +107,8 @@ RULES = {
     ),
     # what the model says must vanish
     "fit": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),
-    "errors": Rule(),  # dispersion stands for a verdict
+    # an assumption that is used as far as it holds: no verdict rests on it
+    "errors": Rule(((0.01, Verdict.CONTRADICTED), (0.1, Verdict.WEAK))),
     "known A": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),
     "leftover": Rule(((0.001, Verdict.WEAK),)),
     "outcome": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),

@@ -50,11 +50,12 @@ MOST_EQUATIONS = 2500
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Equations:
-    """weight : N^-1 (k, k); scale : one over the dispersion; stated : by the user, and used even where nothing can
-    contradict it."""
+    """weight : N^-1 (k, k); stated : by the user, and used even where nothing can contradict it; dispersed : counted over
+    their dispersion, where a real table fails every exact test, instead of as far as their test does not reject."""
 
     name: str
     stated: bool = False
+    dispersed: bool = False
     weight: Array = field(default_factory=lambda: np.zeros((0, 0)))
     scale: Array = field(default_factory=lambda: np.ones(1))
 
@@ -91,11 +92,14 @@ class Equations:
         return -2 * float(self.parts(pair, T)[0][0]), self.count - len(entries(T))
 
     def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
-        """One over the dispersion. What nothing can contradict is not used, unless it was stated."""
+        """As far as the test does not reject, or one over the dispersion. What nothing can contradict is not used, unless it
+        was stated."""
         misfit, spare = self._misfit(pair, T)
         p = float(stats.chi2.sf(misfit, spare)) if spare > 0 else float("nan")
         test = Test("errors", misfit, (max(spare, 0),), p)
-        return float(self.stated) if spare <= 0 else min(1.0, spare / max(misfit, 1e-300)), test
+        if spare <= 0 or (self.stated and not self.dispersed):
+            return float(self.stated), test
+        return min(1.0, spare / max(misfit, 1e-300)) if self.dispersed else test.allowed, test
 
     def strength(self, pair: Pair, T: Array, end: Array) -> float:
         """The likelihood ratio as a normal number (Wilson and Hilferty)."""
