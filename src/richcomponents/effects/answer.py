@@ -152,7 +152,7 @@ class ExposureAnswer:
 
     def finding(self) -> str:
         """What changes with the exposure, in a sentence."""
-        one, form, columns = self.effects, _decimals(self.effects.value), counted(self.found, "column")
+        one, form, columns = self.effects, _decimals(self.effects.value), counted(self.effects.names, "column")
         rate = f"false discovery rate {FALSE_DISCOVERIES:.0%}"
         if not self.found.any():
             return f"No effect of {self.exposure} on the {columns} differs significantly from zero ({rate})."

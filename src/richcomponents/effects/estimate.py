@@ -134,8 +134,8 @@ def held_out(given: Given, pair: Pair, to_v: Array, base: Array, ridge: float = 
     return Linear(base - np.einsum("jr,jrs,jsq->jq", left, lost, right), left @ pair.h, pair.h @ right)
 
 
-def _of_exposure(i: int, *effects: Draws) -> Iterator[Draws]:
-    return (one.map(lambda values: values[..., i]) for one in effects)
+def _of_exposure(i: int, safe: Draws, full: Draws) -> tuple[Draws, Draws]:
+    return safe.map(lambda effects: effects[..., i]), full.map(lambda effects: effects[..., i])
 
 
 def one_of(pair: Pair, b: int) -> Pair:

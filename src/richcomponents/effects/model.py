@@ -243,7 +243,11 @@ class ExposureEffects(Estimator):
         table, wanted = found.table, self._instrument_names()
         width = table.layout.n_columns if isinstance(table, Moments) else table.width
         behind = [place(column, width, table.names, "instrument") for column in wanted]
-        taken = {"a view": design.columns, "the covariates": design.known, "the exposures": found.columns}
+        taken: dict[str, Any] = {
+            "a view": design.columns,
+            "the covariates": design.known,
+            "the exposures": found.columns,
+        }
         for column, number in zip(wanted, behind, strict=True):
             for role, columns in taken.items():
                 if number in columns:
@@ -394,9 +398,9 @@ class ExposureEffects(Estimator):
 
     def _control_effects(self, i: int) -> Estimate:
         found, names = self._found, self.rca_.names_of(1)
-        parts = found.controls, found.controls_error, np.full_like(found.controls, found.blocks - 1.0)
-        others = {"adjusted": found.controls_adjusted[:, i]}
-        return Estimate(*(part[:, i] for part in parts), names=names, others=others)
+        value, error, others = found.controls[:, i], found.controls_error[:, i], found.controls_adjusted[:, i]
+        degrees = np.full(len(value), found.blocks - 1.0)
+        return Estimate(value, error, degrees, names=names, others={"adjusted": others})
 
     @property
     def controls_(self) -> Table:
