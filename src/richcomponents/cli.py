@@ -96,9 +96,9 @@ def _option(panel: str, metavar: str | None, help: str, *names: str, **more: Any
 
 _columns, _fit, _written = (partial(_option, box) for box in ("Which columns", "How it is fitted", "What is written"))
 _given = (
-    "tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the first k columns and "
+    "tests=a,b,c controls='C_*' (names or patterns; give the option twice), or a number k: the first k columns "
+    "and the rest"
 )
-_given += "the rest"
 
 Data = Annotated[
     list[Path],

@@ -170,9 +170,8 @@ def variance_plot(
     mine = (own / total)[rows]
     least, utmost = mine, mine
     if low is not None and high is not None:
-        least, utmost = (
-            np.clip(np.where(np.isfinite(end), end / total, own / total), 0, 1)[rows] for end in (low, high)
-        )
+        ends = (np.where(np.isfinite(end), end / total, own / total) for end in (low, high))
+        least, utmost = (np.clip(end, 0, 1)[rows] for end in ends)
     at = np.arange(len(rows))
     ax.barh(at, least, color=BLUE, height=0.7, label="own (S1)")
     if np.any(utmost > least):
@@ -373,9 +372,8 @@ def _name_dots(ax: Axes, names: Sequence[str], x: Array, y: Array, most: int) ->
 def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
     """Effects that held-out controls come out with, with limits, around their true value, zero."""
     points = {"adjusted": hidden.others["adjusted"], "RCA": hidden.value}
-    ax = interval_plot(
-        hidden.names, points, hidden.low, hidden.high, title=title, label="effect (zero in truth)", ax=ax
-    )
+    words: dict[str, Any] = {"title": title, "label": "effect (zero in truth)", "ax": ax}
+    ax = interval_plot(hidden.names, points, hidden.low, hidden.high, **words)
     ax.axvline(0, color=GREY, linewidth=1.2, linestyle="--", zorder=0)
     return ax
 

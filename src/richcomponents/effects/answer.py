@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.notebook import Table
-from richcomponents.text import as_sentence
+from richcomponents.text import as_sentence, counted
 
 __all__ = ["ADVICE", "MEANINGS", "ExposureAnswer"]
 
@@ -95,21 +95,16 @@ class ExposureAnswer:
         """The clearest effects, with what is read first."""
         rows, level = self.effects.rows(), f"{self.effects.level:.0%} interval"
         form = _decimals(self.effects.value)
-        out = Table()
-        for i in self.order()[:most]:
-            row = rows[int(i)]
-            limits = [f"{row[end]:{form}}" for end in ("low", "high")]
-            known: dict[str, object] = {name: f"{row[name]:{form}}" for name in ("estimate", "adjusted", "naive")}
-            known |= {"truth": f"{row['truth']:{form}}"} if "truth" in row else {}
-            known |= {level: f"[{limits[0]}, {limits[1]}]", "p": row["p"], "q": row["q"]}
-            out.append({"name": row["name"], **known})
+        out, shown = Table(), ("estimate", "adjusted", "naive", "truth")
+        for row in (rows[int(i)] for i in self.order()[:most]):
+            known = {name: f"{row[name]:{form}}" for name in shown if name in row}
+            limits = f"[{row['low']:{form}}, {row['high']:{form}}]"
+            out.append({"name": row["name"], **known, level: limits, "p": row["p"], "q": row["q"]})
         return out
 
     def rank_rows(self, most: int | None = None) -> Table:
         """Effects by the number of hidden directions, the clearest first."""
-        titles = {
-            r: f"{r} direction{'' if r == 1 else 's'}" + (" (chosen)" if r == self.rank else "") for r in self.ranks
-        }
+        titles = {r: counted(range(r), "direction") + " (chosen)" * (r == self.rank) for r in self.ranks}
         return Table(
             {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
             for i in map(int, self.order()[:most])
@@ -123,10 +118,7 @@ class ExposureAnswer:
             "found": [name for name, found in zip(self.effects.names, self.found, strict=True) if found],
             "rank": self.rank,
             "rho": self.share,
-            "tests": [
-                {"name": one.name, "p": one.p_value, "finding": str(one.finding), "says": one.says}
-                for one in self.tests
-            ],
+            "tests": [{"name": t.name, "p": t.p_value, "finding": str(t.finding), "says": t.says} for t in self.tests],
             "effects": self.effects.rows(),
             "controls": self.controls,
             "rank_effects": self.ranks,
@@ -142,34 +134,31 @@ class ExposureAnswer:
         """What the verdict means, and which tests decided it."""
         if self.verdict in (Verdict.STRONG, Verdict.CONTRADICTED, Verdict.NOTHING_SHARED):
             return MEANINGS[self.verdict]  # an alarm says which
-        says = [as_sentence(test.says) for test in self._of(self.verdict)]
-        return " ".join([MEANINGS[self.verdict], *says])
+        return " ".join([MEANINGS[self.verdict], *_sentences(self._of(self.verdict))])
 
     @property
     def alarm(self) -> str:
         """A sentence for each test that contradicts what is assumed; else empty."""
-        says = [as_sentence(test.says) for test in self._of(Verdict.CONTRADICTED)]
-        return " ".join([*says, *filter(None, [self._blame() if says else ""])])
+        return " ".join(filter(None, [*_sentences(self._of(Verdict.CONTRADICTED)), self._blame()]))
 
     def way(self) -> str:
         """How far the correction goes, in a sentence."""
         if not self.rank:
             return f"The estimate goes {self.share:.0%} of the way from the unadjusted effects to adjusting for the controls."
         return (
-            f"{self.rank} hidden direction{'' if self.rank == 1 else 's'}; the estimate goes {self.share:.0%} of the way from "
-            "adjusting for the controls to the full correction."
+            f"{counted(range(self.rank), 'hidden direction')}; the estimate goes {self.share:.0%} of the way from adjusting "
+            "for the controls to the full correction."
         )
 
     def finding(self) -> str:
         """What changes with the exposure, in a sentence."""
-        total, count, form, one = len(self.found), int(self.found.sum()), _decimals(self.effects.value), self.effects
-        columns = f"{total} column{'' if total == 1 else 's'}"
+        one, form, columns = self.effects, _decimals(self.effects.value), counted(self.effects.names, "column")
         rate = f"false discovery rate {FALSE_DISCOVERIES:.0%}"
-        if not count:
+        if not self.found.any():
             return f"No effect of {self.exposure} on the {columns} differs significantly from zero ({rate})."
         first = next(int(i) for i in self.order() if self.found[i])
         return (
-            f"{self.exposure} changes {count} of {columns} ({rate}), most clearly {one.names[first]}: "
+            f"{self.exposure} changes {self.found.sum()} of {columns} ({rate}), most clearly {one.names[first]}: "
             f"{one.value[first]:{form}}, {one.level:.0%} interval {one.low[first]:{form}} to {one.high[first]:{form}}."
         )
 
@@ -179,17 +168,19 @@ class ExposureAnswer:
         limits = sorted((limit for limit, _ in RULES["controls agree"].below), reverse=True)
         if not any(test.name == "controls agree" and test.p_value < limits[0] for test in self.tests):
             return []
-        rows = [(_p(row["p of the others"]), str(row["control"])) for row in self.controls]
+        rows: list[Any] = [(row["p of the others"], row["control"]) for row in self.controls]
+        rows = [(p if p == p else 1.0, control) for p, control in rows]
         levels = ([control for p, control in sorted(rows, reverse=True) if p >= limit] for limit in limits)
         return next(filter(None, levels), [])
 
     def _blame(self) -> str:
         """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
         known = [np.isfinite(row["p of the others"]) for row in self.controls]  # type: ignore[call-overload]
-        disagree = [
-            test for test in self.tests if test.name == "controls agree" and test.finding == Verdict.CONTRADICTED
-        ]
-        if not disagree or not known or not all(known):
+        if (
+            "controls agree" not in [test.name for test in self._of(Verdict.CONTRADICTED)]
+            or not known
+            or not all(known)
+        ):
             return ""
         suspects = self.suspects()
         if not suspects:
@@ -202,8 +193,8 @@ class ExposureAnswer:
 
     def about_controls(self) -> str:
         """How the controls fared, in a few sentences."""
-        said = [as_sentence(test.says) for test in self.tests if test.name in ("held-out controls", "controls agree")]
-        return " ".join([*said, *filter(None, [self._blame()])])
+        said = _sentences(test for test in self.tests if test.name in ("held-out controls", "controls agree"))
+        return " ".join(filter(None, [*said, self._blame()]))
 
     def advice(self) -> list[str]:
         """What to do next."""
@@ -212,12 +203,11 @@ class ExposureAnswer:
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
-        controls = self.alarm or self.about_controls()
-        return [self.meaning, self.finding(), controls, self.way(), *self.advice()]
+        return [self.meaning, self.finding(), self.alarm or self.about_controls(), self.way(), *self.advice()]
 
 
-def _p(value: Any) -> float:
-    return float(value) if value == value else 1.0
+def _sentences(tests: Iterable[Test]) -> list[str]:
+    return [as_sentence(test.says) for test in tests]
 
 
 def _decimals(values: Array) -> str:

@@ -12,7 +12,7 @@ from richcomponents.inference.posterior import Prior, best, logistic, symmetric_
 from richcomponents.inference.verdicts import RULES, Test
 from richcomponents.pair.canonical import MAX_CORRELATION, Canonical, canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.fit import PairFit
-from richcomponents.text import listed, p_value
+from richcomponents.text import counted, listed, p_value
 
 __all__ = ["agreement", "agreement_without_each", "checks"]
 
@@ -33,18 +33,15 @@ def checks(
     """Of exposure i. views : canonical coordinates of the sample; agree : whether the controls agree; names : of the
     controls; structure : the test of the model of two views, where one was made."""
     p = remaining_p_value(views, 0) if found.rank else 1.0
-    says = f"given the exposure, tests and controls share {found.rank} direction{'' if found.rank == 1 else 's'}"
-    shared = Test("shared", leftover_statistic(views, 0)[0], (), p, says.replace("share 0 directions", "share nothing"))
+    what = counted(range(found.rank), "direction") if found.rank else "nothing"
+    says = f"given the exposure, tests and controls share {what}"
+    shared = Test("shared", leftover_statistic(views, 0)[0], (), p, says)
     if not found.rank:
         return shared, agree
-    return (
-        shared,
-        _identified(found),
-        _correction(float(found.share[i])),
-        agree,
-        *(_instruments(problem, fit) if problem.instruments else (_held_out(found, i, names),)),
-        *([structure] if structure is not None else ()),
-    )
+    share, beyond = float(found.share[i]), "Compare the estimate with the adjusted one: the truth may lie beyond."
+    correction = Test("correction", share, (), share, f"{share:.0%} of the correction was made", beyond)
+    seen = _instruments(problem, fit) if problem.instruments else (_held_out(found, i, names),)
+    return shared, _identified(found), correction, agree, *seen, *([] if structure is None else [structure])
 
 
 def _identified(found: Estimated) -> Test:
@@ -56,13 +53,6 @@ def _identified(found: Estimated) -> Test:
     return Test("identified", z, (), float(stats.norm.sf(z)), says, remedy)
 
 
-def _correction(share: float) -> Test:
-    says = f"{share:.0%} of the correction was made"
-    return Test(
-        "correction", share, (), share, says, "Compare the estimate with the adjusted one: the truth may lie beyond."
-    )
-
-
 def _held_out(found: Estimated, i: int, names: tuple[str, ...]) -> Test:
     """The smallest p of all held-out controls, times their number (Bonferroni)."""
     value, error = found.controls[:, i], found.controls_error[:, i]
@@ -70,18 +60,19 @@ def _held_out(found: Estimated, i: int, names: tuple[str, ...]) -> Test:
     if not known.any():
         says = f"no control could be held out to check the correction: that takes at least {FEWEST_CONTROLS}"
         return Test("held-out controls", np.nan, (), np.nan, says, "Add controls.")
-    p = 2 * stats.t.sf(np.abs(value[known] / error[known]), found.degrees.max())
+    z = np.abs(value[known] / error[known])
+    p = 2 * stats.t.sf(z, found.degrees.max())
     count, worst = int(known.sum()), int(np.argmin(p))
     least = min(1.0, float(p[worst]) * count)
-    name = names[int(np.flatnonzero(known)[worst])]
     says, remedy = (
         f"no control, held out and treated as a test, shows an effect (smallest p of {count}: {least:.2g})",
         "",
     )
     if least < 0.05:
+        name = names[int(np.flatnonzero(known)[worst])]
         says = f"the control {name} appears to be affected by the exposure; it may not be a valid control ({p_value(least)})"
         remedy = f"Leave {name} out, fit again, and compare."
-    return Test("held-out controls", float(np.abs(value[known] / error[known])[worst]), (count,), least, says, remedy)
+    return Test("held-out controls", float(z[worst]), (count,), least, says, remedy)
 
 
 # ---- do the controls agree?
@@ -148,14 +139,10 @@ def _agreed(p: float, rank: int) -> str:
     if np.isnan(p):
         return "there are as many hidden directions as controls, so that the controls cannot contradict each other"
     if p < RULES["controls agree"].below[-1][0]:
-        more = (
-            f"or more is hidden than {rank} direction{'' if rank == 1 else 's'}"
-            if rank
-            else "or what is hidden goes with the exposure completely"
-        )
+        more = f"more is hidden than {counted(range(rank), 'direction')}"
         return (
-            f"the controls go with the exposure in a way they do not share with the tests ({p_value(p)}): the exposure "
-            f"changes some of them, {more}"
+            f"the controls go with the exposure in a way they do not share with the tests ({p_value(p)}): the exposure changes "
+            f"some of them, or {more if rank else 'what is hidden goes with the exposure completely'}"
         )
     return f"together the controls go with the exposure just as the part does that they share with the tests ({p_value(p)})"
 
@@ -181,9 +168,8 @@ def _instruments(problem: Problem, fit: PairFit) -> tuple[Test, Test]:
     evidence, pair, name = problem.instrumented(), fit.pair.leading(), "over-identification"
     assert evidence is not None
     if sum(len(i) for i, _ in evidence.between) <= pair.rank * (pair.rank + 1) // 2:
-        return relevance, Test(
-            name, np.nan, (0,), np.nan, "the instruments are just enough, and cannot contradict each other"
-        )
+        says = "the instruments are just enough, and cannot contradict each other"
+        return relevance, Test(name, np.nan, (0,), np.nan, says)
     prior = Prior(pair, 2.0)
     weighed = evidence.weighed(pair, logistic(symmetric_of(prior.centre))[0])
     test = weighed.use(pair, fit.left_out.leading(), logistic(symmetric_of(best([weighed], pair, [prior])[0][0]))[0])[1]
@@ -191,6 +177,5 @@ def _instruments(problem: Problem, fit: PairFit) -> tuple[Test, Test]:
     says = f"the instruments agree with each other ({p_value(p)})"
     if p < RULES[name].below[-1][0]:
         says = f"the instruments contradict each other ({p_value(p)}): some act on tests or controls directly"
-    return relevance, Test(
-        name, test.statistic, test.df, p, says, "Leave out instruments that may act on the tests directly."
-    )
+    remedy = "Leave out instruments that may act on the tests directly."
+    return relevance, Test(name, test.statistic, test.df, p, says, remedy)

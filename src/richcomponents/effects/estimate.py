@@ -26,7 +26,7 @@ rank-one downdates, no refits. Held-out effects move the share of the correction
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -132,6 +132,10 @@ def held_out(given: Given, pair: Pair, to_v: Array, base: Array, ridge: float = 
     left = np.linalg.solve(Q, (given.with_v[-len(onto) :] @ predictor - c[:, None] * seen)[..., None])[..., 0]
     right = np.linalg.solve(Q, predictor.T @ given.on_v - scaled[:, :, None] * slopes[:, None, :])
     return Linear(base - np.einsum("jr,jrs,jsq->jq", left, lost, right), left @ pair.h, pair.h @ right)
+
+
+def _of_exposure(i: int, safe: Draws, full: Draws) -> tuple[Draws, Draws]:
+    return safe.map(lambda effects: effects[..., i]), full.map(lambda effects: effects[..., i])
 
 
 def one_of(pair: Pair, b: int) -> Pair:
@@ -247,7 +251,7 @@ class Estimated:
     value, error, degrees : the estimate, its standard error and degrees of freedom; adjusted : the analysis of covariance;
     low, high : ends of the identified set; share (q,) : of the correction; noise (q,) : the largest share of noise in the
     controls that the estimate assumes; rank : hidden directions; blocks : of rows; strength : standard errors between T and
-    no noise at all; weight : of the factors.
+    no noise at all.
     controls, controls_error, controls_adjusted (d_v, q) : what controls get when held out, nan where none could be;
     moved (d_v, q) : root mean square, in standard errors, of how far effects move without a control.
     """
@@ -264,7 +268,6 @@ class Estimated:
     rank: int
     blocks: int
     strength: float
-    weight: float
     controls: Array
     controls_error: Array
     controls_adjusted: Array
@@ -273,15 +276,24 @@ class Estimated:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """T at one rank, the second moments that it is for, the weight of the factors in these, and that of held-out controls;
-    ridge : added to squared canonical correlations before they are inverted."""
+    """T at one rank, the second moments that it is for, and the weight of held-out controls; ridge : added to squared canonical
+    correlations before they are inverted."""
 
     known: PairFit
     given: Given
     blocks: Sequence[Given]
-    weight: float
     trust: float
     ridge: float
+
+    def effects(self, line: Linear, lines: Iterable[Linear]) -> Draws:
+        """Of all rows, without each block, and over the posterior of T."""
+        T, drawn = self.known.posterior.T, self.known.posterior.resampled(line.base.size).T
+        blocks = np.stack([one.at(T.blocks[i]) for i, one in enumerate(lines)])
+        return Draws(line.at(T.value), blocks, line.at(drawn.posterior), drawn.weight)
+
+    def replicates(self) -> Iterator[tuple[Given, Pair]]:
+        """The second moments without each block, and their canonical coordinates."""
+        return ((one, one_of(self.known.left_out, i)) for i, one in enumerate(self.blocks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,13 +359,11 @@ class Problem:
     def fit(self, rank: int | None) -> Fit:
         """At this rank; None : that of the factors if they hold, else of the test."""
         given, blocks, smooth = self.given, list(self.blocks), self.smoothing()
-        weight = 0.0
         if smooth is not None and smooth.weight:
             lift = linalg.block_diag(*(one.lift for one in self.views))
             given = given.with_covariance(smooth(given.cov), lift)
             stack = smooth(np.stack([one.cov for one in blocks]))
             blocks = [one.with_covariance(cov, lift) for one, cov in zip(blocks, stack, strict=True)]
-            weight = smooth.weight
         k_u = self.views[0].k
         where = canonical(given.cov[:k_u, :k_u], given.cov[:k_u, k_u:], given.cov[k_u:, k_u:], self.n)
         if rank is None:
@@ -362,10 +372,9 @@ class Problem:
         pair, left_out = self._pairs(where, blocks, rank)
         stated = self.instrumented()
         if stated is not None and self.share is not None and rank:
-            return Fit(_solved(pair, left_out, stated), given, blocks, 0.0, 1.0, 0.0)
-        trust = 1.0 if smooth is None else smooth.controls
+            return Fit(_solved(pair, left_out, stated), given, blocks, 1.0, 0.0)
         known = PairFit.of(pair, left_out, self.evidences(where, rank))
-        return Fit(known, given, blocks, weight, trust, RIDGE / self.n)
+        return Fit(known, given, blocks, 1.0 if smooth is None else smooth.controls, RIDGE / self.n)
 
     def _pairs(self, where: Canonical, blocks: Sequence[Given], rank: int) -> tuple[Pair, Pair]:
         to = linalg.block_diag(where.x_from_u, where.y_from_v)
@@ -378,82 +387,61 @@ class Problem:
         )
 
     def estimate(self, at: Fit) -> Estimated:
-        """The whole of it."""
-        fit, given, blocks = at.known, at.given, at.blocks
-        T, p, q = fit.posterior.T, *self.given.slopes.shape
-        degrees, naive = len(blocks) - 1.0, Draws.certain(self.given.slopes, np.stack([b.slopes for b in self.blocks]))
-        safe = Draws.certain(ancova(self.given), np.stack([ancova(b) for b in self.blocks]))
-        size = np.sqrt(np.where(self.given.variance > 0, self.given.variance, 1.0))
+        """The whole of it: from the analysis of covariance towards the correction. Where nothing is shared, from the unadjusted
+        effects towards the analysis of covariance, as far as the change stands above its noise."""
+        fit, (p, q), given = at.known, self.given.slopes.shape, self.given
+        naive = Draws.certain(given.slopes, np.stack([b.slopes for b in self.blocks]))
+        adjusted = Draws.certain(ancova(given), np.stack([ancova(b) for b in self.blocks]))
+        size, degrees = np.sqrt(np.where(given.variance > 0, given.variance, 1.0)), len(self.blocks) - 1.0
         nothing = np.full((self.views[1].to.shape[1], q), np.nan)
-        if not fit.rank:
-            return self._between(naive, safe, size, degrees, nothing)
-        line = on_columns(given, fit.pair, safe.value, at.ridge)
-        drawn = fit.posterior.resampled(p * q).T
-        lines = (on_columns(b, one_of(fit.left_out, i), safe.blocks[i], at.ridge) for i, b in enumerate(blocks))
-        moved = [one.at(T.blocks[i]) for i, one in enumerate(lines)]
-        full = Draws(line.at(T.value), np.stack(moved), line.at(drawn.posterior), drawn.weight)
-        witnesses = self._held_out(at)
-        share, value, error, df = np.zeros(q), *(np.zeros((p, q)) for _ in range(3))
+        safe, full, gate, noise, witnesses = naive, adjusted, 1.0, 0.0, None
+        low, high = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
+        if fit.rank:
+            line = on_columns(at.given, fit.pair, adjusted.value, at.ridge)
+            lines = (
+                on_columns(b, pair, base, at.ridge)
+                for (b, pair), base in zip(at.replicates(), adjusted.blocks, strict=True)
+            )
+            safe, full, (low, high), witnesses = adjusted, at.effects(line, lines), line.set(), self._held_out(at)
+            gate = 1.0 if self.instruments else fit.gate
+            noise = float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
+        share, value, error, df = np.zeros(q), np.zeros((p, q)), np.zeros((p, q)), np.full((p, q), degrees)
         controls, controls_error = nothing.copy(), nothing.copy()
         for i in range(q):
-            a, b = (d.map(lambda e: e[..., i] / size) for d in (safe, full))  # noqa: B023
-            own = share_of(a.map(self._of_tests), b.map(self._of_tests), 1.0 if self.instruments else fit.gate)
-            held = None
-            if witnesses is not None:
-                of_safe, of_full = (d.map(lambda e: e[..., i]) for d in witnesses[:2])  # noqa: B023
-                held = HeldOut(of_safe, of_full, at.trust)
-            share[i] = self.share if self.share is not None else own if held is None else held.share(own)
+            a, b = (one.map(lambda effects: effects / size) for one in _of_exposure(i, safe, full))
+            share[i] = share_of(a.map(self._of_tests), b.map(self._of_tests), gate)
+            held = witnesses and HeldOut(*_of_exposure(i, *witnesses[:2]), at.trust)
+            if fit.rank and self.share is not None:
+                share[i] = self.share
+            elif held:
+                share[i] = held.share(share[i])
             shrunk = Shrunk.at(a, b, share[i])
-            value[:, i], error[:, i], df[:, i] = shrunk.value * size, shrunk.error * size, degrees
-            if held is None or witnesses is None:
-                continue
-            wide, df[:, i] = held.widened(shrunk.error, share[i], degrees)
-            error[:, i] = wide * size * (self.given.variance > 0)
-            seen, into = Shrunk.at(held.safe, held.full, share[i]), witnesses[2].expanded
-            controls[:, i], controls_error[:, i] = into(seen.value), np.abs(into(seen.error)) / np.sqrt(at.trust)
-        low, high = line.set()
-        noise = share * float(np.linalg.eigvalsh(T.value)[-1])
-        strength = fit.strength
+            value[:, i], error[:, i] = shrunk.value * size, shrunk.error * size
+            if held and witnesses:
+                wide, df[:, i] = held.widened(shrunk.error, share[i], degrees)
+                error[:, i] = wide * size * (given.variance > 0)
+                seen, into = Shrunk.at(held.safe, held.full, share[i]), witnesses[2].expanded
+                controls[:, i], controls_error[:, i] = into(seen.value), np.abs(into(seen.error)) / np.sqrt(at.trust)
+        others = held_out_base(given, self.views[1].to) if fit.rank else nothing
+        moved = self._moved(at, share, value, error) if fit.rank else nothing
         return Estimated(
-            value, error, df, naive.value, safe.value, low, high, share, noise, fit.rank, len(blocks), strength, at.weight,
-            controls, controls_error, held_out_base(self.given, self.views[1].to),
-            self._moved(at, share, value, error),
+            value, error, df, naive.value, adjusted.value, low, high, share, share * noise, fit.rank, len(self.blocks),
+            fit.strength if fit.rank else 0.0, controls, controls_error, others, moved,
         )  # fmt: skip
 
     def _of_tests(self, values: Array) -> Array:
         return np.asarray(values[..., : self.tests])
 
-    def _between(self, naive: Draws, safe: Draws, size: Array, degrees: float, nothing: Array) -> Estimated:
-        """Nothing is shared: from the unadjusted effects to the analysis of covariance, as far as the change stands above
-        its noise."""
-        q = safe.value.shape[1]
-        share, value, error = np.zeros(q), np.zeros_like(safe.value), np.zeros_like(safe.value)
-        for i in range(q):
-            a, b = (d.map(lambda e: e[..., i] / size) for d in (naive, safe))  # noqa: B023
-            share[i] = share_of(a.map(self._of_tests), b.map(self._of_tests), 1.0)
-            shrunk = Shrunk.at(a, b, share[i])
-            value[:, i], error[:, i] = shrunk.value * size, shrunk.error * size
-        low, high = np.minimum(naive.value, safe.value), np.maximum(naive.value, safe.value)
-        return Estimated(
-            value, error, np.full_like(value, degrees), naive.value, safe.value, low, high, share, np.zeros(q), 0,
-            len(self.blocks), 0.0, 0.0, nothing, nothing, nothing, nothing,
-        )  # fmt: skip
-
     def _held_out(self, at: Fit) -> tuple[Draws, Draws, Witnesses] | None:
         """Safe and full effects (c, q) on held-out controls, in standard deviations of these."""
-        fit, given, blocks = at.known, at.given, at.blocks
-        which = Witnesses.of(self.given, self.views[1])
+        which, to = Witnesses.of(self.given, self.views[1]), self.views[1].to
         if len(which.at) < FEWEST_CONTROLS or self.instruments:
             return None  # instruments are for controls whose own parts go together: no control tells another one's
-        to, T = self.views[1].to, fit.posterior.T
-        base = held_out_base(self.given, to)
-        bases = np.stack([held_out_base(one, to) for one in self.blocks])
-        line, drawn = held_out(given, fit.pair, to, base, at.ridge), fit.posterior.resampled(base.size).T
-        lines = [held_out(b, one_of(fit.left_out, i), to, bases[i], at.ridge) for i, b in enumerate(blocks)]
-        moved = np.stack([one.at(T.blocks[i]) for i, one in enumerate(lines)])
-        full = Draws(line.at(T.value), moved, line.at(drawn.posterior), drawn.weight)
+        bases = (held_out_base(one, to) for one in self.blocks)
+        line = held_out(at.given, at.known.pair, to, held_out_base(self.given, to), at.ridge)
+        lines = [held_out(b, pair, to, base, at.ridge) for (b, pair), base in zip(at.replicates(), bases, strict=True)]
         safe = Draws.certain(line.base, np.stack([one.base for one in lines]))
-        return safe.map(which.chosen), full.map(which.chosen), which
+        return safe.map(which.chosen), at.effects(line, lines).map(which.chosen), which
 
     def _moved(self, at: Fit, share: Array, value: Array, error: Array) -> Array:
         """(d_v, q): how far effects on the tests move without each control; root mean square, in standard errors."""

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from richcomponents.algebra import Array
 from richcomponents.components.wide import Factored
@@ -161,26 +160,25 @@ class ExposureEffects(Estimator):
         model = self._model()
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
-        _, named = named_exposures(y, self.exposure)
-        X, y, groups, sample_weight = model.present(X, y, groups, sample_weight, columns=named, role="exposure")
-        opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=True), model.views)
-        found = read_exposures(opened, y, self.exposure, self.reference)
+        found, table, design, groups, sample_weight = self._read(model, X, y, groups, sample_weight, reset=True)
         reading: dict[str, Any] = {"groups": groups, "progress": progress}
-        table, design = self._two_views(found, model)
         found.check_names(design)
         model.set_params(
             views={name: design.views[name].tolist() for name in design.views},
             covariates=[*design.known.tolist(), *found.columns],
         )
         if isinstance(table, Rows):
-            self._check_rows(table, len(model.covariates))
+            regressors, used = len(model.covariates), np.concatenate([design.used, found.columns])
+            if table.n_rows is not None and table.n_rows <= regressors + 2:
+                raise DataError(
+                    f"n_samples = {table.n_rows} is too few for {regressors} exposures and covariates: use fewer of them, or "
+                    "more rows"
+                )
             table = table if sample_weight is None else table.weighted_by(sample_weight)
             if table.rereadable:
-                used = np.concatenate([design.used, found.columns])
                 table, reading["groups"], _ = model.without_gaps(table, used, design, table.group_labels(groups))
                 groups, reading["design"] = reading["groups"], found.among(design)
             else:  # one pass is all there is: sums suffice, of the columns that are used
-                used = np.concatenate([design.used, found.columns])
                 with constants_told_later():
                     table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
                 found = replace(found, columns=tuple(range(len(design.used), len(used))))
@@ -198,12 +196,15 @@ class ExposureEffects(Estimator):
         """Fit to a state of order four: sums suffice, also those of several sites."""
         return self.fit(moments)
 
-    def _check_rows(self, table: Rows, regressors: int) -> None:
-        if table.n_rows is not None and table.n_rows <= regressors + 2:
-            raise DataError(
-                f"n_samples = {table.n_rows} is too few for {regressors} exposures and covariates: use fewer of them, or "
-                "more rows"
-            )
+    def _read(
+        self, model: ContrastiveRCA, X: Any, y: Any, groups: Any = None, weight: Any = None, *, reset: bool
+    ) -> tuple[Exposures, Rows | Moments, Design, Any, Any]:
+        """Exposures, the table and its design, groups and weights: of the rows that have an exposure."""
+        _, named = named_exposures(y, self.exposure)
+        X, y, groups, weight = model.present(X, y, groups, weight, columns=named, role="exposure")
+        opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=reset), model.views)
+        found = read_exposures(opened, y, self.exposure, self.reference)
+        return found, *self._two_views(found, model), groups, weight
 
     def _model(self) -> ContrastiveRCA:
         if not isinstance(self.rca, (ContrastiveRCA, RCA)):
@@ -240,17 +241,17 @@ class ExposureEffects(Estimator):
     def _instruments(self, found: Exposures, design: Design) -> list[int]:
         """Their columns."""
         table, wanted = found.table, self._instrument_names()
-        width, names = (table.layout.n_columns if isinstance(table, Moments) else table.width), table.names
-        behind = [place(column, width, names, "instrument") for column in wanted]
+        width = table.layout.n_columns if isinstance(table, Moments) else table.width
+        behind = [place(column, width, table.names, "instrument") for column in wanted]
         taken: dict[str, Any] = {
             "a view": design.columns,
             "the covariates": design.known,
             "the exposures": found.columns,
         }
         for column, number in zip(wanted, behind, strict=True):
-            where = next((role for role, columns in taken.items() if number in columns), None)
-            if where is not None:
-                raise DataError(f"column {column!r} is an instrument and also in {where}: name it once")
+            for role, columns in taken.items():
+                if number in columns:
+                    raise DataError(f"column {column!r} is an instrument and also in {role}: name it once")
         return behind
 
     def _instrument_names(self) -> list[Any]:
@@ -260,29 +261,30 @@ class ExposureEffects(Estimator):
     def _problem(self, data: Data, table: Rows | Moments, found: Exposures, groups: object) -> Problem:
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, lost, solution = self.rca_, data.lost, self.rca_.solution_
-        u, v = (model.views_[i] for i in (0, 1))
-        others, views = model.covariates_, solution.canonical
-        few = len(u) + len(v) <= MOST_COMPARED
-        paired = len(views.correlations)
-        on_u = Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
-        on_v = Coordinates(views.y_from_v, views.v_from_y)
-        if few and not isinstance(solution.cov_u, Factored):
-            on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
-        if not isinstance(solution.cov_v, Factored):
-            on_v = Coordinates.of_columns(np.asarray(solution.cov_v))
-        coordinates = on_u, on_v
+        u, v, others, views = model.views_[0], model.views_[1], model.covariates_, solution.canonical
+        paired, many_u, many_v = (
+            len(views.correlations),
+            *(isinstance(C, Factored) for C in (solution.cov_u, solution.cov_v)),
+        )
+        coordinates = on_u, on_v = (
+            Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
+            if many_u or len(u) + len(v) > MOST_COMPARED
+            else Coordinates.of_columns(np.asarray(solution.cov_u)),
+            Coordinates(views.y_from_v, views.v_from_y)
+            if many_v
+            else Coordinates.of_columns(np.asarray(solution.cov_v)),
+        )
         columns, known = np.concatenate([u, v, others]), len(others) - len(found.columns)
-        if isinstance(table, Moments):
-            sums = Sums.of_state(table.select(columns), coordinates, known, lost)
-        elif isinstance(data, Available) and data.origin is not None:
-            sums = Sums.of_state(data.origin.moments(2), coordinates, known, lost)
-        elif not any(isinstance(C, Factored) for C in (solution.cov_u, solution.cov_v)):
+        chosen: Any = table.select(columns)
+        if isinstance(data, Available) and data.origin is not None and not isinstance(table, Moments):
+            chosen = data.origin.moments(2)
+        elif not isinstance(chosen, Moments) and not many_u and not many_v:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                state = Moments.of(table.select(columns), 2, n_blocks=model.n_blocks, groups=groups)
-            sums = Sums.of_state(state, coordinates, known, lost)
+                chosen = Moments.of(chosen, 2, n_blocks=model.n_blocks, groups=groups)
+        if isinstance(chosen, Moments):
+            sums = Sums.of_state(chosen, coordinates, known, lost)
         else:
-            chosen = table.select(columns)
             rows = chosen.array()
             weight = rows[:, -1] if chosen.weighted else np.ones(len(rows))
             parts = np.split(rows[:, : len(columns)], np.cumsum([len(u), len(v), known]), axis=1)
@@ -305,15 +307,12 @@ class ExposureEffects(Estimator):
         )
 
     def _share(self) -> float | None:
-        if self.share == "auto":
+        share = self.share
+        if share == "auto":
             return None
-        if (
-            isinstance(self.share, bool)
-            or not isinstance(self.share, (int, float, np.number))
-            or not 0 <= self.share <= 1
-        ):
-            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {self.share!r}")
-        return float(self.share)
+        if isinstance(share, bool) or not isinstance(share, (int, float, np.number)) or not 0 <= share <= 1:
+            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {share!r}")
+        return float(share)
 
     def _solve(self, problem: Problem) -> None:
         solution, wanted = self.rca_.solution_, self.rca_.rank
@@ -337,10 +336,8 @@ class ExposureEffects(Estimator):
 
     def _check_exposures(self, sums: Sums) -> None:
         """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
-        model = self.rca_
-        explained = model.explained_columns_
-        if len(explained):
-            column = model.views_.describe(int(explained[0]))
+        if len(explained := self.rca_.explained_columns_):
+            column = self.rca_.views_.describe(int(explained[0]))
             raise DataError(
                 f"{column} is an exact function of the exposures and covariates: is it the exposure itself? Take it out of the "
                 "views"
@@ -366,7 +363,6 @@ class ExposureEffects(Estimator):
     @property
     def effects_(self) -> Any:
         """Effects per column of U; of several exposures a dict of them."""
-        check_is_fitted(self, "rca_")
         return self._by_exposure(self._effects)
 
     def effect_table(self) -> Table:
@@ -394,7 +390,6 @@ class ExposureEffects(Estimator):
     @property
     def control_effects_(self) -> Any:
         """What held-out controls get: zero in truth; None with fewer than four."""
-        check_is_fitted(self, "rca_")
         return self._by_exposure(self._control_effects) if self._held_out else None
 
     @property
@@ -402,46 +397,38 @@ class ExposureEffects(Estimator):
         return bool(np.isfinite(self._found.controls).any())
 
     def _control_effects(self, i: int) -> Estimate:
-        found = self._found
-        value, error, adjusted = (
-            part[:, i] for part in (found.controls, found.controls_error, found.controls_adjusted)
-        )
+        found, names = self._found, self.rca_.names_of(1)
+        value, error, others = found.controls[:, i], found.controls_error[:, i], found.controls_adjusted[:, i]
         degrees = np.full(len(value), found.blocks - 1.0)
-        names = self.rca_.names_of(1)
-        return Estimate(value, error, degrees, names=names, others={"adjusted": adjusted})
+        return Estimate(value, error, degrees, names=names, others={"adjusted": others})
 
     @property
     def controls_(self) -> Table:
         """Per control and exposure: held-out effect, error, p; p of the test that the controls agree, without it; and how far
         effects on U move without it."""
-        check_is_fitted(self, "rca_")
         rows = Table()
         for i, exposure in enumerate(self.exposures_ if self._held_out else ()):
             seen = self._control_effects(i)
+            parts = {
+                "held-out effect": seen.value,
+                "standard error": seen.standard_error,
+                "p": seen.p_value,
+                "p of the others": self._without[:, i],
+                "effects move without it": self._found.moved[:, i],
+            }
             for j, name in enumerate(seen.names):
-                rows.append(
-                    {
-                        "control": name,
-                        "exposure": exposure,
-                        "held-out effect": float(seen.value[j]),
-                        "standard error": float(seen.standard_error[j]),
-                        "p": float(seen.p_value[j]),
-                        "p of the others": float(self._without[j, i]),
-                        "effects move without it": float(self._found.moved[j, i]),
-                    }
-                )
+                numbers = {title: float(part[j]) for title, part in parts.items()}
+                rows.append({"control": name, "exposure": exposure, **numbers})
         return rows
 
     @property
     def tests_(self) -> Any:
         """All tests, by exposure if there are several."""
-        check_is_fitted(self, "rca_")
         return self._by_exposure(lambda i: list(self._tests[self.exposures_[i]]))
 
     @property
     def verdicts_(self) -> dict[str, Verdict]:
         """By exposure: the worst finding of its tests."""
-        check_is_fitted(self, "rca_")
         return {name: verdict(tests) for name, tests in self._tests.items()}
 
     @property
@@ -452,25 +439,18 @@ class ExposureEffects(Estimator):
     def _tell(self) -> None:
         """Warn of what makes the numbers doubtful."""
         for answer in self.answers():
-            if answer.verdict in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
-                warn_user(
-                    f"effects of {answer.exposure}: {answer.verdict}. {MEANINGS[answer.verdict]}",
-                    WeakIdentificationWarning,
-                )
+            of, word = f"effects of {answer.exposure}", answer.verdict
+            if word in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
+                warn_user(f"{of}: {word}. {MEANINGS[word]}", WeakIdentificationWarning)
             if answer.alarm:
-                warn_user(f"effects of {answer.exposure}: {answer.alarm}".removesuffix("."), SpecificationWarning)
+                warn_user(f"{of}: {answer.alarm}".removesuffix("."), SpecificationWarning)
 
     def rows_of_rca(self, X: object, y: object, most: int) -> Rows | None:
         """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
         None where they can be read once only."""
-        check_is_fitted(self, "rca_")
-        model, named = self._model(), named_exposures(y, self.exposure)[1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MissingValueWarning)  # the fit counted them
-            X, y, *_ = model.present(X, y, columns=named, role="exposure")
-        opened = including_views(self._open(X, reset=False), model.views)
-        found = read_exposures(opened, y, self.exposure, self.reference)
-        table, design = self._two_views(found, model)
+            found, table, design, *_ = self._read(self._model(), X, y, reset=False)
         if not isinstance(table, Rows) or not table.rereadable:
             return None
         return Rows(UsedColumns(table.select(np.concatenate([design.used, found.columns])).head(most)))
@@ -485,7 +465,6 @@ class ExposureEffects(Estimator):
 
     def answers(self) -> tuple[ExposureAnswer, ...]:
         """What is to be said about each exposure: what a report shows."""
-        check_is_fitted(self, "rca_")
         return tuple(self._answer(i, name) for i, name in enumerate(self.exposures_))
 
     def _answer(self, i: int, name: str) -> ExposureAnswer:
@@ -506,23 +485,17 @@ class ExposureEffects(Estimator):
 
     def summary(self) -> Summary:
         """A page of text (a table and few words, in a notebook): the verdict, the effects, the controls, what to do."""
-        check_is_fitted(self, "rca_")
-        model, answers = self.rca_, self.answers()
-        views = model.views_
-        lines = [
-            f"Effects on {views.names[0]} ({self._tests_of_u} columns), {len(views[1])} controls, {model.n_samples_} rows",
-            *self.notes_,
-        ]
+        views, n, answers = self.rca_.views_, self.rca_.n_samples_, self.answers()
+        head = f"Effects on {views.names[0]} ({self._tests_of_u} columns), {len(views[1])} controls, {n} rows"
+        lines = [head, *self.notes_]
         for answer in answers:
             first, *rest = answer.says()
             lines += ["", f"{answer.exposure}: {answer.verdict}. {first}", *rest, "", str(_largest(answer.effects))]
-        if self._held_out:
-            lines += ["", "Held-out controls (their effects are zero in truth):"]
-            for answer in answers:
-                lines += [f"{answer.exposure}:"] if len(answers) > 1 else []
-                lines += [str(_largest(answer.hidden))] if answer.hidden is not None else []
-        several = len(answers) > 1
-        says = [f"{answer.exposure}: {said}" if several else said for answer in answers for said in answer.says()]
+        lines += ["", "Held-out controls (their effects are zero in truth):"] if self._held_out else []
+        for i in range(len(answers)) if self._held_out else ():
+            lines += [f"{self.exposures_[i]}:"] if len(answers) > 1 else []
+            lines += [str(_largest(self._control_effects(i)))]
+        says = [f"{one.exposure}: {said}" if len(answers) > 1 else said for one in answers for said in one.says()]
         tables = [answer.compact(_CLEAREST) for answer in answers]
         return Summary(page(lines), verdict=str(self.verdict_), says=[*says, *self.notes_], tables=tables)
 
@@ -532,24 +505,22 @@ class ExposureEffects(Estimator):
         what : "forest" (effects, limits and identified sets of the largest), "volcano" (effects against p values), "controls"
         (what they get when held out), "sensitivity" (all effects that the noise of the controls allows, from none to all).
         """
-        check_is_fitted(self, "rca_")
         name = self.exposures_[0] if exposure is None else exposure
         if name not in self.exposures_:
             raise ValueError(f"exposure must be one of {', '.join(map(repr, self.exposures_))}, got {exposure!r}")
-        i = self.exposures_.index(name)
+        i, title = self.exposures_.index(name), f"Effects of {name}"
         if what == "forest":
-            return estimate_plot(self._effects(i), title=f"Effects of {name}", label="effect", ax=ax)
+            return estimate_plot(self._effects(i), title=title, label="effect", ax=ax)
         if what == "volcano":
-            return volcano_plot(self._effects(i), title=f"Effects of {name}", ax=ax)
+            return volcano_plot(self._effects(i), title=title, ax=ax)
         if what == "controls":
             if not self._held_out:
                 raise ValueError(f"no control was held out: that needs {FEWEST_CONTROLS} of them, and something shared")
             title = "Your controls, each held out and treated as a test"
             return control_plot(self._control_effects(i), title=title, ax=ax)
         if what == "sensitivity":
-            return sensitivity_plot(
-                self._effects(i), self._path(i), title=f"If the controls were noisier: {name}", ax=ax
-            )
+            title = f"If the controls were noisier: {name}"
+            return sensitivity_plot(self._effects(i), self._path(i), title=title, ax=ax)
         raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
 
     def _path(self, i: int) -> tuple[Array, Array, Array, float]:

@@ -15,7 +15,6 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components.wide import Spread
 from richcomponents.moments import Moments
 
 __all__ = ["Coordinates", "Given", "Sums"]
@@ -173,10 +172,8 @@ class Sums:
         out = np.zeros(self.q)
         for i, place in enumerate(range(1 + self.known, k)):
             others = np.delete(np.arange(k), place)
-            with_others = zz[place, others]
-            out[i] = 1 - with_others @ _inverse(zz[np.ix_(others, others)]) @ with_others / max(
-                zz[place, place], 1e-300
-            )
+            both, size = zz[place, others], max(zz[place, place], 1e-300)
+            out[i] = 1 - both @ _inverse(zz[np.ix_(others, others)]) @ both / size
         return out
 
     def given(self) -> Given:
@@ -207,11 +204,5 @@ class Sums:
 def _inverse(products: Array) -> Array:
     """Of sums of products, whatever the units of the columns."""
     scale = np.sqrt(np.maximum(np.diag(products), 1e-300))
-    return np.asarray(
-        np.linalg.pinv(products / np.outer(scale, scale), rcond=1e-12, hermitian=True) / np.outer(scale, scale)
-    )
-
-
-def coordinates_of(covariance: Spread, few: bool, to: Array, lift: Array) -> Coordinates:
-    """The columns themselves where they are few, else what was searched for shared directions."""
-    return Coordinates.of_columns(np.asarray(covariance)) if few else Coordinates(to, lift)
+    units = np.outer(scale, scale)
+    return np.asarray(np.linalg.pinv(products / units, rcond=1e-12, hermitian=True) / units)

@@ -190,26 +190,28 @@ class Findings:
         views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
         common: dict[str, Any] = {"n": rca.n_samples_, "views": views}
         if hasattr(model, "answers"):
-            found = cls._of_effects(model, rca, own, truth, X, y, common)
-            made = Provenance(model.recipe(), seed=rca.random_state) if provenance is None else provenance
-            return replace(found, notes=(*notes, *found.notes), provenance=made)
+            made = provenance or Provenance(model.recipe(), seed=rca.random_state)
+            common |= {"notes": (*notes, *model.notes_), "provenance": made}
+            return cls._of_effects(model, rca, own, truth, X, y, common)
         if y is not None and not getattr(model, "takes_outcome", False):
-            name = type(rca).__name__
             raise ValueError(
                 f"a report of {type(model).__name__} says nothing about an outcome: leave y out, or report on a model of it, "
-                f"such as ComponentRegression(rca={name}(...)).fit(X, y)"
+                f"such as ComponentRegression(rca={type(rca).__name__}(...)).fit(X, y)"
             )
-        verdict = getattr(model, "verdict_", rca.verdict_)
+        verdict, covariates = (
+            getattr(model, "verdict_", rca.verdict_),
+            tuple(own[i] for i in getattr(rca, "covariates_", ())),
+        )
         found = cls(
             **common,
-            covariates=tuple(own[i] for i in getattr(rca, "covariates_", ())),
+            covariates=covariates,
             summary=str(rca.summary()),
             verdict=verdict,
             answer=rca.headline(verdict),
             steps=tuple(rca.next_steps()),
-            samples=look_at(model, rca, X, y, tuple(own[i] for i in getattr(rca, "covariates_", ())), outcome),
+            samples=look_at(model, rca, X, y, covariates, outcome),
             notes=tuple(notes),
-            provenance=Provenance(seed=rca.random_state) if provenance is None else provenance,
+            provenance=provenance or Provenance(seed=rca.random_state),
             **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
         )
         if rca is model:
@@ -224,10 +226,10 @@ class Findings:
         told = _outcome(model, views, X, y, columns, outcome, truth)
         if told.fails:  # the alarm says what to do; more samples would not help
             found = replace(found, steps=())
-        said = (*notes, *model.notes())  # but for what an alarm says
-        return replace(
-            found, outcome=told, notes=tuple(note for note in said if not (told.fails and CONTRADICTED in note))
-        )
+        said = (
+            note for note in (*notes, *model.notes()) if not (told.fails and CONTRADICTED in note)
+        )  # an alarm says it
+        return replace(found, outcome=told, notes=tuple(said))
 
     @classmethod
     def _of_effects(
@@ -245,7 +247,6 @@ class Findings:
             mixing=(),
             diagnostics=rca.diagnostics_,
             effects=answers,
-            notes=tuple(model.notes_),
             samples=look_at(model, rca, X, y, (*(own[i] for i in known), *model.exposures_), ""),
             steps=tuple(dict.fromkeys(step for answer in answers for step in answer.steps)),
         )
@@ -260,20 +261,19 @@ class Findings:
         out, d = [answer.alarm for answer in self.effects if answer.alarm], self.diagnostics
         if self.effects:  # the tests of the two views are among those of the exposures
             return list(dict.fromkeys(out))
-        if self.outcome is not None and self.outcome.fails:
-            out.append(f"{self.outcome.fails}.")
-        if self.outcome is not None and self.outcome.fails is None and self.outcome.test.p_value < SUSPICIOUS:
+        told, (fit, given) = self.outcome, (None, None) if d is None else (d.overidentification, d.known_mixing)
+        if told is not None and told.fails:
+            out.append(f"{told.fails}.")
+        if told is not None and told.fails is None and told.test.p_value < SUSPICIOUS:
             out.append(
-                f"{self.outcome.name} goes with {self.outcome.outside} ({self.outcome.test.p_text}): it seems to "
-                f"depend on more than {self.outcome.component}, and the coefficients may be wrong."
+                f"{told.name} goes with {told.outside} ({told.test.p_text}): it seems to depend on more than "
+                f"{told.component}, and the coefficients may be wrong."
             )
-        if d is not None and d.overidentification is not None and d.overidentification.p_value < SUSPICIOUS:
-            out.append(
-                f"The model does not fit ({d.overidentification.p_text}): something else is shared, or the parts "
-                "depend on each other."
-            )
-        if d is not None and d.known_mixing is not None and d.known_mixing.p_value < SUSPICIOUS:
-            out.append(f"The given A does not fit ({d.known_mixing.p_text}).")
+        if fit is not None and fit.p_value < SUSPICIOUS:
+            says = "something else is shared, or the parts depend on each other."
+            out.append(f"The model does not fit ({fit.p_text}): {says}")
+        if given is not None and given.p_value < SUSPICIOUS:
+            out.append(f"The given A does not fit ({given.p_text}).")
         return out
 
     def headline(self) -> str:
@@ -301,23 +301,23 @@ class Findings:
     def question(self) -> str:
         """What was asked, in one sentence."""
         columns = {view: counted(names, "column") for view, names in self.views.items()}
+        u, v, *_ = (
+            f"the {count} of {view if view == letter else f'{view} ({letter})'}"
+            for letter, (view, count) in zip("UV", columns.items(), strict=False)
+        )
         if self.effects:
-            (u, of_u), (v, of_v) = columns.items()
             exposures = [answer.exposure for answer in self.effects]
+            does, it = ("Does", "it") if len(exposures) == 1 else ("Do", "them")
             asked = (
-                f"{'Does' if len(exposures) == 1 else 'Do'} {listed(exposures)} change the {of_u} of {_role(u, 'U')}, when "
-                f"something that nobody measured may go with {'it' if len(exposures) == 1 else 'them'} and disturb them? "
-                f"Negative controls: the {of_v} of {_role(v, 'V')}. {self.n} samples"
+                f"{does} {listed(exposures)} change {u}, when something that nobody measured may go with {it} and disturb "
+                f"them? Negative controls: {v}. "
             )
         elif self.diagnostics is None:
             parts = [f"{view} ({count})" for view, count in columns.items()]
-            asked = f"Which hidden parts do {listed(parts)} have in common, and what is their own? {self.n} samples"
+            asked = f"Which hidden parts do {listed(parts)} have in common, and what is their own? "
         else:
-            (u, of_u), (v, of_v) = columns.items()
-            asked = (
-                f"What is specific to the {of_u} of {_role(u, 'U')}, once what they share with the {of_v} of {_role(v, 'V')} "
-                f"is removed? {self.n} samples"
-            )
+            asked = f"What is specific to {u}, once what they share with {v} is removed? "
+        asked += f"{self.n} samples"
         if self.covariates:
             asked += f"; removed first: {', '.join(self.covariates)}"
         if self.outcome is not None:
@@ -356,7 +356,7 @@ class Findings:
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
-        d, told, made = self.diagnostics, self.outcome, self.provenance
+        d, told = self.diagnostics, self.outcome
         contrast = None if told is None else told.contrast
         found: dict[str, object] = {
             "headline": self.headline(),
@@ -375,13 +375,7 @@ class Findings:
             "classes": None if contrast is None else contrast.rows(),
             "outcome_on_V_p": None if told is None else told.test.p_value,
             "model": None if self.learned is None else {"title": self.learned.title, "rows": self.learned.rows},
-            "provenance": {
-                "command": made.command,
-                "files": dict(made.files),
-                "seed": made.seed,
-                "date": made.date,
-                "versions": Provenance.versions(),
-            },
+            "provenance": {**vars(self.provenance), "versions": Provenance.versions()},
         }
         if d is not None and self.variance is not None:
             found |= {
@@ -401,13 +395,7 @@ class Findings:
         if self.sets is not None:
             found["components"] = self.sets.rows
             found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
-        plain = _plain(found)
-        assert isinstance(plain, dict)
-        return plain
-
-
-def _role(view: str, letter: str) -> str:
-    return view if view == letter else f"{view} ({letter})"
+        return {name: _plain(value) for name, value in found.items()}
 
 
 def _plain(value: object) -> object:

@@ -78,9 +78,13 @@ def _table(rows: Sequence[Mapping[str, object]]) -> str:
     )
     body = "".join(f"<tr>{''.join(_cell(title, value) for title, value in row.items())}</tr>" for row in rows)
     kind = "sortable" + next((f" {width}" for width, most in _WIDTHS.items() if len(rows[0]) > most), "")
-    return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return scrolled(kind, titles, body)
+
+
+def scrolled(kind: str, titles: str, body: str) -> str:
+    """A table (HTML) of one line of titles, in a box of its own."""
+    head = f"<thead><tr>{titles}</tr></thead>"
+    return f'<div class="scroll"><table class="{kind}">{head}<tbody>{body}</tbody></table></div>'
 
 
 def _cell(title: str, value: object) -> str:
@@ -98,7 +102,7 @@ def height(rows: int) -> float:
 
 
 def figure(
-    draw: Callable[[Any], Any],
+    draw: Callable[..., Any],
     size: tuple[float, float],
     text: str,
     salt: str,
@@ -123,22 +127,16 @@ _STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
     "font.size": 10,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _INK,
-    "axes.titlecolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
+    **dict.fromkeys((f"axes.{part}color" for part in ("label", "edge", "title")), _INK),
+    **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), _INK),
+    **dict.fromkeys((f"{part}.facecolor" for part in ("figure", "axes", "savefig")), "none"),
 }
 
 
 def inline_svg(
-    draw: Callable[[Any], Any], size: tuple[float, float], text: str, salt: str, *, whole: bool = False
+    draw: Callable[..., Any], size: tuple[float, float], text: str, salt: str, *, whole: bool = False
 ) -> str:
-    """`draw(ax)` as an <svg> element of `size` inches, described by `text`.
+    """`draw(ax=...)` as an <svg> element of `size` inches, described by `text`.
 
     whole : it draws on a figure, not on an Axes. salt : tells the element identifiers of several pictures on one page apart;
     the same salt gives the same bytes.
@@ -151,7 +149,7 @@ def inline_svg(
     with rc_context(style), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a letter the drawing font lacks: the browser has it
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure if whole else figure.add_subplot())
+        draw(figure) if whole else draw(ax=figure.add_subplot())
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     picture = out.getvalue()
     picture = picture[picture.index("<svg") :].replace(_INK, "currentColor")

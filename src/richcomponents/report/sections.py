@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Verdict
 from richcomponents.notebook import TONES
@@ -30,7 +29,7 @@ from richcomponents.plots import (
     volcano_plot,
 )
 from richcomponents.report.findings import SUSPICIOUS, Findings, Provenance
-from richcomponents.report.pieces import SHOWN, Doubtful, figure, height, html_table, with_tools
+from richcomponents.report.pieces import SHOWN, Doubtful, figure, height, html_table, scrolled, with_tools
 from richcomponents.text import as_sentence, escape, number, p_value
 
 _MOST_HEAT_MAPS = 8
@@ -84,7 +83,7 @@ def coefficients(found: Findings) -> str:
             f" {escape(str(told.contrast))}. An odds ratio is what one unit multiplies the odds of "
             f"{escape(told.contrast.positive)} by, with its 95% interval."
         )
-    draw = partial(_drawn, estimate_plot, told.estimate, label=told.unit)
+    draw = partial(estimate_plot, told.estimate, label=told.unit)
     what, size = f"Coefficients of {told.event} by method, with intervals", (7.6, height(len(told.estimate.names)))
     picture = figure(draw, size, what, "outcome", caption)
     return (
@@ -108,7 +107,8 @@ def _effects(found: Findings, answer: ExposureAnswer, i: int) -> str:
     told, name, u = answer.effects, escape(answer.exposure), escape(next(iter(found.views)))
     many = len(told.names) > MOST
     if many:
-        draw, size, what = volcano_plot, (7.6, 4.6), f"Effects of {answer.exposure} and p values"
+        draw: Any = volcano_plot
+        size, what = (7.6, 4.6), f"Effects of {answer.exposure} and p values"
         caption = (
             "Each dot is a column: across, its effect; up, how clear it is (a p value of 0.001 is at 3). Blue dots have q "
             "below 0.1: at most about one in ten of them is there by chance. The clearest are named."
@@ -123,7 +123,7 @@ def _effects(found: Findings, answer: ExposureAnswer, i: int) -> str:
         )
     rows = [{key: row[key] for key in _FIRST_READ if key in row} for row in answer.rows()]
     rows = [rows[int(at)] for at in answer.order()]
-    picture = figure(lambda ax: draw(told, ax=ax), size, what, f"effects{i}", caption)
+    picture = figure(partial(draw, told), size, what, f"effects{i}", caption)
     return (
         f"<h2>What changes with {name}</h2><p>Each effect is the difference in a column of {u} that goes with {name} "
         f"(for numbers: with one unit), in the column's own units.</p>"
@@ -148,8 +148,7 @@ def controls(found: Findings) -> str:
         out.append(f"<p>{escape(answer.about_controls())}</p>")
         if hidden is None:
             continue
-
-        draw = partial(_drawn, control_plot, hidden)
+        draw = partial(control_plot, hidden)
         what = f"Effects of {answer.exposure} on held-out controls, with intervals"
         caption = (
             "Your controls, each held out and treated as a test. Blue: the estimate with its 95% interval; green: "
@@ -175,8 +174,7 @@ def sensitivity(found: Findings) -> str:
     for i, answer in enumerate(found.effects):
         if not answer.rank:
             continue
-
-        draw = partial(_drawn, sensitivity_plot, answer.effects, answer.path)
+        draw = partial(sensitivity_plot, answer.effects, answer.path)
         what = f"Effects of {answer.exposure} by the assumed noise of the controls"
         caption = (
             "The columns whose effects depend most on how noisy the controls are. Left: not at all, which is what adjusting "
@@ -240,10 +238,9 @@ def shared_directions(found: Findings) -> str:
         "Each bar is one direction in which the two views go together. Coloured directions are modelled as shared; grey ones "
         "are taken for chance."
     )
-    draw = partial(_drawn, correlation_plot, d.canonical_correlations, d.rank)
+    draw = partial(correlation_plot, d.canonical_correlations, d.rank)
     what = f"Canonical correlations between the views; the first {d.rank} are taken as shared"
-    picture = figure(draw, (7.6, 2.8), what, "correlations", caption)
-    return f"<h2>What the views share</h2>{picture}"
+    return f"<h2>What the views share</h2>{figure(draw, (7.6, 2.8), what, 'correlations', caption)}"
 
 
 def samples(found: Findings) -> str:
@@ -262,24 +259,13 @@ def samples(found: Findings) -> str:
             "right (below): with the shared part removed, as predicted sample by sample. "
         )
         if name:
-            caption += (
-                f"Colour: {escape(name)}. Groups that lie apart on the left and not on the right differ in what is "
-            )
-            caption += "shared."
-
-        draw = partial(_samples, before, after, colour, name)
+            apart = "Groups that lie apart on the left and not on the right differ in what is shared."
+            caption += f"Colour: {escape(name)}. {apart}"
+        titles = ("as measured", "shared part removed")
+        draw = partial(sample_plot, before=before, after=after, colour=colour, label=name, titles=titles)
         what = f"Samples in the shared directions, before and after cleaning{f' by {name}' if name else ''}"
         out.append(figure(draw, (7.6, 4.0), what, f"samples{i}", caption + many, whole=True, phone=6.4))
     return f"<h2>Samples, before and after cleaning</h2>{''.join(out)}"
-
-
-def _samples(before: Array, after: Array, colour: Any, name: str, picture: Any) -> None:
-    sample_plot(picture, before, after, colour, name, ("as measured", "shared part removed"))
-
-
-def _drawn(plot: Any, *given: Any, **options: Any) -> Any:
-    """plot(..., ax=ax): a partial of this takes the axes as its last argument."""
-    return plot(*given[:-1], ax=given[-1], **options)
 
 
 def data(found: Findings) -> str:
@@ -298,7 +284,7 @@ def data(found: Findings) -> str:
     ]
     pictures = [
         figure(
-            partial(_drawn, distribution_plot, [found.views[view][i] for i in known], x[:, known], title=view),
+            partial(distribution_plot, [found.views[view][i] for i in known], x[:, known], title=view),
             (7.6, height(len(known))),
             f"Distributions of the columns of {view}",
             f"data{i}",
@@ -325,8 +311,7 @@ def _missing(rows: list[dict[str, object]]) -> str:
 
 def variances(found: Findings) -> str:
     """Each column of U: how much is its own, how sure that is, by method."""
-    table = found.variance
-    d = found.diagnostics
+    table, d = found.variance, found.diagnostics
     if table is None or d is None or d.verdict == "nothing shared":  # then all is the column's own
         return ""
     told = d.verdict not in ("not identified", "contradicted")
@@ -339,14 +324,14 @@ def variances(found: Findings) -> str:
         hatched = "the data do not tell whose this is (the identified set, widened for sampling noise)."
         border = "; here the higher orders say nothing, so it is the band, widened for sampling noise."
     shares = figure(
-        partial(_drawn, variance_plot, table.names, table.own, table.shared, table.low, table.high, told=told),
+        partial(variance_plot, table.names, table.own, table.shared, table.low, table.high, told=told),
         size,
         "Share of each column's variance that is its own and that is shared",
         "variance",
         f"The variance of every column of U, split into its own part and the part shared with V. Hatched: {hatched}",
     )
     intervals = figure(
-        partial(_drawn, own_variance_plot, table, label="variance that is the column's own, Var(S1)"),
+        partial(own_variance_plot, table, label="variance that is the column's own, Var(S1)"),
         size,
         "Variance of each column that is its own, by method",
         "intervals",
@@ -371,15 +356,13 @@ def mixing(found: Findings) -> str:
         if A is None:
             out.append(f"<p>A has {len(part.rows)} x {len(part.columns)} entries, too many to show.</p>")
             continue
-
-        draw = partial(_drawn, heat_map, A, part.rows, part.columns, label="entry of A", known=part.known)
+        draw = partial(heat_map, A, part.rows, part.columns, label="entry of A", known=part.known)
         small = A.shape[1] <= MOST
         caption = f"How {escape(what)}, in the columns across, enters each column of {escape(part.view)} (down)."
         caption += " Only the shared directions count." if found.sets is None else ""
         if part.known is not None and not part.known.all():
-            caption += " Grey: not told; the sign of the entry is open (95%)." + (
-                " Such numbers are pale below." if small else ""
-            )
+            caption += " Grey: not told; the sign of the entry is open (95%)."
+            caption += " Such numbers are pale below." if small else ""
         what_is_drawn, size = f"Heat map of A, {part.component} in {part.view}", heat_map_size(part.rows, part.columns)
         out.append(figure(draw, size, what_is_drawn, f"mixing{i}", caption))
         if small:
@@ -417,9 +400,7 @@ def checks(found: Findings) -> str:
         for name, value, good, meaning in rows
     )
     head = "".join(f'<th scope="col" class="text">{title}</th>' for title in ("check", "value", "", "what it means"))
-    table = (
-        f'<div class="scroll"><table class="checks"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    table = scrolled("checks", head, body)
     return f"<h2>Checks</h2>{with_tools(table, 'checks', len(rows))}"
 
 
