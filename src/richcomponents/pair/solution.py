@@ -12,7 +12,7 @@ views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -92,17 +92,16 @@ LARGEST_STATE = MEMORY_LIMIT // 2
 class PairSolution(TwoViews):
     """The estimator's answers.
 
-    shared : directions, r; sums : second moments of all canonical coordinates, by block; grams_xy (2, B, B, 2m, 2m) : of the
-    cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter
-    EVERY column, also where a view was searched for them in its principal components only; known_A : A where it was given;
-    signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything but second moments;
-    most_rank : that cannot be excluded; lost : rows' worth of freedom that covariates took; units : different rows, where they
-    are few, and grouped : whether rows belong to groups; exchanged_ : whether the first view is the user's second; posterior :
-    of T, once it was asked for.
+    errors, random_state : as in ContrastiveRCA; sums : second moments of all canonical coordinates, by block; grams_xy
+    (2, B, B, 2m, 2m) : of the cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) : how the
+    shared coordinates enter EVERY column, also where a view was searched for them in its principal components only; known_A : A
+    where it was given; signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything
+    but second moments; units : different rows, where they are few, and grouped : whether rows belong to groups; exchanged_ :
+    whether the first view is the user's second; posterior : of T, once it was asked for.
     """
 
-    options: PairOptions
-    shared: int
+    errors: tuple[str, str]
+    random_state: int | None
     sums: BlockSums
     grams_xy: Array
     lift_u: Array
@@ -110,8 +109,6 @@ class PairSolution(TwoViews):
     signs: Array
     known_A: Array | None
     few_rows: bool
-    most_rank: int
-    lost: float
     units: int | None
     grouped: bool
     exchanged_: bool = False
@@ -119,34 +116,39 @@ class PairSolution(TwoViews):
 
     @cached_property
     def pair(self) -> Pair:
-        return Pair.whole(self.canonical, len(self.sums.count), self.shared, MOST_CORRECTED)
+        return Pair.whole(self.canonical, len(self.sums.count), self.rank, MOST_CORRECTED)
 
     @cached_property
     def left_out(self) -> Pair:
         """Without each block."""
-        return Pair.left_out(self.canonical, self.sums, self.shared, MOST_CORRECTED)
+        return Pair.left_out(self.canonical, self.sums, self.rank, MOST_CORRECTED)
 
     @cached_property
     def fit(self) -> PairFit:
         """Second moments, and what is known of T: inferred when it is asked for first."""
         if self.posterior is not None:
             return PairFit(self.pair, self.left_out, self.posterior)
-        wide = bool(self.reduced_views)
-        evidences = _evidences(self.canonical, self.grams_xy, self.options.errors, self.known_A, wide)
-        evidences = [] if self.few_rows else evidences
-        fit = PairFit.of(self.pair, self.left_out, evidences, self.options.random_state, self.signs)
+        fit = PairFit.of(self.pair, self.left_out, self._evidences(), self.random_state, self.signs)
         object.__setattr__(self, "posterior", fit.posterior)
         return fit
 
+    def _evidences(self) -> list[Evidence]:
+        """What tells T: A if it is known; else cumulants and, unless they are "free", independent errors of columns."""
+        if self.few_rows:
+            return []
+        if self.known_A is not None:
+            return [KnownMixing(A=self.known_A)]
+        evidences: list[Evidence] = [CrossCumulants(self.grams_xy)] if self.grams_xy.any() else []
+        if not self.reduced_views:
+            groups = []
+            for loadings, one in zip((self.canonical.u_from_x, self.canonical.v_from_y), self.errors, strict=True):
+                varies = np.sum(loadings**2, axis=1) > 0  # a constant column has no error
+                groups.append(np.where(varies & (one != "free"), np.arange(len(loadings)), -1))
+            stated = all(one == "independent" for one in self.errors)
+            evidences.append(UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated))
+        return evidences
+
     # ---- A, covariances, predictions
-
-    @property
-    def rank(self) -> int:
-        return self.shared
-
-    @property
-    def largest_rank(self) -> int:
-        return self.most_rank
 
     @property
     def correlations(self) -> Array:
@@ -169,18 +171,21 @@ class PairSolution(TwoViews):
         return np.asarray(self.share * self.fit.posterior.T.value)
 
     @cached_property
-    def _inverse_of_mixing(self) -> Array:
-        """(r, r): what stands for S^-1 in A = D S^-1."""
-        r = self.rank
-        at = self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share if r else 0.0
-        return np.asarray(
-            (1 - at) * np.eye(r) + at * np.linalg.inv(self.pair.S(least(self.pair, self.fit.posterior.T.value)))
-        )
+    def _share_of_mixing(self) -> float:
+        """How far A is from its safe end, T = I."""
+
+        def mixing(pair: Pair, T: Array, _: Array) -> Array:
+            """A in white units of both views, in the coordinates of the whole sample."""
+            return np.asarray(pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
+
+        return self.fit.answer(mixing, end=1.0).share if self.rank else 0.0
 
     @cached_property
     def _on_u(self) -> Array:
         """(r, d_u): A = lift_v D of it."""
-        return np.asarray(self._inverse_of_mixing @ self.canonical.x_from_u[: self.rank])
+        r, at = self.rank, self._share_of_mixing
+        inverse = np.linalg.inv(self.pair.S(least(self.pair, self.fit.posterior.T.value)))  # of S, in A = D S^-1
+        return np.asarray(((1 - at) * np.eye(r) + at * inverse) @ self.canonical.x_from_u[:r])
 
     @property
     def A(self) -> Array:
@@ -286,10 +291,9 @@ class PairSolution(TwoViews):
     @cached_property
     def exchanged(self) -> PairSolution:
         """The same two views with V first: S3 is its S1."""
-        found, r, m = self.canonical.exchanged(), self.rank, self.pair.corrected
+        found, m = self.canonical.exchanged(), self.pair.corrected
         order = np.concatenate([np.arange(found.rank_u) + found.rank_v, np.arange(found.rank_v)])
         swap = np.concatenate([np.arange(m, 2 * m), np.arange(m)])
-        seen = self.grams_xy[..., swap[:, None], swap]
         A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
         return replace(
             self,
@@ -302,10 +306,10 @@ class PairSolution(TwoViews):
             cov_v=self.cov_u,
             source=None,
             mixing_test=None,
-            options=replace(self.options, rank=r, A=A, errors=self.options.errors[::-1]),
+            errors=(self.errors[1], self.errors[0]),
             posterior=None,
             sums=self.sums.select(order),
-            grams_xy=seen,
+            grams_xy=self.grams_xy[..., swap[:, None], swap],
             lift_u=self.lift_v,
             lift_v=self.lift_u,
             known_A=A,
@@ -603,14 +607,12 @@ class PairSolution(TwoViews):
         value = self._point(what)
         if what == "mixing" and self.known_A is not None:
             return Estimate(value, np.zeros_like(value), degrees)
-        if what == "mixing" and (self.most_rank > self.rank or not self.rank):
+        if what == "mixing" and (self.largest_rank > self.rank or not self.rank):
             return Estimate.unbounded(value)  # directions that cannot be excluded may have any image
         f, end = self._answer(what)
-        share = self.share
-        if what == "mixing":
-            share = self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share
+        share = self._share_of_mixing if what == "mixing" else self.share
         found = Shrunk.at(self.fit.safe(f, end), self.fit.full(f), share)
-        if not self.most_rank:
+        if not self.largest_rank:
             return Estimate(value, found.error, degrees)
         (low, high), errors = self._ends(what, self.pair), None
         if self.reduced_views:  # what was not searched is known, but no block tells its error
@@ -626,14 +628,14 @@ class PairSolution(TwoViews):
     @property
     def _open(self) -> bool:
         """Whether nothing tells T, or how many directions are shared: second moments are all that is known."""
-        return self.known_A is None and (self.fit.gate == 0 or self.most_rank > self.rank)
+        return self.known_A is None and (self.fit.gate == 0 or self.largest_rank > self.rank)
 
     def _widest(self, pair: Pair) -> Array:
         """L (..., d_u, k): Cov(S1) = Cov(S1) at T = 0 - L T L', 0 <= T <= I. A direction that cannot be excluded may be shared
         from nothing to all of it."""
         lift, beyond = (
             pair.from_x[..., : pair.corrected] @ pair.h[..., : pair.corrected, : pair.corrected],
-            self.most_rank,
+            self.largest_rank,
         )
         more = np.eye(self.canonical.rank_u)[:, self.rank : beyond]
         more = np.broadcast_to(more, (*lift.shape[:-1], more.shape[1]))
@@ -745,9 +747,6 @@ class PairSolution(TwoViews):
 
     # ---- without a block
 
-    def without_blocks(self, key: Key, *, refit: bool) -> Iterator[TwoViews]:
-        return map(self.without, self.blocks)
-
     def without(self, block: int) -> PairSolution:
         """Without one block: its second moments, and T after one Newton step; rank, shares and scales stay."""
         b, found, r = self.blocks.index(block), self.canonical, self.rank
@@ -778,10 +777,6 @@ class PairSolution(TwoViews):
         solution.__dict__.update(share=self.share, pair=pair, left_out=pair)
         return solution
 
-    @property
-    def replicable(self) -> bool:
-        return not self.reduced_views
-
 
 def replaced_inside(total: Spread, frame: LinearMap, covariance: Array) -> Spread:
     """The covariance of a view, with another one (k, k) in the coordinates that were searched."""
@@ -799,11 +794,6 @@ def stacked(fit: OnResidual, blocks: int) -> OnResidual:
 def least(pair: Pair, T: Array) -> Array:
     """T + LEAST_T / n."""
     return np.asarray(T + LEAST_T / float(np.max(pair.n)) * np.eye(T.shape[-1]))
-
-
-def _inner_mixing(pair: Pair, T: Array) -> Array:
-    """A in white units of both views, in the coordinates of the whole sample."""
-    return np.asarray(pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
 
 
 def plain(seen: Array, correlations: Array) -> Array:
@@ -850,8 +840,11 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         cov_u=every_u.spread,
         cov_v=every_v.spread,
         source=CumulantSource(state, high=high) if fourth else None,
-        options=options,
-        shared=r,
+        rank=r,
+        largest_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        lost=data.lost,
+        errors=options.errors,
+        random_state=options.random_state,
         sums=sums,
         grams_xy=seen,
         lift_u=every_u.lift,
@@ -860,8 +853,6 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         known_A=A,
         mixing_test=None if A is None or wide else check_known_mixing(found, sums, r, A, second.dependent),
         few_rows=few_rows,
-        most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
-        lost=data.lost,
         units=space.units,
         grouped=space.grouped,
     )
@@ -873,23 +864,6 @@ def _signs(state: Moments, k_u: int, m: int) -> Array:
     cumulants, places = Cumulants(state.up_to(3)), [(i, k_u + i) for i in range(m)]
     third = [float(np.sum(cumulants.tensor([i], [j], [i, j]))) for i, j in places]
     return np.where(np.array(third) < 0, -1.0, 1.0)
-
-
-def _evidences(found: Canonical, seen: Array, errors: Sequence[str], A: Array | None, wide: bool) -> list[Evidence]:
-    """What tells T: A if it is known; else cumulants and, unless they are "free", errors of columns that are independent."""
-    if A is not None:
-        return [KnownMixing(A=A)]
-    evidences: list[Evidence] = [CrossCumulants(seen)] if seen.any() else []
-    groups = [
-        np.arange(d) if one != "free" else np.full(d, -1)
-        for d, one in zip((found.u_from_x.shape[0], found.v_from_y.shape[0]), errors, strict=True)
-    ]
-    for of_u, of_v in zip(groups, (found.u_from_x, found.v_from_y), strict=True):
-        of_u[np.sum(of_v**2, axis=1) <= 0] = -1  # a constant column has no error
-    if not wide:
-        stated = all(one == "independent" for one in errors)
-        evidences.append(UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated))
-    return evidences
 
 
 def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical, m: int, order: int) -> Array:
