@@ -18,7 +18,6 @@ from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
-from richcomponents.pair.both_parts import BothParts
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import (
     FEWEST_ROWS,
@@ -29,6 +28,7 @@ from richcomponents.pair.classes import (
     thinning,
 )
 from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.outcomes import BothParts
 from richcomponents.pair.paper_solution import PaperSolution, solve_paper
 from richcomponents.pair.solution import PairSolution, solve_pair
 from richcomponents.pair.tables import VarianceTable

@@ -29,7 +29,7 @@ from richcomponents.components.component import (
     CumulantSource,
     Demand,
     Terms,
-    least_squares_without_blocks,
+    error_at_fixed_features,
 )
 from richcomponents.components.wide import (
     Factored,
@@ -41,7 +41,7 @@ from richcomponents.components.wide import (
     inverse_factor,
 )
 from richcomponents.cumulants import Cumulants
-from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import (
     CapacityError,
     DataError,
@@ -55,7 +55,7 @@ from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
+from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places, Prediction, Refit
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.pair.canonical import (
@@ -66,13 +66,12 @@ from richcomponents.pair.canonical import (
     largest_rank,
     resolve_rank,
 )
-from richcomponents.pair.coefficients import RIDGE, OnResidual, Stretch, coefficients
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_test, shared_test
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
 from richcomponents.pair.grams import form_of, grams, implicit_grams, joint_whitening
-from richcomponents.pair.outcomes import OutcomeOnV
+from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
 from richcomponents.pair.views import BlockSums, Pair, turned
@@ -212,11 +211,7 @@ class PairSolution(TwoViews):
         return symmetric(lift @ symmetric(core) @ lift.T)
 
     def predict_s2(self, rows: Array) -> Array:
-        r, d, (u, v) = self.rank, self.correlations, self.split(rows)
-        h = np.sqrt(1 - d**2)
-        own = h[:, None] * (np.eye(r) - self.T) / h  # BLUP of S1 from x - D y
-        x, y = u @ self.canonical.x_from_u[:r].T, v @ self.canonical.y_from_v[:r].T
-        return np.asarray((x @ (np.eye(r) - own).T + y @ (own * d).T) @ self.lift_u.T)
+        return np.asarray(self.coordinates(rows, self.rank) @ shared_prediction(self.pair, self.T) @ self.lift_u.T)
 
     @cached_property
     def error_s2(self) -> Spread:
@@ -237,7 +232,7 @@ class PairSolution(TwoViews):
         S, k_u, k_v = self.pair.S(self.fit.posterior.T.value), found.rank_u, found.rank_v
         # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without
         # bound: a ridge of a few standard errors squared leaves a little of S2 there instead.
-        back = S * (d / (d**2 + RIDGE / max(found.n, 1)))
+        back = S * (d / (d**2 + WEAK_INSTRUMENT / max(found.n, 1)))
 
         def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
             """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
@@ -263,20 +258,23 @@ class PairSolution(TwoViews):
     def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
         """All canonical coordinates of centred rows, (n, rank_u + rank_v), and how a component's cumulants are read off
         them."""
+        return self.coordinates(rows), self.terms(key)
+
+    def coordinates(self, rows: Array, k: int | None = None) -> Array:
+        """(x_1..x_k, y_1..y_k), of centred rows; all of them by default."""
         u, v = self.split(rows)
-        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self.terms(key)
+        return np.hstack([u @ self.canonical.x_from_u[:k].T, v @ self.canonical.y_from_v[:k].T])
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""
         total, blocks, m = super().score(rows, n_blocks), min(n_blocks, len(rows) // 4), self.pair.corrected
         if not m or blocks < 2 or CrossCumulants.name not in self.fit.posterior.scales:
             return total
-        u, v = self.split(rows)
-        z = np.hstack([u @ self.canonical.x_from_u[:m].T, v @ self.canonical.y_from_v[:m].T])
         D = self.correlations[:m]
-        seen = CrossCumulants(plain(implicit_grams(z, joint_whitening(D), n_blocks=blocks), D))
+        seen = implicit_grams(self.coordinates(rows, m), joint_whitening(D), n_blocks=blocks)
+        cumulants = CrossCumulants(plain(seen, D))
         held_out = replace(self.pair.leading(), kept=np.ones(blocks))
-        energy = seen.scale @ seen.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
+        energy = cumulants.scale @ cumulants.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
         return total + float(energy) / self.canonical.n
 
     def identified_set(self) -> IdentifiedSet:
@@ -372,9 +370,8 @@ class PairSolution(TwoViews):
             return False
         if not isinstance(self.cov_u, Factored) or not self.grouped:
             return True
-        return bool(
-            inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
-        )  # copies say nothing
+        found = inverse_factor(self.cov_u.rows)  # copies say nothing
+        return bool(found.shape[1] >= self.coefficients_wanted - self.rank)
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
@@ -389,30 +386,25 @@ class PairSolution(TwoViews):
         """
         if key == self.keys[1]:
             return self._on_shared(outcome)
-        on_v, r = self.on_v(outcome), self.rank
-        here, left_out, noise, variance = self._fitted(outcome, on_v)
-        attenuation = None if outcome.log_odds is None else outcome.log_odds.attenuation
+        on_v, r, known = self.on_v(outcome), self.rank, self.fit.posterior
+        own = self._cov_residual(on_v.beside)
+        here, left_out, noise, variance = self._fitted(outcome, on_v, own)
         columns = max(len(here.b) if self.reduced else self.canonical.rank_u, 1)
-        explained = float(here.b @ self._cov_residual(on_v.beside) @ here.b)
-        stretch = Stretch.of(explained, noise, columns, variance, self.fit.posterior, attenuation)
+        stretch = Stretch.of(float(here.b @ own @ here.b), noise, columns, variance, known)
+        if outcome.log_odds is not None:
+            stretch = replace(stretch, attenuation=outcome.log_odds.attenuation)
         gate = self.fit.gate * on_v.belief if r else 0.0
-        solved = coefficients(here, left_out, self.fit.posterior, stretch, gate, self.canonical.u_from_x)
-        M = np.eye(r) + solved.share * (
-            stretch.matrix(self.fit.posterior.T.value, self.fit.posterior.doubt) - np.eye(r)
-        )
-        T = np.eye(r) - np.linalg.inv(M)
+        solved = coefficients(here, left_out, known, stretch, gate, self.canonical.u_from_x)
+        M = np.eye(r) + solved.share * (stretch.matrix(known.T.value, known.doubt) - np.eye(r))
+        T, through = np.eye(r) - np.linalg.inv(M), here.on_shared
         features = here.without_shared(self.residual(key, outcome.rows, on_v.beside), T)
-        through = here.into @ (here.half @ here.gamma)
-        covariance = added(self._cov_residual(on_v.beside), here.into @ here.half, np.zeros((r, r)))
-        lift = self.canonical.u_from_x[:, :r] @ self.pair.h
-        covariance = added(covariance, lift, -T)
         return Calibrated(
             coef=solved.value,
             residualised=here.b,
             trust=solved.share,
             features=features,
             outcome=outcome.y - (outcome.rows[:, : self.d_u] - features) @ through,
-            covariance=covariance,
+            covariance=added(own, self.canonical.u_from_x[:, :r] @ self.pair.h, -T),
             determined=self.determined(outcome.covariates),
             reduced=self.reduced,
             wanted=self.coefficients_wanted + on_v.beside - r + outcome.covariates,
@@ -420,41 +412,36 @@ class PairSolution(TwoViews):
             factor=float(stretch.factor(np.asarray(here.m @ (M @ here.m - here.m)))),
             shared=through if on_v.goes_with else None,
             on_v=on_v,
-            by=(solved, here, stretch, noise),
+            by=Solved(solved, here, stretch, noise, T),
         )
 
     def _cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""
-        return added(
-            self.cov_u, self.canonical.u_from_x[:, :beside], -np.diag(self.canonical.correlations[:beside] ** 2)
-        )
+        squares = np.diag(self.canonical.correlations[:beside] ** 2)
+        return added(self.cov_u, self.canonical.u_from_x[:, :beside], -squares)
 
-    def _fitted(self, outcome: Outcome, on_v: OutcomeOnV) -> tuple[OnResidual, OnResidual, float, float]:
-        """Coefficients on the residual, those without each block, the noise of an entry of m, and Var(outcome)."""
+    def _fitted(self, outcome: Outcome, on_v: OutcomeOnV, own: Spread) -> tuple[OnResidual, OnResidual, float, float]:
+        """Coefficients on the residual, those without each block, the noise of an entry of m, Var(outcome); own : Cov(R)."""
         cross, variance = outcome.with_rows()
         with_u, with_v = self.split(cross)
+        n, blocks = self.canonical.n, len(self.left_out.n)
         if outcome.log_odds is not None:
             on_x, on_y = self._of_log_odds(outcome.log_odds.coef)
-            noise = 1 / (max(outcome.log_odds.information, 1e-12) * max(self.canonical.n - len(on_x) - 1, 1))
+            noise = 1 / (max(outcome.log_odds.information, 1e-12) * max(n - len(on_x) - 1, 1))
             gamma = on_v.share * self._gamma(self.pair, on_y)
             here = self._on_all_columns(on_x, gamma) if self.reduced else OnResidual.at(self.pair, on_x, gamma)
-            return here, stacked(here, len(self.left_out.n)), noise, noise * self.canonical.n
+            return here, here.repeated(blocks), noise, noise * n
         inverse = self._inverse_of_residual(outcome.covariates)
+        with_y = self.canonical.y_from_v[: self.rank if inverse is not None else on_v.beside] @ with_v
         if inverse is not None:
-            with_y = self.canonical.y_from_v[: self.rank] @ with_v
             inside = inverse.T @ (with_u - self.lift_u @ (self.correlations * with_y))
-            left, free = (
-                variance - float(with_y @ with_y + inside @ inside),
-                self.canonical.n - self.coefficients_wanted - 1,
-            )
+            left, free = variance - float(with_y @ with_y + inside @ inside), n - self.coefficients_wanted - 1
             here = self._on_all_columns(inverse @ inside, on_v.share * self._gamma(self.pair, with_y), inverse)
             noise = max(left, 1e-12 * variance) / free if free > 0 else np.nan
-            return here, stacked(here, len(self.left_out.n)), noise, variance
+            return here, here.repeated(blocks), noise, variance
         here = self._least_squares(self.pair, with_u, with_v, on_v)
-        explained = float(here.b @ self._cov_residual(on_v.beside) @ here.b)
-        with_y = self.canonical.y_from_v[: on_v.beside] @ with_v
-        left = max(variance - explained - float(with_y @ with_y), 1e-12 * variance)
-        noise = left / max(self.canonical.n - self.canonical.rank_u - on_v.beside - 1, 1)
+        left = max(variance - float(here.b @ own @ here.b) - float(with_y @ with_y), 1e-12 * variance)
+        noise = left / max(n - self.canonical.rank_u - on_v.beside - 1, 1)
         return here, self.fitted_without_blocks(outcome, on_v), noise, variance
 
     def fitted_without_blocks(self, outcome: Outcome, on_v: OutcomeOnV) -> OnResidual:
@@ -480,15 +467,14 @@ class PairSolution(TwoViews):
 
     def _gamma(self, pair: Pair, with_y: Array) -> Array:
         """K'^-1 Cov(y, outcome), with a ridge, (..., r)."""
-        ridge = RIDGE / self.canonical.n * np.eye(self.rank)
+        ridge = WEAK_INSTRUMENT / self.canonical.n * np.eye(self.rank)
         return np.asarray(np.linalg.solve(pair.K @ turned(pair.K) + ridge, pair.K @ with_y[..., None])[..., 0])
 
     def _on_all_columns(self, b: Array, gamma: Array, inverse: Array | None = None) -> OnResidual:
         """Of a wide U: read off all columns where least squares on them is determined, best in least squares."""
         if inverse is None:
-            return OnResidual(
-                b, self.lift_u, self.canonical.x_from_u[: self.rank].T / np.diag(self.pair.h), self.pair.h, gamma
-            )
+            into = self.canonical.x_from_u[: self.rank].T / np.diag(self.pair.h)
+            return OnResidual(b, self.lift_u, into, self.pair.h, gamma)
         toward = inverse @ (inverse.T @ self.lift_u)
         values, vectors = np.linalg.eigh(symmetric(self.lift_u.T @ toward))  # Q
         half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
@@ -524,37 +510,30 @@ class PairSolution(TwoViews):
         """
         if isinstance(calibrated.by, OnPrediction):
             return calibrated.by.estimate(calibrated.coef, outcome, refit)
-        (solved, here, stretch, noise), on_v, degrees = calibrated.by, calibrated.on_v, max(len(outcome.kept) - 1, 1)
+        by, degrees = calibrated.by, max(len(outcome.kept) - 1, 1)
+        solved, here = by.shrunk, by.here
         if replicates is not None:
             b, on_y = self._of_log_odds(replicates)
-            pairs = self.left_out
             if self.reduced:
-                left_out = replace(stacked(here, len(b)), b=b)
+                left_out = replace(here.repeated(len(b)), b=b)
             else:
-                left_out = OnResidual.at(pairs, b, on_v.share * self._gamma(pairs, on_y))
-            T, doubt = self.fit.posterior.T, self.fit.posterior.doubt
-            full = replace(solved.full, blocks=stretch(left_out, T.blocks, doubt))
-            solved = Shrunk.at(Draws.certain(here.b, left_out.b), full, solved.share)
+                left_out = OnResidual.at(self.left_out, b, calibrated.on_v.share * self._gamma(self.left_out, on_y))
+            blocks = by.stretch(left_out, self.fit.posterior.T.blocks, self.fit.posterior.doubt)
+            solved = Shrunk.at(Draws.certain(here.b, left_out.b), replace(solved.full, blocks=blocks), solved.share)
         variance = solved.variance
         if self.reduced and replicates is None:
             inverse = self._inverse_of_residual(outcome.covariates)
             if inverse is None:
                 features, left = calibrated.features, calibrated.outcome
-                own = jackknife_error(least_squares_without_blocks(features, left, outcome.kept, outcome.weight)) ** 2
+                own = error_at_fixed_features(features, left, outcome.kept, outcome.weight) ** 2
             else:
-                M = np.linalg.inv(np.eye(self.rank) - self._T_of(calibrated))
                 shared = here.half @ (here.lift.T @ inverse)
-                own = noise * np.sum((inverse + here.into @ (M @ shared - shared)) ** 2, axis=1)
+                M = np.linalg.inv(np.eye(self.rank) - by.T)
+                own = by.noise * np.sum((inverse + here.into @ (M @ shared - shared)) ** 2, axis=1)
                 degrees = max(round(self.canonical.n - self.coefficients_wanted - 1), 1)
             variance = variance + (np.full_like(own, np.nan) if grouped and inverse is not None else own)
-        ends = stretch.ends(here) if self.rank else None
+        ends = by.stretch.ends(here) if self.rank else None
         return Estimate(solved.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
-
-    def _T_of(self, calibrated: Calibrated) -> Array:
-        solved, _, stretch, _ = calibrated.by
-        r, known = self.rank, self.fit.posterior
-        M = np.eye(r) + solved.share * (stretch.matrix(known.T.value, known.doubt) - np.eye(r))
-        return np.asarray(np.eye(r) - np.linalg.inv(M))
 
     def _on_shared(self, outcome: Outcome) -> Calibrated:
         """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
@@ -563,10 +542,9 @@ class PairSolution(TwoViews):
             raise DataError(
                 f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
             )
-        r, (u, v), found = self.rank, self.split(outcome.rows), self.canonical
-        z = np.hstack([u @ found.x_from_u[:r].T, v @ found.y_from_v[:r].T])
+        r, found = self.rank, self.canonical
         solved = OnPrediction.of(
-            z,
+            self.coordinates(outcome.rows, r),
             outcome,
             Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
             found.n,
@@ -782,13 +760,6 @@ def replaced_inside(total: Spread, frame: LinearMap, covariance: Array) -> Sprea
     """The covariance of a view, with another one (k, k) in the coordinates that were searched."""
     change = covariance - np.eye(len(covariance))
     return added(total, frame.back, change)
-
-
-def stacked(fit: OnResidual, blocks: int) -> OnResidual:
-    """The same for every block."""
-    return OnResidual(
-        *(np.repeat(getattr(fit, name)[None], blocks, axis=0) for name in ("b", "lift", "into", "half", "gamma"))
-    )
 
 
 def least(pair: Pair, T: Array) -> Array:
