@@ -37,7 +37,6 @@ from richcomponents.storage import storable
 MOST_DIRECTIONS = 6  # in which classes are looked for
 MOST_SHARED = 8  # shared directions: more of them are no few classes
 MOST_ROWS = 2000  # that classes are fitted to; the others are only assigned
-FEWEST_ROWS = 40
 BEYOND = 3  # classes more than directions
 VALLEY = 5.0  # nats, between every two classes
 EVIDENCE = 10.0  # nats, over any one class

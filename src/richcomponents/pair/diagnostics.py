@@ -9,8 +9,7 @@ NEXT STEPS. Evidence in standard errors grows at least as the square root of n, 
 In a shared direction V measures S2 with reliability rho = D^2 / S >= D^2; residualising leaves the share 1 - rho of the shared
 part in U. f times as many controls, each as good as these, have f times the odds rho / (1 - rho) (Spearman and Brown).
 Bartlett's statistic of one correlation c, -(n - 1 - (d_u + d_v + 1)/2) log(1 - c^2), against its critical value, is
-the smallest c
-that the test of any shared direction finds.
+the smallest c that the test of any shared direction finds.
 """
 
 from __future__ import annotations
@@ -28,15 +27,12 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.inference.verdicts import GATE, Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.notebook import Summary
-from richcomponents.pair.canonical import Canonical, canonical, leftover_statistic, remaining_p_value
+from richcomponents.pair.canonical import LEVEL, Canonical, canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.classes import HiddenClasses
 from richcomponents.pair.fit import PairFit
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.storage import storable
 from richcomponents.text import page
-
-LEVEL = 0.01
-"""Of the test of the rank."""
 
 
 def identified_test(fit: PairFit) -> Test:

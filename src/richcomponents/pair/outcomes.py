@@ -55,7 +55,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Posterior
-from richcomponents.inference.verdicts import Test
+from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.pair.canonical import Canonical
 from richcomponents.pair.diagnostics import outcome_test
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 GOES_WITH = 0.05
 """p value of the test on the shared variates below which gamma is taken into account."""
 
-WITNESSED = 0.01
+WITNESSED = next(limit for limit, found in RULES["outcome"].below if found == Verdict.WEAK)
 """p value of the test on the other variates (on the shared ones, where there are no others) below which corrections are
 believed less."""
 
@@ -165,7 +165,7 @@ class OutcomeOnV:
 
     def contradicts_stated(self) -> str:
         """What speaks against the user's word that y goes with V through the shared part only; nothing where nothing does."""
-        if not self.stated or self.on_rest is None or self.on_rest.p_value > WITNESSED / 10:
+        if not self.stated or self.on_rest is None or self.on_rest.finding != Verdict.CONTRADICTED:
             return ""
         return (
             f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V "

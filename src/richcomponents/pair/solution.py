@@ -70,7 +70,7 @@ from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_test, shared_test
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
-from richcomponents.pair.grams import form_of, grams, implicit_grams, joint_whitening
+from richcomponents.pair.grams import form_of, grams, implicit_grams
 from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
@@ -78,7 +78,7 @@ from richcomponents.pair.views import BlockSums, Pair, turned
 from richcomponents.storage import storable
 
 MIN_ROWS, MIN_BLOCKS = 40, 10
-"""Below, blocks of rows say nothing about T."""
+"""Below, blocks of rows say nothing about T, and rows nothing about hidden classes."""
 
 LEAST_T = 10.0
 """Over n: T is not told from so much, and A = 1 / D has no bound."""
@@ -270,17 +270,15 @@ class PairSolution(TwoViews):
         total, blocks, m = super().score(rows, n_blocks), min(n_blocks, len(rows) // 4), self.pair.corrected
         if not m or blocks < 2 or CrossCumulants.name not in self.fit.posterior.scales:
             return total
-        D = self.correlations[:m]
-        seen = implicit_grams(self.coordinates(rows, m), joint_whitening(D), n_blocks=blocks)
-        cumulants = CrossCumulants(plain(seen, D))
+        seen = implicit_grams(self.coordinates(rows, m), self.correlations[:m], n_blocks=blocks)
+        cumulants = CrossCumulants(seen)
         held_out = replace(self.pair.leading(), kept=np.ones(blocks))
         energy = cumulants.scale @ cumulants.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
         return total + float(energy) / self.canonical.n
 
     def identified_set(self) -> IdentifiedSet:
         """Ends of Cov(S1), entry by entry."""
-        lift = self.canonical.u_from_x[:, : self.rank]
-        return IdentifiedSet(self._widest(self.pair), added(self.cov_u, lift, -np.diag(self.correlations**2)))
+        return IdentifiedSet(self._widest(self.pair), self._cov_residual(self.rank))
 
     @property
     def root_s2(self) -> Array:
@@ -611,11 +609,9 @@ class PairSolution(TwoViews):
     def _widest(self, pair: Pair) -> Array:
         """L (..., d_u, k): Cov(S1) = Cov(S1) at T = 0 - L T L', 0 <= T <= I. A direction that cannot be excluded may be shared
         from nothing to all of it."""
-        lift, beyond = (
-            pair.from_x[..., : pair.corrected] @ pair.h[..., : pair.corrected, : pair.corrected],
-            self.largest_rank,
-        )
-        more = np.eye(self.canonical.rank_u)[:, self.rank : beyond]
+        m = pair.corrected
+        lift, more = pair.from_x[..., :m] @ pair.h[..., :m, :m], np.eye(self.canonical.rank_u)
+        more = more[:, self.rank : self.largest_rank]
         more = np.broadcast_to(more, (*lift.shape[:-1], more.shape[1]))
         return np.asarray(self.canonical.u_from_x @ np.concatenate([lift, more], axis=-1))
 
@@ -767,12 +763,6 @@ def least(pair: Pair, T: Array) -> Array:
     return np.asarray(T + LEAST_T / float(np.max(pair.n)) * np.eye(T.shape[-1]))
 
 
-def plain(seen: Array, correlations: Array) -> Array:
-    """Grams in w as those in (x, y)."""
-    back = np.linalg.inv(joint_whitening(correlations))
-    return np.asarray(back @ seen @ back.T)
-
-
 def shared_prediction(pair: Pair, T: Array) -> Array:
     """(..., 2r, r): (x, y) -> the best linear prediction of S2, x - h (I - T) h^-1 (x - K y)."""
     own = pair.h @ turned(np.linalg.solve(pair.h, np.eye(T.shape[-1]) - turned(T)))
@@ -799,7 +789,7 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
     seen = np.zeros((2, len(sums.count), len(sums.count), 2 * m, 2 * m))
     if m and A is None and not few_rows:
         seen = _grams(data, state if fourth else None, second, inner, m, options.order)
-    every_u, every_v = every_column(space, second, inner, found, r)
+    (cov_u, lift_u), (cov_v, lift_v) = every_column(space, second, inner, found, r)
     high = data.moments(options.order, everything, pooled=True) if options.order > 4 and fourth else None
     return PairSolution(
         keys=keys,
@@ -808,8 +798,8 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         n=second.n,
         canonical=found,
         state=state,
-        cov_u=every_u.spread,
-        cov_v=every_v.spread,
+        cov_u=cov_u,
+        cov_v=cov_v,
         source=CumulantSource(state, high=high) if fourth else None,
         rank=r,
         largest_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
@@ -818,8 +808,8 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         random_state=options.random_state,
         sums=sums,
         grams_xy=seen,
-        lift_u=every_u.lift,
-        lift_v=every_v.lift,
+        lift_u=lift_u,
+        lift_v=lift_v,
         signs=_signs(state, inner.rank_u, m) if fourth else np.ones(m),
         known_A=A,
         mixing_test=None if A is None or wide else check_known_mixing(found, sums, r, A, second.dependent),
@@ -842,9 +832,9 @@ def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical,
     D, lead = inner.correlations[:m], AffineMap(second.mean, inner.leading(m).T)
     rows = data.sample(lead) if form_of(second.n, m, data.n_blocks) == "pairs" else None
     if rows is not None:
-        seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
+        seen = implicit_grams(rows, D, n_blocks=data.n_blocks)
         seen[1] *= order >= 4
-        return plain(seen, D)
+        return seen
     if state is None:
         if not _fits(2 * m, data.n_blocks):
             raise CapacityError(
@@ -853,7 +843,7 @@ def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical,
         shared = data.moments(4, lead)
     else:
         shared = state.select(np.concatenate([np.arange(m), inner.rank_u + np.arange(m)]))
-    return plain(grams(shared, D, order=min(order, 4)), D)
+    return grams(shared, D, order=min(order, 4))
 
 
 def _fits(columns: int, n_blocks: int) -> bool:
