@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
-from scipy.stats import chi2
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.inference.verdicts import GATE, Test, Verdict
@@ -47,10 +46,9 @@ def identified_test(fit: PairFit) -> Test:
     )
 
 
-def shared_test(found: Canonical, rank: int) -> Test:
-    """Whether anything is shared, or taken to be."""
-    p = remaining_p_value(found, 0) if rank else 1.0
-    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), p)
+def shared_test(found: Canonical) -> Test:
+    """Where nothing is shared, or taken to be."""
+    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), 1.0)
 
 
 def leftover_test(found: Canonical, rank: int) -> Test:
@@ -135,14 +133,12 @@ def smallest_seen(n: float, d_u: int, d_v: int) -> float:
     0.081
     """
     factor = n - 1 - (d_u + d_v + 1) / 2
-    if factor <= 0:
-        return 1.0
-    return math.sqrt(-math.expm1(-float(chi2.isf(LEVEL, d_u * d_v)) / factor))
+    return math.sqrt(-math.expm1(-float(stats.chi2.isf(LEVEL, d_u * d_v)) / factor)) if factor > 0 else 1.0
 
 
 def samples_to_see(correlation: float, d_u: int, d_v: int) -> float:
     """How many independent samples show a shared direction of this canonical correlation."""
-    return 1 + (d_u + d_v + 1) / 2 - float(chi2.isf(LEVEL, d_u * d_v)) / math.log1p(-(correlation**2))
+    return 1 + (d_u + d_v + 1) / 2 - float(stats.chi2.isf(LEVEL, d_u * d_v)) / math.log1p(-(correlation**2))
 
 
 def rounded(n: float) -> str:
@@ -301,36 +297,31 @@ class Diagnostics:
 
     def summary(self) -> Summary:
         """A page of text; in a notebook the verdict and what it means, and the numbers behind a fold."""
-        shown = ", ".join(f"{c:.2f}" for c in self.canonical_correlations[:10])
-        more = " ..." if len(self.canonical_correlations) > 10 else ""
-        lines = [
-            f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}",
-            f"  canonical correlations   {shown}{more}",
-            f"  shared directions        {self.rank} of {len(self.canonical_correlations)}"
-            + (f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > self.rank else ""),
-            f"  verdict                  {self.verdict}",
-        ]
+        d, r = self.canonical_correlations, self.rank
+        beyond = f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > r else ""
+        rows = {
+            "canonical correlations": ", ".join(f"{c:.2f}" for c in d[:10]) + (" ..." if len(d) > 10 else ""),
+            "shared directions": f"{r} of {len(d)}{beyond}",
+            "verdict": self.verdict,
+        }
         if self.evidence:
             seen = ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items())
-            lines.append(f"  evidence                 {seen} standard errors from residualising")
-            lines.append(f"  share of the correction  {self.share:.0%}")
+            rows["evidence"] = f"{seen} standard errors from residualising"
+            rows["share of the correction"] = f"{self.share:.0%}"
         if self.classes is not None or self.class_note:
-            words = self.class_note if self.classes is None else self.classes.words()
-            lines.append(f"  hidden classes           {words}")
-        if self.rank:
-            lines.append(f"  condition of A           {self.condition_A:.1f}")
+            rows["hidden classes"] = self.class_note if self.classes is None else self.classes.words()
+        if r:
             low, high = self.identified.variances()
-            share = (high - low) / np.maximum(high, 1e-300)
-            lines.append(f"  second order alone       leaves {np.median(share):.0%} of Var(S1) open (median column)")
+            share = np.median((high - low) / np.maximum(high, 1e-300))
+            rows["condition of A"] = f"{self.condition_A:.1f}"
+            rows["second order alone"] = f"leaves {share:.0%} of Var(S1) open (median column)"
         if self.overidentification is not None:
-            lines.append(f"  cumulants fit the model  {self.overidentification.p_text}")
+            rows["cumulants fit the model"] = self.overidentification.p_text
         if self.known_mixing is not None:
-            lines.append(f"  the known A fits         {self.known_mixing.p_text}")
-        if self.rank < len(self.canonical_correlations):
-            lines.append(
-                f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, {self.leftover.p_text}"
-            )
+            rows["the known A fits"] = self.known_mixing.p_text
+        if r < len(d):
+            rows["left beyond the rank"] = f"correlation {self.leftover_correlation:.2f}, {self.leftover.p_text}"
+        title = f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}"
         advice = [*self.advice(), *self.next_steps()]
-        return Summary(
-            page([*lines, *(f"  > {sentence}" for sentence in advice)]), verdict=self.verdict, says=[*advice, lines[0]]
-        )
+        lines = [title, *(f"  {name:24} {said}" for name, said in rows.items()), *(f"  > {one}" for one in advice)]
+        return Summary(page(lines), verdict=self.verdict, says=[*advice, title])

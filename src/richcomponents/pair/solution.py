@@ -610,8 +610,8 @@ class PairSolution(TwoViews):
         """L (..., d_u, k): Cov(S1) = Cov(S1) at T = 0 - L T L', 0 <= T <= I. A direction that cannot be excluded may be shared
         from nothing to all of it."""
         m = pair.corrected
-        lift, more = pair.from_x[..., :m] @ pair.h[..., :m, :m], np.eye(self.canonical.rank_u)
-        more = more[:, self.rank : self.largest_rank]
+        lift = pair.from_x[..., :m] @ pair.h[..., :m, :m]
+        more = np.eye(self.canonical.rank_u)[:, self.rank : self.largest_rank]
         more = np.broadcast_to(more, (*lift.shape[:-1], more.shape[1]))
         return np.asarray(self.canonical.u_from_x @ np.concatenate([lift, more], axis=-1))
 
@@ -670,9 +670,8 @@ class PairSolution(TwoViews):
         found = Shrunk.at(self.fit.safe(f), self.fit.full(f), self.share)
         drawn = (found.full.posterior - found.value) * np.sqrt(found.full.weight)[:, None, None]
         spread = change(drawn, np.zeros((len(drawn), moved.shape[1])))
-        return np.sqrt(jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)), len(
-            moved
-        )
+        variance = jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)
+        return np.sqrt(variance), len(moved)
 
     def canonical_weights(self, key: Key, untrusted: float) -> tuple[Array, Array] | None:
         """Coordinates W (k, d_u) in which U without its regression on V is white, and weights (k, k) of the entries of
@@ -693,9 +692,8 @@ class PairSolution(TwoViews):
 
     def tests(self) -> list[Test]:
         """All that the verdict rests on."""
-        shared = shared_test(self.canonical, self.rank)
         if not self.rank:
-            return [shared]
+            return [shared_test(self.canonical)]
         told = [identified_test(self.fit)] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
         return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
 
@@ -706,7 +704,7 @@ class PairSolution(TwoViews):
             "share": self.share,
             "evidence": dict(self.fit.posterior.strengths),
             "overidentification": self.cumulants_test if self.rank else None,
-            "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
+            "searched_u": self.canonical.rank_u if self.reduced else None,
             "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
         }
 
@@ -741,8 +739,8 @@ class PairSolution(TwoViews):
             canonical=own,
             mean=self.mean + np.concatenate([u.back @ moved[:k], v.back @ moved[k:]]),
             state=state,
-            cov_u=replaced_inside(self.cov_u, u, C[:k, :k]),
-            cov_v=replaced_inside(self.cov_v, v, C[k:, k:]),
+            cov_u=added(self.cov_u, u.back, C[:k, :k] - np.eye(k)),
+            cov_v=added(self.cov_v, v.back, C[k:, k:] - np.eye(len(C) - k)),
             lift_u=own.u_from_x[:, :r],
             lift_v=own.v_from_y[:, :r],
             posterior=replace(self.fit.posterior, T=alone),
@@ -750,12 +748,6 @@ class PairSolution(TwoViews):
         )
         solution.__dict__.update(share=self.share, pair=pair, left_out=pair)
         return solution
-
-
-def replaced_inside(total: Spread, frame: LinearMap, covariance: Array) -> Spread:
-    """The covariance of a view, with another one (k, k) in the coordinates that were searched."""
-    change = covariance - np.eye(len(covariance))
-    return added(total, frame.back, change)
 
 
 def least(pair: Pair, T: Array) -> Array:
