@@ -92,11 +92,7 @@ class Canonical:
     def exchanged(self) -> Canonical:
         """The same coordinates with V as the first view."""
         return replace(
-            self,
-            x_from_u=self.y_from_v,
-            u_from_x=self.v_from_y,
-            y_from_v=self.x_from_u,
-            v_from_y=self.u_from_x,
+            self, x_from_u=self.y_from_v, u_from_x=self.v_from_y, y_from_v=self.x_from_u, v_from_y=self.u_from_x
         )
 
     def leading(self, rank: int) -> Array:

@@ -313,14 +313,8 @@ def find_classes(
         model, value = climb(begin, x, y, weight, steps, least)
         given = model.probabilities(x, y)
         nearest = np.eye(len(model))[np.argmax(given, axis=1)]
-        return Fitted(
-            model,
-            given,
-            value - 0.5 * model.parameters * np.log(n),
-            float(valleys(x, y, weight, nearest).min()),
-            float(weight @ given.max(axis=1)) / n,
-            explained(x, y, weight, given),
-        )
+        bic, valley = value - 0.5 * model.parameters * np.log(n), float(valleys(x, y, weight, nearest).min())
+        return Fitted(model, given, bic, valley, float(weight @ given.max(axis=1)) / n, explained(x, y, weight, given))
 
     def quick(guess: Array, J: int = 1) -> Fitted:
         return fitted(start(x, y, weight, guess, J, rng), _QUICK, 0.1)
@@ -343,7 +337,12 @@ def find_classes(
     if not found:
         return None
     best = fitted(max(found, key=lambda one: one.bic).model, _LONG, 1e-7)
-    gain = best.bic - max(_one_class(a, b, weight, J, rng) for J in (1, 2, 3) for a, b in ((x, y), (y, x)))
+    alone, one_class = -np.inf, np.ones((len(x), 1))
+    for J in (1, 2, 3):  # components of own shapes
+        for a, b in ((x, y), (y, x)):  # a linear link in either direction
+            model, value = climb(start(a, b, weight, one_class, J, rng), a, b, weight, _LONG, 0.1)
+            alone = max(alone, value - 0.5 * model.parameters * np.log(n))
+    gain = best.bic - alone
     if wanted == "auto" and gain < EVIDENCE:
         return None
     return replace(best, model=best.model.by_size()), gain
@@ -352,13 +351,6 @@ def find_classes(
 def _undecided(given: Array) -> Array:
     """Probabilities that leave a little to every class."""
     return np.asarray(0.95 * given + 0.05 / given.shape[1])
-
-
-def _one_class(x: Array, y: Array, weight: Array, J: int, rng: np.random.Generator) -> float:
-    """BIC of one class with own shapes of J components and a linear link of x on y."""
-    one = np.ones((len(x), 1))
-    model, value = climb(start(x, y, weight, one, J, rng), x, y, weight, _LONG, 0.1)
-    return float(value - 0.5 * model.parameters * np.log(weight.sum()))
 
 
 # ---- classes of rows

@@ -36,14 +36,11 @@ from richcomponents.text import page
 
 def identified_test(fit: PairFit) -> Test:
     """Whether any evidence tells T from T = 0, in standard errors."""
-    return Test(
-        "identified",
-        fit.strength,
-        (),
-        float(stats.norm.sf(fit.strength)),
-        says="Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common.",
-        remedy="More samples or more controls help.",
+    p = float(stats.norm.sf(fit.strength))
+    says = (
+        "Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common."
     )
+    return Test("identified", fit.strength, (), p, says, "More samples or more controls help.")
 
 
 def shared_test(found: Canonical) -> Test:
@@ -55,14 +52,8 @@ def leftover_test(found: Canonical, rank: int) -> Test:
     """Bartlett-Lawley test that the canonical correlations after the first `rank` are zero."""
     df = (found.rank_u - rank) * (found.rank_v - rank)
     statistic, p = (leftover_statistic(found, rank)[0], remaining_p_value(found, rank)) if df else (0.0, 1.0)
-    return Test(
-        "leftover",
-        statistic,
-        (df,),
-        p,
-        says=f"Correlation is left beyond rank {rank}: the views may share more.",
-        remedy="Check that V holds controls only, or give rank=.",
-    )
+    says = f"Correlation is left beyond rank {rank}: the views may share more."
+    return Test("leftover", statistic, (df,), p, says, "Check that V holds controls only, or give rank=.")
 
 
 def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> Test:

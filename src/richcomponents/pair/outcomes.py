@@ -87,8 +87,7 @@ class OutcomeOnV:
     rank : shared variates; beside : variates of V that stand beside U; every : whether these are all there are.
     on_shared, on_rest : tests of the outcome on the shared variates of V, and on what else V has (None: there is nothing else).
     share : of gamma that is believed; belief : in corrections; both in [0, 1]. stated : the user says that it goes with S2.
-    misfit : p value of what else speaks against the model. letters : what the component's view and the other are called; name :
-    the outcome.
+    letters : what the component's view and the other are called; name : the outcome.
     """
 
     rank: int
@@ -99,7 +98,6 @@ class OutcomeOnV:
     share: float
     belief: float
     stated: bool = False
-    misfit: float = 1.0
     letters: tuple[str, str] = ("U", "V")
     name: str = "y"
 
@@ -113,17 +111,12 @@ class OutcomeOnV:
         on_rest = outcome_test(outcome, columns, lost, rest) if len(rest) else None
         critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
         share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
-        belief = _not_rejected((on_shared if on_rest is None else on_rest).p_value)
+        belief = not_rejected((on_shared if on_rest is None else on_rest).p_value)
         witnesses = min(1.0, ENOUGH * len(rest) / max(rank, 1))
         belief = belief * (1 - share * (1 - witnesses)) if on_rest is not None else belief
         enough = whole and outcome.n > 2 * (found.rank_u + most)
         beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
         return cls(rank, beside, whole and beside == most, on_shared, on_rest, share, belief)
-
-    def doubted(self, misfit: float) -> OutcomeOnV:
-        """The same where the cross-cumulants may contradict the model, with this p value: an outcome that goes with V is
-        corrected only where nothing else speaks against the model."""
-        return replace(self, belief=self.belief * _not_rejected(misfit), misfit=misfit)
 
     def stating(self) -> OutcomeOnV:
         """The same where the user says that the outcome goes with S2, and with nothing else of V."""
@@ -149,7 +142,7 @@ class OutcomeOnV:
                 f"{name} goes with {v} ({self.on_shared.p_text}), and the shared part fills {v}: nothing tells whether "
                 f"through the shared part or by {v}'s own"
             )
-        if _not_rejected(self.on_rest.p_value) > 0:
+        if not_rejected(self.on_rest.p_value) > 0:
             return (
                 f"{name} goes with {v} ({self.on_shared.p_text}), and the cross-cumulants contradict the model: nothing tells "
                 "whether through the shared part"
@@ -198,7 +191,7 @@ class OutcomeOnV:
         return (beside,)
 
 
-def _not_rejected(p: float) -> float:
+def not_rejected(p: float) -> float:
     """Belief that is left where a test has this p value: 1 from WITNESSED on, 0 at half of it."""
     return float(np.clip(2 * p / WITNESSED - 1, 0.0, 1.0))
 

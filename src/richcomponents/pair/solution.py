@@ -71,7 +71,7 @@ from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_te
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
 from richcomponents.pair.grams import form_of, grams, implicit_grams
-from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients
+from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients, not_rejected
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
 from richcomponents.pair.views import BlockSums, Pair, turned
@@ -343,12 +343,10 @@ class PairSolution(TwoViews):
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
         found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
         found = replace(found, letters=("V", "U") if self.exchanged_ else ("U", "V"))
-        return found.doubted(self._misfit) if found.goes_with else found
-
-    @property
-    def _misfit(self) -> float:
-        """p value of the test of the cross-cumulants; 1 where it could not be made."""
-        return float(np.nan_to_num(self.cumulants_test.p_value, nan=1.0))
+        if not found.goes_with:
+            return found
+        misfit = float(np.nan_to_num(self.cumulants_test.p_value, nan=1.0))  # what else speaks against the model
+        return replace(found, belief=found.belief * not_rejected(misfit))
 
     @property
     def coefficients_wanted(self) -> int:

@@ -6,10 +6,10 @@ With E = U - A^+ V (S2 removed from U) the identities are, for ANY matrices B3 .
 
     k_t(S1) = k_t(E, U, U - B3 V, ..., U - Bt V):
 
-the first slot has no S2, the second no S3, and the others may be chosen for their small variance.
-B = 0 is the paper's equation (3) in cross form, B = the regression of U on V the control variate, which lowers the
-error of the tensor by a quarter to a half. The same holds for S3 with the views exchanged. For S2,
-every cross-cumulant with at least one U and one A^+ V is k_t(S2) (paper, equation (4)).
+the first slot has no S2, the second no S3, and the others may be chosen for their small variance. B = 0 is the paper's equation
+(3) in cross form, B = the regression of U on V the control variate, which lowers the error of the tensor by a quarter to a
+half. The same holds for S3 with the views exchanged. For S2, every cross-cumulant with at least one U and one A^+ V is k_t(S2)
+(paper, equation (4)).
 
 Maps are (p, d): column j holds the weights of the observed coordinates z in coordinate j.
 """
@@ -227,9 +227,7 @@ class TwoViews:
 
     def predict(self, key: Key, rows: Array) -> tuple[Array, Spread]:
         """BLUP of a centred component for centred rows, (n, d), and its error covariance (d, d)."""
-        u, v = self.split(rows)
-        s2 = self.predict_s2(rows)
-        error = self.error_s2
+        (u, v), s2, error = self.split(rows), self.predict_s2(rows), self.error_s2
         if key != self.keys[2]:
             return s2 if key == self.keys[1] else u - s2, error
         if isinstance(error, Factored):  # lift' core lift, and A is applied to the few rows of lift
