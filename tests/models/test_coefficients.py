@@ -10,7 +10,7 @@ from richcomponents.components.component import LEAST_KEPT
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.families import Logistic
-from richcomponents.pair.coefficients import OnResidual, Stretch
+from richcomponents.pair.outcomes import OnResidual, Stretch
 
 
 def on_residual(d=4, r=3, seed=0):

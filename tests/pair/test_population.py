@@ -8,9 +8,9 @@ import pytest
 from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.posterior import Prior, entries, logistic, multiplicity, score, symmetric_of
 from richcomponents.pair.canonical import canonical
-from richcomponents.pair.coefficients import OnResidual, Stretch
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import INSIDE, KnownMixing, UncorrelatedOwnParts
+from richcomponents.pair.outcomes import OnResidual, Stretch
 from richcomponents.pair.views import Pair
 
 SHAPES = [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)]

@@ -37,6 +37,7 @@ from richcomponents.effects.factors import Smoothing
 from richcomponents.effects.moments import Coordinates, Given
 from richcomponents.inference.draws import Draws, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, Prior, best, logistic, symmetric_of
+from richcomponents.learning.predicted import WEAK_INSTRUMENT
 from richcomponents.pair.canonical import Canonical, canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts
@@ -45,9 +46,6 @@ from richcomponents.pair.views import Pair
 from richcomponents.storage import storable
 
 __all__ = ["Estimated", "Problem"]
-
-RIDGE = 4.0
-"""Over n: added to squared canonical correlations before they are inverted."""
 
 WITNESS_SD = 0.5
 """How far held-out controls may move the share of the correction, as a standard deviation."""
@@ -374,7 +372,7 @@ class Problem:
         if stated is not None and self.share is not None and rank:
             return Fit(_solved(pair, left_out, stated), given, blocks, 1.0, 0.0)
         known = PairFit.of(pair, left_out, self.evidences(where, rank))
-        return Fit(known, given, blocks, 1.0 if smooth is None else smooth.controls, RIDGE / self.n)
+        return Fit(known, given, blocks, 1.0 if smooth is None else smooth.controls, WEAK_INSTRUMENT / self.n)
 
     def _pairs(self, where: Canonical, blocks: Sequence[Given], rank: int) -> tuple[Pair, Pair]:
         to = linalg.block_diag(where.x_from_u, where.y_from_v)

@@ -18,10 +18,8 @@ from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
-from richcomponents.pair.both_parts import BothParts
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import (
-    FEWEST_ROWS,
     MOST_DIRECTIONS,
     MOST_SHARED,
     HiddenClasses,
@@ -29,8 +27,9 @@ from richcomponents.pair.classes import (
     thinning,
 )
 from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.outcomes import BothParts
 from richcomponents.pair.paper_solution import PaperSolution, solve_paper
-from richcomponents.pair.solution import PairSolution, solve_pair
+from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
 from richcomponents.pair.tables import VarianceTable
 from richcomponents.pair.two_views import PairOptions, Parts, Target
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
@@ -184,7 +183,7 @@ class ContrastiveRCA(ComponentAnalysis):
         u, v = space.frames.values()
         found = canonical_coordinates(space.data, second, len(u.to))[0]
         shared = resolve_rank(self.rank, found)
-        if not shared or found.n < FEWEST_ROWS or (shared > MOST_SHARED and self.classes == "auto"):
+        if not shared or found.n < MIN_ROWS or (shared > MOST_SHARED and self.classes == "auto"):
             return None
         r = min(shared, MOST_DIRECTIONS)
         lead = AffineMap(second.mean, found.leading(r).T)

@@ -29,6 +29,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import whitening
 from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, triangular
 from richcomponents.errors import DataError
+from richcomponents.inference.verdicts import RULES
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data, Dependence
 from richcomponents.storage import storable
@@ -91,21 +92,7 @@ class Canonical:
     def exchanged(self) -> Canonical:
         """The same coordinates with V as the first view."""
         return replace(
-            self,
-            x_from_u=self.y_from_v,
-            u_from_x=self.v_from_y,
-            y_from_v=self.x_from_u,
-            v_from_y=self.u_from_x,
-        )
-
-    def truncated(self, rank: int) -> Canonical:
-        """The shared coordinates only."""
-        return replace(
-            self,
-            x_from_u=self.x_from_u[:rank],
-            u_from_x=self.u_from_x[:, :rank],
-            y_from_v=self.y_from_v[:rank],
-            v_from_y=self.v_from_y[:, :rank],
+            self, x_from_u=self.y_from_v, u_from_x=self.v_from_y, y_from_v=self.x_from_u, v_from_y=self.u_from_x
         )
 
     def leading(self, rank: int) -> Array:
@@ -147,20 +134,16 @@ def _signs(loadings: Array, cov: Array) -> Array:
     return np.where(largest < 0, -1.0, 1.0)
 
 
-def canonical_of(second: Moments, n_u: int, lost: float = 0.0) -> Canonical:
-    """Canonical coordinates of a state whose first n_u columns are U and the others V; lost : rows spent on covariates."""
-    C = second.covariance(unbiased=False)
-    return canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n - lost)
-
-
 def canonical_coordinates(
     data: Data, second: Moments, n_u: int, dependence: Dependence | None = None
 ) -> tuple[Canonical, AffineMap]:
     """Canonical coordinates that know how many independent rows they rest on, and the map to all of them.
 
-    second : the moments of `data`; dependence : of the rows on each other, where it was measured before.
+    second : the moments of `data`, whose first n_u columns are U; dependence : of the rows on each other, where it was measured
+    before.
     """
-    found = canonical_of(second, n_u, data.lost)
+    C = second.covariance(unbiased=False)
+    found = canonical(C[:n_u, :n_u], C[:n_u, n_u:], C[n_u:, n_u:], second.n - data.lost)
     for which, independent in (("first", found.rank_u), ("second", found.rank_v)):
         if not independent:
             raise DataError(f"no column of the {which} view varies: there is nothing to compare")
@@ -172,6 +155,9 @@ def canonical_coordinates(
 
 NEARLY_FULL = 0.8
 """A rank of at least this share of min(d_u, d_v) is taken as full: the last directions are shared too."""
+
+LEVEL = RULES["shared"].below[0][0]
+"""Of the test of the rank."""
 
 SLIGHT = 0.3
 """A canonical correlation below which a direction that was overlooked changes Var(S1) by less than a tenth at T = 0."""
@@ -209,7 +195,7 @@ def remaining_p_value(found: Canonical, k: int) -> float:
     return float(f.sf(statistic / size, size / spread, df))
 
 
-def choose_rank(found: Canonical, alpha: float = 0.01) -> int:
+def choose_rank(found: Canonical, alpha: float = LEVEL) -> int:
     """Number of shared directions.
 
     Tests k = 0, 1, ... and stops at the first k that is not rejected at level ``alpha``.  With too few rows
@@ -271,35 +257,26 @@ def resolve_rank(rank: object, found: Canonical) -> int:
 # ---- the views in the user's columns
 
 
-@dataclass(frozen=True)
-class EveryColumn:
-    """Covariance of a view in the user's columns, and the loadings of the shared part in all of them, (d, r)."""
+def every_column(
+    space: SearchSpace, second: Moments, inner: Canonical, found: Canonical, r: int
+) -> list[tuple[Spread, Array]]:
+    """Of both views: the covariance in the user's columns, and the loadings (d, r) of the shared part in all of them.
 
-    spread: Spread
-    lift: Array
-
-    @classmethod
-    def of_rows(cls, view: Array, other: Array, correlations: Array) -> EveryColumn:
-        """A wide view (n, d), centred; other (n, r): shared canonical variates of the other view; correlations D (r,).
-
-        lift = Cov(view, other) / D: the other view sees nothing of what is this view's own.
-        """
-        together = view.T @ other / len(view)  # Cov(other) = I: these are regression coefficients
-        left = triangular(view - other @ together.T)
-        return cls(Factored.of(left).plus(together.T, np.eye(len(correlations))), together / correlations)
-
-
-def every_column(space: SearchSpace, second: Moments, inner: Canonical, found: Canonical, r: int) -> list[EveryColumn]:
-    """Both views: from rows where they are wide, else from the columns that were searched."""
+    Where a view is wide they are read from its rows: with `other` the r shared variates of the other view, in which Cov = I,
+    loadings are Cov(view, other) / D, because the other view sees nothing of what is this view's own.
+    """
     d = np.maximum(found.correlations[:r], 1e-9)
     n_u, C = inner.x_from_u.shape[1], second.covariance(unbiased=False)
     maps = (found.x_from_u, found.u_from_x), (found.y_from_v, found.v_from_y)
-    inside, ends = (C[:n_u, :n_u], C[n_u:, n_u:]), np.cumsum([0, found.u_from_x.shape[0], found.v_from_y.shape[0]])
-    rows = None if space.rows is None else [space.rows[:, ends[i] : ends[i + 1]] for i in (0, 1)]
-    out = []
+    inside, split = (C[:n_u, :n_u], C[n_u:, n_u:]), [len(found.u_from_x)]
+    out: list[tuple[Spread, Array]] = []
     for i, frame in enumerate(space.frames.values()):
-        if rows is not None and len(frame.to) < len(frame.back):
-            out.append(EveryColumn.of_rows(rows[i], rows[1 - i] @ maps[1 - i][0][:r].T, d))
+        if space.rows is not None and len(frame.to) < len(frame.back):
+            views = np.split(space.rows, split, axis=1)
+            view, other = views[i], views[1 - i] @ maps[1 - i][0][:r].T
+            together = view.T @ other / len(view)  # regression coefficients
+            left = triangular(view - other @ together.T)
+            out.append((Factored.of(left).plus(together.T, np.eye(r)), together / d))
         else:
-            out.append(EveryColumn(frame.back @ inside[i] @ frame.back.T, maps[i][1][:, :r]))
+            out.append((frame.back @ inside[i] @ frame.back.T, maps[i][1][:, :r]))
     return out

@@ -37,7 +37,6 @@ from richcomponents.storage import storable
 MOST_DIRECTIONS = 6  # in which classes are looked for
 MOST_SHARED = 8  # shared directions: more of them are no few classes
 MOST_ROWS = 2000  # that classes are fitted to; the others are only assigned
-FEWEST_ROWS = 40
 BEYOND = 3  # classes more than directions
 VALLEY = 5.0  # nats, between every two classes
 EVIDENCE = 10.0  # nats, over any one class
@@ -116,12 +115,15 @@ class ClassModel:
     def __len__(self) -> int:
         return len(self.share)
 
-    def _densities(self, x: Array, y: Array) -> tuple[Array, Array]:
-        return self.of_x.log_density(x - self.link @ y, self.at_x), self.of_y.log_density(y, self.at_y)
+    def _joint(self, x: Array, y: Array) -> tuple[Array, list[Array], list[Array]]:
+        """log pi_k f_x f_y (K, n), and its components by view, (K, J, n) each, with their sums (K, n)."""
+        parts = [self.of_x.log_density(x - self.link @ y, self.at_x), self.of_y.log_density(y, self.at_y)]
+        sums = [_log_sum(one, 1) for one in parts]
+        return np.log(self.share)[:, None] + sums[0] + sums[1], parts, sums
 
     def probabilities(self, x: Array, y: Array) -> Array:
         """Of the classes, for each row, (n, K); x, y : (n, r)."""
-        joint = np.log(self.share)[:, None] + sum(_log_sum(one, 1) for one in self._densities(x.T, y.T))
+        joint = self._joint(x.T, y.T)[0]
         return np.ascontiguousarray(np.exp(joint - _log_sum(joint, 0)).T)
 
     @property
@@ -135,13 +137,10 @@ class ClassModel:
 
     def step(self, x: Array, y: Array, weight: Array) -> tuple[ClassModel, float]:
         """One ECM step, and the log-likelihood before it. x, y (r, n); weight (n,) : how often rows count."""
-        on_x, on_y = self._densities(x, y)
-        sum_x, sum_y = _log_sum(on_x, 1), _log_sum(on_y, 1)
-        joint = np.log(self.share)[:, None] + sum_x + sum_y
+        joint, parts, sums = self._joint(x, y)
         total = _log_sum(joint, 0)
         given = np.exp(joint - total) * weight
-        given_x = given[:, None] * np.exp(on_x - sum_x[:, None])
-        given_y = given[:, None] * np.exp(on_y - sum_y[:, None])
+        given_x, given_y = (given[:, None] * np.exp(a - b[:, None]) for a, b in zip(parts, sums, strict=True))
         # m and C together: weighted least squares of x - nu_j on y and the classes, weights over tau_j
         by, offset = given_x / self.of_x.scale[:, None], self.of_x.offset
         counted = by.sum(axis=1)
@@ -154,17 +153,9 @@ class ClassModel:
         by = given_y / self.of_y.scale[:, None]
         rows = np.maximum(by.sum(axis=(1, 2)), 1e-9)
         at_y = (by.sum(axis=1) @ y.T - by.sum(axis=2) @ self.of_y.offset) / rows[:, None]
-        return (
-            ClassModel(
-                (given.sum(axis=1) + 1) / (weight.sum() + len(self)),
-                link,
-                at_x,
-                at_y,
-                self.of_x.updated(x - link @ y, at_x, given_x),
-                self.of_y.updated(y, at_y, given_y),
-            ),
-            float(weight @ total),
-        )
+        of_x, of_y = self.of_x.updated(x - link @ y, at_x, given_x), self.of_y.updated(y, at_y, given_y)
+        share = (given.sum(axis=1) + 1) / (weight.sum() + len(self))
+        return ClassModel(share, link, at_x, at_y, of_x, of_y), float(weight @ total)
 
     def by_size(self) -> ClassModel:
         """The same with the largest class first."""
@@ -322,14 +313,8 @@ def find_classes(
         model, value = climb(begin, x, y, weight, steps, least)
         given = model.probabilities(x, y)
         nearest = np.eye(len(model))[np.argmax(given, axis=1)]
-        return Fitted(
-            model,
-            given,
-            value - 0.5 * model.parameters * np.log(n),
-            float(valleys(x, y, weight, nearest).min()),
-            float(weight @ given.max(axis=1)) / n,
-            explained(x, y, weight, given),
-        )
+        bic, valley = value - 0.5 * model.parameters * np.log(n), float(valleys(x, y, weight, nearest).min())
+        return Fitted(model, given, bic, valley, float(weight @ given.max(axis=1)) / n, explained(x, y, weight, given))
 
     def quick(guess: Array, J: int = 1) -> Fitted:
         return fitted(start(x, y, weight, guess, J, rng), _QUICK, 0.1)
@@ -352,7 +337,12 @@ def find_classes(
     if not found:
         return None
     best = fitted(max(found, key=lambda one: one.bic).model, _LONG, 1e-7)
-    gain = best.bic - max(_one_class(a, b, weight, J, rng) for J in (1, 2, 3) for a, b in ((x, y), (y, x)))
+    alone, one_class = -np.inf, np.ones((len(x), 1))
+    for J in (1, 2, 3):  # components of own shapes
+        for a, b in ((x, y), (y, x)):  # a linear link in either direction
+            model, value = climb(start(a, b, weight, one_class, J, rng), a, b, weight, _LONG, 0.1)
+            alone = max(alone, value - 0.5 * model.parameters * np.log(n))
+    gain = best.bic - alone
     if wanted == "auto" and gain < EVIDENCE:
         return None
     return replace(best, model=best.model.by_size()), gain
@@ -361,13 +351,6 @@ def find_classes(
 def _undecided(given: Array) -> Array:
     """Probabilities that leave a little to every class."""
     return np.asarray(0.95 * given + 0.05 / given.shape[1])
-
-
-def _one_class(x: Array, y: Array, weight: Array, J: int, rng: np.random.Generator) -> float:
-    """BIC of one class with own shapes of J components and a linear link of x on y."""
-    one = np.ones((len(x), 1))
-    model, value = climb(start(x, y, weight, one, J, rng), x, y, weight, _LONG, 0.1)
-    return float(value - 0.5 * model.parameters * np.log(weight.sum()))
 
 
 # ---- classes of rows
@@ -426,7 +409,7 @@ class ClassPart:
     """What the classes add to both views: B p, p the probabilities less their mean and what covariates tell of them.
 
     of_u (d_u, K - 1), of_v (d_v, K - 1) : B; spread (K - 1, K - 1) : Cov(p); on_known (K - 1, q) : of p on covariates.
-    moments : of the columns, covariates and probabilities, by block, None of wide tables; d_u, width : columns of U, of both.
+    moments : of the columns, covariates and probabilities, by block, None of wide tables.
     """
 
     of_u: Array
@@ -465,8 +448,8 @@ class ClassPart:
     def mixing(self, root: Array, through: Array) -> Array:
         """A (d_v, d_u) of the classes and of another shared part together, whose covariance is root root' (d_u, k) and which
         V sees as through (d_v, k): A maps the columns of one to those of the other, on their span."""
-        of_u = np.hstack([self.of_u @ power(self.spread, 0.5, 0.0), root])
-        of_v = np.hstack([self.of_v @ power(self.spread, 0.5, 0.0), through])
+        half = power(self.spread, 0.5, 0.0)
+        of_u, of_v = np.hstack([self.of_u @ half, root]), np.hstack([self.of_v @ half, through])
         return np.asarray(of_v @ np.linalg.pinv(of_u, rcond=1e-9))
 
 

@@ -9,8 +9,7 @@ NEXT STEPS. Evidence in standard errors grows at least as the square root of n, 
 In a shared direction V measures S2 with reliability rho = D^2 / S >= D^2; residualising leaves the share 1 - rho of the shared
 part in U. f times as many controls, each as good as these, have f times the odds rho / (1 - rho) (Spearman and Brown).
 Bartlett's statistic of one correlation c, -(n - 1 - (d_u + d_v + 1)/2) log(1 - c^2), against its critical value, is
-the smallest c
-that the test of any shared direction finds.
+the smallest c that the test of any shared direction finds.
 """
 
 from __future__ import annotations
@@ -22,53 +21,39 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
-from scipy.stats import chi2
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.inference.verdicts import GATE, Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.notebook import Summary
-from richcomponents.pair.canonical import Canonical, canonical, leftover_statistic, remaining_p_value
+from richcomponents.pair.canonical import LEVEL, Canonical, canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.classes import HiddenClasses
 from richcomponents.pair.fit import PairFit
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.storage import storable
 from richcomponents.text import page
 
-LEVEL = 0.01
-"""Of the test of the rank."""
-
 
 def identified_test(fit: PairFit) -> Test:
     """Whether any evidence tells T from T = 0, in standard errors."""
-    return Test(
-        "identified",
-        fit.strength,
-        (),
-        float(stats.norm.sf(fit.strength)),
-        says="Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common.",
-        remedy="More samples or more controls help.",
+    p = float(stats.norm.sf(fit.strength))
+    says = (
+        "Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common."
     )
+    return Test("identified", fit.strength, (), p, says, "More samples or more controls help.")
 
 
-def shared_test(found: Canonical, rank: int) -> Test:
-    """Whether anything is shared, or taken to be."""
-    p = remaining_p_value(found, 0) if rank else 1.0
-    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), p)
+def shared_test(found: Canonical) -> Test:
+    """Where nothing is shared, or taken to be."""
+    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), 1.0)
 
 
 def leftover_test(found: Canonical, rank: int) -> Test:
     """Bartlett-Lawley test that the canonical correlations after the first `rank` are zero."""
     df = (found.rank_u - rank) * (found.rank_v - rank)
     statistic, p = (leftover_statistic(found, rank)[0], remaining_p_value(found, rank)) if df else (0.0, 1.0)
-    return Test(
-        "leftover",
-        statistic,
-        (df,),
-        p,
-        says=f"Correlation is left beyond rank {rank}: the views may share more.",
-        remedy="Check that V holds controls only, or give rank=.",
-    )
+    says = f"Correlation is left beyond rank {rank}: the views may share more."
+    return Test("leftover", statistic, (df,), p, says, "Check that V holds controls only, or give rank=.")
 
 
 def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> Test:
@@ -139,14 +124,12 @@ def smallest_seen(n: float, d_u: int, d_v: int) -> float:
     0.081
     """
     factor = n - 1 - (d_u + d_v + 1) / 2
-    if factor <= 0:
-        return 1.0
-    return math.sqrt(-math.expm1(-float(chi2.isf(LEVEL, d_u * d_v)) / factor))
+    return math.sqrt(-math.expm1(-float(stats.chi2.isf(LEVEL, d_u * d_v)) / factor)) if factor > 0 else 1.0
 
 
 def samples_to_see(correlation: float, d_u: int, d_v: int) -> float:
     """How many independent samples show a shared direction of this canonical correlation."""
-    return 1 + (d_u + d_v + 1) / 2 - float(chi2.isf(LEVEL, d_u * d_v)) / math.log1p(-(correlation**2))
+    return 1 + (d_u + d_v + 1) / 2 - float(stats.chi2.isf(LEVEL, d_u * d_v)) / math.log1p(-(correlation**2))
 
 
 def rounded(n: float) -> str:
@@ -305,36 +288,31 @@ class Diagnostics:
 
     def summary(self) -> Summary:
         """A page of text; in a notebook the verdict and what it means, and the numbers behind a fold."""
-        shown = ", ".join(f"{c:.2f}" for c in self.canonical_correlations[:10])
-        more = " ..." if len(self.canonical_correlations) > 10 else ""
-        lines = [
-            f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}",
-            f"  canonical correlations   {shown}{more}",
-            f"  shared directions        {self.rank} of {len(self.canonical_correlations)}"
-            + (f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > self.rank else ""),
-            f"  verdict                  {self.verdict}",
-        ]
+        d, r = self.canonical_correlations, self.rank
+        beyond = f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > r else ""
+        rows = {
+            "canonical correlations": ", ".join(f"{c:.2f}" for c in d[:10]) + (" ..." if len(d) > 10 else ""),
+            "shared directions": f"{r} of {len(d)}{beyond}",
+            "verdict": self.verdict,
+        }
         if self.evidence:
             seen = ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items())
-            lines.append(f"  evidence                 {seen} standard errors from residualising")
-            lines.append(f"  share of the correction  {self.share:.0%}")
+            rows["evidence"] = f"{seen} standard errors from residualising"
+            rows["share of the correction"] = f"{self.share:.0%}"
         if self.classes is not None or self.class_note:
-            words = self.class_note if self.classes is None else self.classes.words()
-            lines.append(f"  hidden classes           {words}")
-        if self.rank:
-            lines.append(f"  condition of A           {self.condition_A:.1f}")
+            rows["hidden classes"] = self.class_note if self.classes is None else self.classes.words()
+        if r:
             low, high = self.identified.variances()
-            share = (high - low) / np.maximum(high, 1e-300)
-            lines.append(f"  second order alone       leaves {np.median(share):.0%} of Var(S1) open (median column)")
+            share = np.median((high - low) / np.maximum(high, 1e-300))
+            rows["condition of A"] = f"{self.condition_A:.1f}"
+            rows["second order alone"] = f"leaves {share:.0%} of Var(S1) open (median column)"
         if self.overidentification is not None:
-            lines.append(f"  cumulants fit the model  {self.overidentification.p_text}")
+            rows["cumulants fit the model"] = self.overidentification.p_text
         if self.known_mixing is not None:
-            lines.append(f"  the known A fits         {self.known_mixing.p_text}")
-        if self.rank < len(self.canonical_correlations):
-            lines.append(
-                f"  left beyond the rank     correlation {self.leftover_correlation:.2f}, {self.leftover.p_text}"
-            )
+            rows["the known A fits"] = self.known_mixing.p_text
+        if r < len(d):
+            rows["left beyond the rank"] = f"correlation {self.leftover_correlation:.2f}, {self.leftover.p_text}"
+        title = f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}"
         advice = [*self.advice(), *self.next_steps()]
-        return Summary(
-            page([*lines, *(f"  > {sentence}" for sentence in advice)]), verdict=self.verdict, says=[*advice, lines[0]]
-        )
+        lines = [title, *(f"  {name:24} {said}" for name, said in rows.items()), *(f"  > {one}" for one in advice)]
+        return Summary(page(lines), verdict=self.verdict, says=[*advice, title])

@@ -13,7 +13,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
+from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate
 from richcomponents.pair.views import Pair
@@ -38,12 +38,7 @@ class PairFit:
 
     @classmethod
     def of(
-        cls,
-        pair: Pair,
-        left_out: Pair,
-        evidences: Sequence[Evidence],
-        seed: int | None = 0,
-        signs: Array | None = None,
+        cls, pair: Pair, left_out: Pair, evidences: Sequence[Evidence], seed: int | None = 0, signs: Array | None = None
     ) -> PairFit:
         """signs (m,) : see `infer`."""
         if pair.rank == 0:
@@ -56,10 +51,6 @@ class PairFit:
     @property
     def rank(self) -> int:
         return self.pair.rank
-
-    def end(self, level: float) -> Array:
-        """T = level I, of the corrected directions."""
-        return padded(level * np.eye(self.pair.corrected), self.rank)
 
     @property
     def gate(self) -> float:
@@ -80,14 +71,13 @@ class PairFit:
         return Draws(value, blocks, f(self.pair, known.T.posterior, none), known.T.weight)
 
     def safe(self, f: Answer, end: float = 0.0) -> Draws:
-        """At T = end I."""
-        T, none = self.end(end), np.zeros_like(self.posterior.T.value)
+        """At T = end I, of the corrected directions."""
+        T, none = padded(end * np.eye(self.pair.corrected), self.rank), np.zeros_like(self.posterior.T.value)
         return Draws.certain(f(self.pair, T, none), f(self.left_out, np.broadcast_to(T, self.left_out.K.shape), none))
 
-    def answer(self, f: Answer, metric: Metric = np.asarray, *, end: float = 0.0, gate: float | None = None) -> Shrunk:
+    def answer(self, f: Answer, *, end: float = 0.0) -> Shrunk:
         """Protected. Only T = 0 has a gate: nobody is content with A at T = I, the regression of V on U."""
-        opened = (self.gate if end == 0 else 1.0) if gate is None else gate
-        return shrink(self.safe(f, end), self.full(f), opened, metric)
+        return shrink(self.safe(f, end), self.full(f), self.gate if end == 0 else 1.0, np.asarray)
 
 
 def padded(T: Array, rank: int) -> Array:

@@ -48,7 +48,7 @@ def joint_whitening(correlations: Array) -> Array:
 
 
 def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
-    """Gram matrices M_a'M_b of all pairs of non-empty blocks: (2 orders, B, B, 2r, 2r), last slot w.
+    """Gram matrices M_a'M_b of all pairs of non-empty blocks: (2 orders, B, B, 2r, 2r), last slot z = (x, y).
 
     state : moments of the leading coordinates z = (x_1..x_r, y_1..y_r). Each block is scaled by its rows over the mean
     number of rows, so that plain means over (pairs of) blocks give every row the same weight. order=3 leaves the
@@ -61,7 +61,13 @@ def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
     for t in range(3, order + 1):
         packed = linearised_block_cumulants(state, t) * share[:, None]
         out[t - 3] = _pair_products(packed, correlations, t)
-    return out
+    return _in_z(out, correlations)
+
+
+def _in_z(seen: Array, correlations: Array) -> Array:
+    """Grams whose last slot is w, as those in (x, y)."""
+    back = np.linalg.inv(joint_whitening(correlations))
+    return np.asarray(back @ seen @ back.T)
 
 
 def _pair_products(packed: Array, correlations: Array, order: int) -> Array:
@@ -74,9 +80,7 @@ def _pair_products(packed: Array, correlations: Array, order: int) -> Array:
     kind: Any = np.float32 if r >= _MANY else np.float64
     entries: Array = np.ascontiguousarray(packed.T, dtype=kind)  # (., B)
     scale = 1 / np.sqrt(1 - correlations**2)
-    of_x, of_y = (
-        part.astype(kind)[:, None] for part in (scale, -correlations * scale)
-    )  # two diagonals: joint whitening
+    of_x, of_y = (part.astype(kind)[:, None] for part in (scale, -correlations * scale))  # joint whitening
     roots = _row_roots(correlations).astype(kind) if order == 4 else None
     pieces = np.array_split(np.arange(len(where)), np.clip(where.size // m // _PIECE, 1, min(len(where), _PIECES)))
     products: list[Array] = [np.empty(0)] * len(pieces)
@@ -98,11 +102,6 @@ def _pair_products(packed: Array, correlations: Array, order: int) -> Array:
     return np.ascontiguousarray(product.reshape(m, n_blocks, m, n_blocks).transpose(1, 3, 0, 2))
 
 
-def _triples(r: int) -> IntArray:
-    """All p <= q <= s below r: (3, .)."""
-    return packed_indices(r, 3).T
-
-
 @lru_cache(maxsize=2)
 def _places(r: int, order: int) -> IntArray:
     """Where the entries of rows stand in a packed symmetric tensor of z: (., rows, 2r).
@@ -115,7 +114,7 @@ def _places(r: int, order: int) -> IntArray:
         rows = np.stack(np.meshgrid(np.arange(r), np.arange(r, m), indexing="ij"), axis=-1).reshape(-1, 1, 2)
     else:
         odd = np.eye(3, dtype=np.int64)
-        rows = _triples(r).T[:, None, :] + r * np.concatenate([odd, 1 - odd])  # (., 6, 3)
+        rows = packed_indices(r, 3)[:, None, :] + r * np.concatenate([odd, 1 - odd])  # (., 6, 3)
     last = np.broadcast_to(np.arange(m)[:, None], (*rows.shape[:2], m, 1))
     full = np.concatenate([np.broadcast_to(rows[:, :, None], (*rows.shape[:2], m, order - 1)), last], axis=-1)
     return packed_rank(np.sort(full, axis=-1), m)
@@ -128,8 +127,8 @@ def _row_roots(correlations: Array) -> Array:
     y_b)) / h_b; over the orders of p, q, s these and the (x_i, y_j, y_b) have the Gram R'Q R in the six rows R, and L'R has it
     for Q = L L'. Equal numbers repeat orders: each counts once.
     """
-    triples = _triples(len(correlations))
-    D = correlations[triples].T  # (., 3)
+    triples = packed_indices(len(correlations), 3)  # p <= q <= s
+    D = correlations[triples]  # (., 3)
     scale = 1 / np.sqrt(1 - D**2)
     Q = np.zeros((len(D), 6, 6))
     for i, j, b in permutations(range(3)):
@@ -137,27 +136,22 @@ def _row_roots(correlations: Array) -> Array:
         e[:, j], e[:, 3 + i] = scale[:, b], -D[:, b] * scale[:, b]
         Q += e[:, :, None] * e[:, None, :]
         Q[:, 3 + i, 3 + i] += 1.0
-    p, q, s = triples
+    p, q, s = triples.T
     same = np.where(p == s, 6.0, np.where((p == q) | (q == s), 2.0, 1.0))
     return np.swapaxes(np.linalg.cholesky(Q / same[:, None, None]), 1, 2)
-
-
-MOST_PAIRED = 50_000
-"""Rows that are compared in pairs."""
 
 
 def form_of(n: int, r: int, n_blocks: int) -> str:
     """How the evidence of n rows about r shared directions is read: pairs are the cheaper one for few rows and many
     directions."""
-    return "pairs" if 4 * n_blocks <= n <= MOST_PAIRED and n < r**3 / 10 else "state"
+    return "pairs" if 4 * n_blocks <= n < r**3 / 10 else "state"
 
 
-def implicit_grams(z: Array, whiten: Array, *, n_blocks: int) -> Array:
+def implicit_grams(z: Array, correlations: Array, *, n_blocks: int) -> Array:
     """The same from rows z (n, 2r) compared in pairs: O(n^2 r).
 
     Block cumulants are k-statistics of their own rows here: slightly noisier, equally unbiased.
     """
-    r = len(whiten) // 2
     z = z - z.mean(axis=0)
-    x, y, w = z[:, :r], z[:, r:], z @ whiten.T
-    return block_grams([x, y, w], w, n_blocks=n_blocks, below=True)
+    (x, y), w = np.hsplit(z, 2), z @ joint_whitening(correlations).T
+    return _in_z(block_grams([x, y, w], w, n_blocks=n_blocks, below=True), correlations)

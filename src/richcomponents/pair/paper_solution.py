@@ -30,8 +30,7 @@ from richcomponents.storage import storable
 @dataclass(frozen=True)
 class PaperSolution(TwoViews):
     """cov_uv : Cov(U, V); mixing : A (d_v, d_u), given or by equation (2); inverse : A^+, at the rank; covariances : of S1, S2,
-    S3; read : (d_u + d_v, d_u), BLUP(S2) = [u v] @ read; prediction_error : its error covariance; lost : rows that covariates
-    took."""
+    S3; read : (d_u + d_v, d_u), BLUP(S2) = [u v] @ read; prediction_error : its error covariance."""
 
     options: PairOptions
     cov_uv: Array
@@ -40,22 +39,10 @@ class PaperSolution(TwoViews):
     covariances: tuple[Array, Array, Array]
     read: Array
     prediction_error: Array
-    lost: float
-
-    reduced = False
 
     def tests(self) -> list[Test]:
         """None: the paper's formulas are not checked."""
         return []
-
-    @property
-    def rank(self) -> int:
-        rank = self.options.rank
-        return min(self.mixing.shape) if rank in ("auto", "full") else int(rank)
-
-    @property
-    def largest_rank(self) -> int:
-        return self.rank
 
     @property
     def A(self) -> Array:
@@ -84,8 +71,8 @@ class PaperSolution(TwoViews):
 
     def terms(self, key: Key) -> Terms:
         every = np.eye(len(self.mean))
-        S1, S2, S3 = cross_terms(every[:, : self.d_u], every[:, self.d_u :], self.mixing, self.inverse).values()
-        return (S1, S2, S3)[self.keys.index(key)]
+        terms = cross_terms(every[:, : self.d_u], every[:, self.d_u :], self.mixing, self.inverse)
+        return list(terms.values())[self.keys.index(key)]
 
     def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
         """The rows themselves, and how a component's cumulants are read off them."""
@@ -159,14 +146,10 @@ class PaperSolution(TwoViews):
     def interval(self, what: Target) -> None:
         """Only refitting tells."""
 
-    @property
-    def _place(self) -> dict[str, slice]:
-        u, v = self.views
-        return {u: slice(0, self.d_u), v: slice(self.d_u, len(self.mean))}
-
     def without(self, block: int) -> PaperSolution:
         """The formulas without one block, from the state alone."""
-        return _solve(StateData(self.state.without([block]), self.lost), self._place, self.keys, self.options, self)
+        place = dict(zip(self.views, (slice(0, self.d_u), slice(self.d_u, len(self.mean))), strict=True))
+        return solve_paper(StateData(self.state.without([block]), self.lost), place, self.keys, self.options, self)
 
 
 def _positive(covariance: Array) -> Array:
@@ -176,19 +159,14 @@ def _positive(covariance: Array) -> Array:
 
 
 def solve_paper(
-    data: Data, place: Mapping[str, slice], keys: tuple[Key, Key, Key], options: PairOptions
-) -> PaperSolution:
-    """Equations (2) to (5) on the state of the columns (U, V); place : {view: its columns}."""
-    return _solve(data, place, keys, options)
-
-
-def _solve(
     data: Data,
     place: Mapping[str, slice],
     keys: tuple[Key, Key, Key],
     options: PairOptions,
     decided: PaperSolution | None = None,
 ) -> PaperSolution:
+    """Equations (2) to (5) on the state of the columns (U, V); place : {view: its columns}; decided : the solution of all
+    blocks, where one is left out."""
     state, (first, second) = data.moments(4), place
     n_u, p = place[first].stop, state.layout.n_columns
     A = options.checked_A(n_u, p - n_u)
@@ -229,6 +207,8 @@ def _solve(
         read=read,
         prediction_error=cov_s2 - with_s2.T @ read,
         mixing_test=tested,
+        rank=min(mixing.shape) if rank is None else rank,
+        largest_rank=min(mixing.shape) if rank is None else rank,
         lost=data.lost,
     )
 

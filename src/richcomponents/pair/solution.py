@@ -12,7 +12,7 @@ views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,7 @@ from richcomponents.components.component import (
     CumulantSource,
     Demand,
     Terms,
-    least_squares_without_blocks,
+    error_at_fixed_features,
 )
 from richcomponents.components.wide import (
     Factored,
@@ -41,7 +41,7 @@ from richcomponents.components.wide import (
     inverse_factor,
 )
 from richcomponents.cumulants import Cumulants
-from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import (
     CapacityError,
     DataError,
@@ -55,7 +55,7 @@ from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import OnPrediction, Places, Prediction, Refit
+from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places, Prediction, Refit
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.pair.canonical import (
@@ -66,20 +66,19 @@ from richcomponents.pair.canonical import (
     largest_rank,
     resolve_rank,
 )
-from richcomponents.pair.coefficients import RIDGE, OnResidual, Stretch, coefficients
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_test, shared_test
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
-from richcomponents.pair.grams import form_of, grams, implicit_grams, joint_whitening
-from richcomponents.pair.outcomes import OutcomeOnV
+from richcomponents.pair.grams import form_of, grams, implicit_grams
+from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients, not_rejected
 from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
 from richcomponents.pair.views import BlockSums, Pair, turned
 from richcomponents.storage import storable
 
 MIN_ROWS, MIN_BLOCKS = 40, 10
-"""Below, blocks of rows say nothing about T."""
+"""Below, blocks of rows say nothing about T, and rows nothing about hidden classes."""
 
 LEAST_T = 10.0
 """Over n: T is not told from so much, and A = 1 / D has no bound."""
@@ -92,17 +91,16 @@ LARGEST_STATE = MEMORY_LIMIT // 2
 class PairSolution(TwoViews):
     """The estimator's answers.
 
-    shared : directions, r; sums : second moments of all canonical coordinates, by block; grams_xy (2, B, B, 2m, 2m) : of the
-    cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) : how the shared coordinates enter
-    EVERY column, also where a view was searched for them in its principal components only; known_A : A where it was given;
-    signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything but second moments;
-    most_rank : that cannot be excluded; lost : rows' worth of freedom that covariates took; units : different rows, where they
-    are few, and grouped : whether rows belong to groups; exchanged_ : whether the first view is the user's second; posterior :
-    of T, once it was asked for.
+    errors, random_state : as in ContrastiveRCA; sums : second moments of all canonical coordinates, by block; grams_xy
+    (2, B, B, 2m, 2m) : of the cumulants of the m corrected directions, in (x, y); lift_u (d_u, r), lift_v (d_v, r) : how the
+    shared coordinates enter EVERY column, also where a view was searched for them in its principal components only; known_A : A
+    where it was given; signs (m,) : of the corrected directions, as the data have them; few_rows : too few rows for anything
+    but second moments; units : different rows, where they are few, and grouped : whether rows belong to groups; exchanged_ :
+    whether the first view is the user's second; posterior : of T, once it was asked for.
     """
 
-    options: PairOptions
-    shared: int
+    errors: tuple[str, str]
+    random_state: int | None
     sums: BlockSums
     grams_xy: Array
     lift_u: Array
@@ -110,8 +108,6 @@ class PairSolution(TwoViews):
     signs: Array
     known_A: Array | None
     few_rows: bool
-    most_rank: int
-    lost: float
     units: int | None
     grouped: bool
     exchanged_: bool = False
@@ -119,34 +115,39 @@ class PairSolution(TwoViews):
 
     @cached_property
     def pair(self) -> Pair:
-        return Pair.whole(self.canonical, len(self.sums.count), self.shared, MOST_CORRECTED)
+        return Pair.whole(self.canonical, len(self.sums.count), self.rank, MOST_CORRECTED)
 
     @cached_property
     def left_out(self) -> Pair:
         """Without each block."""
-        return Pair.left_out(self.canonical, self.sums, self.shared, MOST_CORRECTED)
+        return Pair.left_out(self.canonical, self.sums, self.rank, MOST_CORRECTED)
 
     @cached_property
     def fit(self) -> PairFit:
         """Second moments, and what is known of T: inferred when it is asked for first."""
         if self.posterior is not None:
             return PairFit(self.pair, self.left_out, self.posterior)
-        wide = bool(self.reduced_views)
-        evidences = _evidences(self.canonical, self.grams_xy, self.options.errors, self.known_A, wide)
-        evidences = [] if self.few_rows else evidences
-        fit = PairFit.of(self.pair, self.left_out, evidences, self.options.random_state, self.signs)
+        fit = PairFit.of(self.pair, self.left_out, self._evidences(), self.random_state, self.signs)
         object.__setattr__(self, "posterior", fit.posterior)
         return fit
 
+    def _evidences(self) -> list[Evidence]:
+        """What tells T: A if it is known; else cumulants and, unless they are "free", independent errors of columns."""
+        if self.few_rows:
+            return []
+        if self.known_A is not None:
+            return [KnownMixing(A=self.known_A)]
+        evidences: list[Evidence] = [CrossCumulants(self.grams_xy)] if self.grams_xy.any() else []
+        if not self.reduced_views:
+            groups = []
+            for loadings, one in zip((self.canonical.u_from_x, self.canonical.v_from_y), self.errors, strict=True):
+                varies = np.sum(loadings**2, axis=1) > 0  # a constant column has no error
+                groups.append(np.where(varies & (one != "free"), np.arange(len(loadings)), -1))
+            stated = all(one == "independent" for one in self.errors)
+            evidences.append(UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated))
+        return evidences
+
     # ---- A, covariances, predictions
-
-    @property
-    def rank(self) -> int:
-        return self.shared
-
-    @property
-    def largest_rank(self) -> int:
-        return self.most_rank
 
     @property
     def correlations(self) -> Array:
@@ -169,18 +170,21 @@ class PairSolution(TwoViews):
         return np.asarray(self.share * self.fit.posterior.T.value)
 
     @cached_property
-    def _inverse_of_mixing(self) -> Array:
-        """(r, r): what stands for S^-1 in A = D S^-1."""
-        r = self.rank
-        at = self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share if r else 0.0
-        return np.asarray(
-            (1 - at) * np.eye(r) + at * np.linalg.inv(self.pair.S(least(self.pair, self.fit.posterior.T.value)))
-        )
+    def _share_of_mixing(self) -> float:
+        """How far A is from its safe end, T = I."""
+
+        def mixing(pair: Pair, T: Array, _: Array) -> Array:
+            """A in white units of both views, in the coordinates of the whole sample."""
+            return np.asarray(pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
+
+        return self.fit.answer(mixing, end=1.0).share if self.rank else 0.0
 
     @cached_property
     def _on_u(self) -> Array:
         """(r, d_u): A = lift_v D of it."""
-        return np.asarray(self._inverse_of_mixing @ self.canonical.x_from_u[: self.rank])
+        r, at = self.rank, self._share_of_mixing
+        inverse = np.linalg.inv(self.pair.S(least(self.pair, self.fit.posterior.T.value)))  # of S, in A = D S^-1
+        return np.asarray(((1 - at) * np.eye(r) + at * inverse) @ self.canonical.x_from_u[:r])
 
     @property
     def A(self) -> Array:
@@ -207,11 +211,7 @@ class PairSolution(TwoViews):
         return symmetric(lift @ symmetric(core) @ lift.T)
 
     def predict_s2(self, rows: Array) -> Array:
-        r, d, (u, v) = self.rank, self.correlations, self.split(rows)
-        h = np.sqrt(1 - d**2)
-        own = h[:, None] * (np.eye(r) - self.T) / h  # BLUP of S1 from x - D y
-        x, y = u @ self.canonical.x_from_u[:r].T, v @ self.canonical.y_from_v[:r].T
-        return np.asarray((x @ (np.eye(r) - own).T + y @ (own * d).T) @ self.lift_u.T)
+        return np.asarray(self.coordinates(rows, self.rank) @ shared_prediction(self.pair, self.T) @ self.lift_u.T)
 
     @cached_property
     def error_s2(self) -> Spread:
@@ -232,7 +232,7 @@ class PairSolution(TwoViews):
         S, k_u, k_v = self.pair.S(self.fit.posterior.T.value), found.rank_u, found.rank_v
         # y -> S2 is S D^-1. Where D is of the size of its own noise, D^-1 would multiply the noise of every cumulant without
         # bound: a ridge of a few standard errors squared leaves a little of S2 there instead.
-        back = S * (d / (d**2 + RIDGE / max(found.n, 1)))
+        back = S * (d / (d**2 + WEAK_INSTRUMENT / max(found.n, 1)))
 
         def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
             """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
@@ -258,26 +258,27 @@ class PairSolution(TwoViews):
     def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
         """All canonical coordinates of centred rows, (n, rank_u + rank_v), and how a component's cumulants are read off
         them."""
+        return self.coordinates(rows), self.terms(key)
+
+    def coordinates(self, rows: Array, k: int | None = None) -> Array:
+        """(x_1..x_k, y_1..y_k), of centred rows; all of them by default."""
         u, v = self.split(rows)
-        return np.hstack([u @ self.canonical.x_from_u.T, v @ self.canonical.y_from_v.T]), self.terms(key)
+        return np.hstack([u @ self.canonical.x_from_u[:k].T, v @ self.canonical.y_from_v[:k].T])
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """As of any two views, plus the energy of the cross-cumulants of the rows inside the fitted row space."""
         total, blocks, m = super().score(rows, n_blocks), min(n_blocks, len(rows) // 4), self.pair.corrected
         if not m or blocks < 2 or CrossCumulants.name not in self.fit.posterior.scales:
             return total
-        u, v = self.split(rows)
-        z = np.hstack([u @ self.canonical.x_from_u[:m].T, v @ self.canonical.y_from_v[:m].T])
-        D = self.correlations[:m]
-        seen = CrossCumulants(plain(implicit_grams(z, joint_whitening(D), n_blocks=blocks), D))
+        seen = implicit_grams(self.coordinates(rows, m), self.correlations[:m], n_blocks=blocks)
+        cumulants = CrossCumulants(seen)
         held_out = replace(self.pair.leading(), kept=np.ones(blocks))
-        energy = seen.scale @ seen.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
+        energy = cumulants.scale @ cumulants.parts(held_out, self.fit.posterior.T.value[:m, :m])[0]
         return total + float(energy) / self.canonical.n
 
     def identified_set(self) -> IdentifiedSet:
         """Ends of Cov(S1), entry by entry."""
-        lift = self.canonical.u_from_x[:, : self.rank]
-        return IdentifiedSet(self._widest(self.pair), added(self.cov_u, lift, -np.diag(self.correlations**2)))
+        return IdentifiedSet(self._widest(self.pair), self._cov_residual(self.rank))
 
     @property
     def root_s2(self) -> Array:
@@ -286,10 +287,9 @@ class PairSolution(TwoViews):
     @cached_property
     def exchanged(self) -> PairSolution:
         """The same two views with V first: S3 is its S1."""
-        found, r, m = self.canonical.exchanged(), self.rank, self.pair.corrected
+        found, m = self.canonical.exchanged(), self.pair.corrected
         order = np.concatenate([np.arange(found.rank_u) + found.rank_v, np.arange(found.rank_v)])
         swap = np.concatenate([np.arange(m, 2 * m), np.arange(m)])
-        seen = self.grams_xy[..., swap[:, None], swap]
         A = None if self.known_A is None else np.asarray(np.linalg.pinv(self.known_A), dtype=np.float64)
         return replace(
             self,
@@ -302,10 +302,10 @@ class PairSolution(TwoViews):
             cov_v=self.cov_u,
             source=None,
             mixing_test=None,
-            options=replace(self.options, rank=r, A=A, errors=self.options.errors[::-1]),
+            errors=(self.errors[1], self.errors[0]),
             posterior=None,
             sums=self.sums.select(order),
-            grams_xy=seen,
+            grams_xy=self.grams_xy[..., swap[:, None], swap],
             lift_u=self.lift_v,
             lift_v=self.lift_u,
             known_A=A,
@@ -343,12 +343,10 @@ class PairSolution(TwoViews):
         columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
         found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
         found = replace(found, letters=("V", "U") if self.exchanged_ else ("U", "V"))
-        return found.doubted(self._misfit) if found.goes_with else found
-
-    @property
-    def _misfit(self) -> float:
-        """p value of the test of the cross-cumulants; 1 where it could not be made."""
-        return float(np.nan_to_num(self.cumulants_test.p_value, nan=1.0))
+        if not found.goes_with:
+            return found
+        misfit = float(np.nan_to_num(self.cumulants_test.p_value, nan=1.0))  # what else speaks against the model
+        return replace(found, belief=found.belief * not_rejected(misfit))
 
     @property
     def coefficients_wanted(self) -> int:
@@ -368,9 +366,8 @@ class PairSolution(TwoViews):
             return False
         if not isinstance(self.cov_u, Factored) or not self.grouped:
             return True
-        return bool(
-            inverse_factor(self.cov_u.rows).shape[1] >= self.coefficients_wanted - self.rank
-        )  # copies say nothing
+        found = inverse_factor(self.cov_u.rows)  # copies say nothing
+        return bool(found.shape[1] >= self.coefficients_wanted - self.rank)
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
@@ -385,30 +382,25 @@ class PairSolution(TwoViews):
         """
         if key == self.keys[1]:
             return self._on_shared(outcome)
-        on_v, r = self.on_v(outcome), self.rank
-        here, left_out, noise, variance = self._fitted(outcome, on_v)
-        attenuation = None if outcome.log_odds is None else outcome.log_odds.attenuation
+        on_v, r, known = self.on_v(outcome), self.rank, self.fit.posterior
+        own = self._cov_residual(on_v.beside)
+        here, left_out, noise, variance = self._fitted(outcome, on_v, own)
         columns = max(len(here.b) if self.reduced else self.canonical.rank_u, 1)
-        explained = float(here.b @ self._cov_residual(on_v.beside) @ here.b)
-        stretch = Stretch.of(explained, noise, columns, variance, self.fit.posterior, attenuation)
+        stretch = Stretch.of(float(here.b @ own @ here.b), noise, columns, variance, known)
+        if outcome.log_odds is not None:
+            stretch = replace(stretch, attenuation=outcome.log_odds.attenuation)
         gate = self.fit.gate * on_v.belief if r else 0.0
-        solved = coefficients(here, left_out, self.fit.posterior, stretch, gate, self.canonical.u_from_x)
-        M = np.eye(r) + solved.share * (
-            stretch.matrix(self.fit.posterior.T.value, self.fit.posterior.doubt) - np.eye(r)
-        )
-        T = np.eye(r) - np.linalg.inv(M)
+        solved = coefficients(here, left_out, known, stretch, gate, self.canonical.u_from_x)
+        M = np.eye(r) + solved.share * (stretch.matrix(known.T.value, known.doubt) - np.eye(r))
+        T, through = np.eye(r) - np.linalg.inv(M), here.on_shared
         features = here.without_shared(self.residual(key, outcome.rows, on_v.beside), T)
-        through = here.into @ (here.half @ here.gamma)
-        covariance = added(self._cov_residual(on_v.beside), here.into @ here.half, np.zeros((r, r)))
-        lift = self.canonical.u_from_x[:, :r] @ self.pair.h
-        covariance = added(covariance, lift, -T)
         return Calibrated(
             coef=solved.value,
             residualised=here.b,
             trust=solved.share,
             features=features,
             outcome=outcome.y - (outcome.rows[:, : self.d_u] - features) @ through,
-            covariance=covariance,
+            covariance=added(own, self.canonical.u_from_x[:, :r] @ self.pair.h, -T),
             determined=self.determined(outcome.covariates),
             reduced=self.reduced,
             wanted=self.coefficients_wanted + on_v.beside - r + outcome.covariates,
@@ -416,41 +408,36 @@ class PairSolution(TwoViews):
             factor=float(stretch.factor(np.asarray(here.m @ (M @ here.m - here.m)))),
             shared=through if on_v.goes_with else None,
             on_v=on_v,
-            by=(solved, here, stretch, noise),
+            by=Solved(solved, here, stretch, noise, T),
         )
 
     def _cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""
-        return added(
-            self.cov_u, self.canonical.u_from_x[:, :beside], -np.diag(self.canonical.correlations[:beside] ** 2)
-        )
+        squares = np.diag(self.canonical.correlations[:beside] ** 2)
+        return added(self.cov_u, self.canonical.u_from_x[:, :beside], -squares)
 
-    def _fitted(self, outcome: Outcome, on_v: OutcomeOnV) -> tuple[OnResidual, OnResidual, float, float]:
-        """Coefficients on the residual, those without each block, the noise of an entry of m, and Var(outcome)."""
+    def _fitted(self, outcome: Outcome, on_v: OutcomeOnV, own: Spread) -> tuple[OnResidual, OnResidual, float, float]:
+        """Coefficients on the residual, those without each block, the noise of an entry of m, Var(outcome); own : Cov(R)."""
         cross, variance = outcome.with_rows()
         with_u, with_v = self.split(cross)
+        n, blocks = self.canonical.n, len(self.left_out.n)
         if outcome.log_odds is not None:
             on_x, on_y = self._of_log_odds(outcome.log_odds.coef)
-            noise = 1 / (max(outcome.log_odds.information, 1e-12) * max(self.canonical.n - len(on_x) - 1, 1))
+            noise = 1 / (max(outcome.log_odds.information, 1e-12) * max(n - len(on_x) - 1, 1))
             gamma = on_v.share * self._gamma(self.pair, on_y)
             here = self._on_all_columns(on_x, gamma) if self.reduced else OnResidual.at(self.pair, on_x, gamma)
-            return here, stacked(here, len(self.left_out.n)), noise, noise * self.canonical.n
+            return here, here.repeated(blocks), noise, noise * n
         inverse = self._inverse_of_residual(outcome.covariates)
+        with_y = self.canonical.y_from_v[: self.rank if inverse is not None else on_v.beside] @ with_v
         if inverse is not None:
-            with_y = self.canonical.y_from_v[: self.rank] @ with_v
             inside = inverse.T @ (with_u - self.lift_u @ (self.correlations * with_y))
-            left, free = (
-                variance - float(with_y @ with_y + inside @ inside),
-                self.canonical.n - self.coefficients_wanted - 1,
-            )
+            left, free = variance - float(with_y @ with_y + inside @ inside), n - self.coefficients_wanted - 1
             here = self._on_all_columns(inverse @ inside, on_v.share * self._gamma(self.pair, with_y), inverse)
             noise = max(left, 1e-12 * variance) / free if free > 0 else np.nan
-            return here, stacked(here, len(self.left_out.n)), noise, variance
+            return here, here.repeated(blocks), noise, variance
         here = self._least_squares(self.pair, with_u, with_v, on_v)
-        explained = float(here.b @ self._cov_residual(on_v.beside) @ here.b)
-        with_y = self.canonical.y_from_v[: on_v.beside] @ with_v
-        left = max(variance - explained - float(with_y @ with_y), 1e-12 * variance)
-        noise = left / max(self.canonical.n - self.canonical.rank_u - on_v.beside - 1, 1)
+        left = max(variance - float(here.b @ own @ here.b) - float(with_y @ with_y), 1e-12 * variance)
+        noise = left / max(n - self.canonical.rank_u - on_v.beside - 1, 1)
         return here, self.fitted_without_blocks(outcome, on_v), noise, variance
 
     def fitted_without_blocks(self, outcome: Outcome, on_v: OutcomeOnV) -> OnResidual:
@@ -476,15 +463,14 @@ class PairSolution(TwoViews):
 
     def _gamma(self, pair: Pair, with_y: Array) -> Array:
         """K'^-1 Cov(y, outcome), with a ridge, (..., r)."""
-        ridge = RIDGE / self.canonical.n * np.eye(self.rank)
+        ridge = WEAK_INSTRUMENT / self.canonical.n * np.eye(self.rank)
         return np.asarray(np.linalg.solve(pair.K @ turned(pair.K) + ridge, pair.K @ with_y[..., None])[..., 0])
 
     def _on_all_columns(self, b: Array, gamma: Array, inverse: Array | None = None) -> OnResidual:
         """Of a wide U: read off all columns where least squares on them is determined, best in least squares."""
         if inverse is None:
-            return OnResidual(
-                b, self.lift_u, self.canonical.x_from_u[: self.rank].T / np.diag(self.pair.h), self.pair.h, gamma
-            )
+            into = self.canonical.x_from_u[: self.rank].T / np.diag(self.pair.h)
+            return OnResidual(b, self.lift_u, into, self.pair.h, gamma)
         toward = inverse @ (inverse.T @ self.lift_u)
         values, vectors = np.linalg.eigh(symmetric(self.lift_u.T @ toward))  # Q
         half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
@@ -520,37 +506,30 @@ class PairSolution(TwoViews):
         """
         if isinstance(calibrated.by, OnPrediction):
             return calibrated.by.estimate(calibrated.coef, outcome, refit)
-        (solved, here, stretch, noise), on_v, degrees = calibrated.by, calibrated.on_v, max(len(outcome.kept) - 1, 1)
+        by, degrees = calibrated.by, max(len(outcome.kept) - 1, 1)
+        solved, here = by.shrunk, by.here
         if replicates is not None:
             b, on_y = self._of_log_odds(replicates)
-            pairs = self.left_out
             if self.reduced:
-                left_out = replace(stacked(here, len(b)), b=b)
+                left_out = replace(here.repeated(len(b)), b=b)
             else:
-                left_out = OnResidual.at(pairs, b, on_v.share * self._gamma(pairs, on_y))
-            T, doubt = self.fit.posterior.T, self.fit.posterior.doubt
-            full = replace(solved.full, blocks=stretch(left_out, T.blocks, doubt))
-            solved = Shrunk.at(Draws.certain(here.b, left_out.b), full, solved.share)
+                left_out = OnResidual.at(self.left_out, b, calibrated.on_v.share * self._gamma(self.left_out, on_y))
+            blocks = by.stretch(left_out, self.fit.posterior.T.blocks, self.fit.posterior.doubt)
+            solved = Shrunk.at(Draws.certain(here.b, left_out.b), replace(solved.full, blocks=blocks), solved.share)
         variance = solved.variance
         if self.reduced and replicates is None:
             inverse = self._inverse_of_residual(outcome.covariates)
             if inverse is None:
                 features, left = calibrated.features, calibrated.outcome
-                own = jackknife_error(least_squares_without_blocks(features, left, outcome.kept, outcome.weight)) ** 2
+                own = error_at_fixed_features(features, left, outcome.kept, outcome.weight) ** 2
             else:
-                M = np.linalg.inv(np.eye(self.rank) - self._T_of(calibrated))
                 shared = here.half @ (here.lift.T @ inverse)
-                own = noise * np.sum((inverse + here.into @ (M @ shared - shared)) ** 2, axis=1)
+                M = np.linalg.inv(np.eye(self.rank) - by.T)
+                own = by.noise * np.sum((inverse + here.into @ (M @ shared - shared)) ** 2, axis=1)
                 degrees = max(round(self.canonical.n - self.coefficients_wanted - 1), 1)
             variance = variance + (np.full_like(own, np.nan) if grouped and inverse is not None else own)
-        ends = stretch.ends(here) if self.rank else None
+        ends = by.stretch.ends(here) if self.rank else None
         return Estimate(solved.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
-
-    def _T_of(self, calibrated: Calibrated) -> Array:
-        solved, _, stretch, _ = calibrated.by
-        r, known = self.rank, self.fit.posterior
-        M = np.eye(r) + solved.share * (stretch.matrix(known.T.value, known.doubt) - np.eye(r))
-        return np.asarray(np.eye(r) - np.linalg.inv(M))
 
     def _on_shared(self, outcome: Outcome) -> Calibrated:
         """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
@@ -559,10 +538,9 @@ class PairSolution(TwoViews):
             raise DataError(
                 f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
             )
-        r, (u, v), found = self.rank, self.split(outcome.rows), self.canonical
-        z = np.hstack([u @ found.x_from_u[:r].T, v @ found.y_from_v[:r].T])
+        r, found = self.rank, self.canonical
         solved = OnPrediction.of(
-            z,
+            self.coordinates(outcome.rows, r),
             outcome,
             Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
             found.n,
@@ -603,14 +581,12 @@ class PairSolution(TwoViews):
         value = self._point(what)
         if what == "mixing" and self.known_A is not None:
             return Estimate(value, np.zeros_like(value), degrees)
-        if what == "mixing" and (self.most_rank > self.rank or not self.rank):
+        if what == "mixing" and (self.largest_rank > self.rank or not self.rank):
             return Estimate.unbounded(value)  # directions that cannot be excluded may have any image
         f, end = self._answer(what)
-        share = self.share
-        if what == "mixing":
-            share = self.fit.answer(lambda pair, T, _: _inner_mixing(pair, T), end=1.0).share
+        share = self._share_of_mixing if what == "mixing" else self.share
         found = Shrunk.at(self.fit.safe(f, end), self.fit.full(f), share)
-        if not self.most_rank:
+        if not self.largest_rank:
             return Estimate(value, found.error, degrees)
         (low, high), errors = self._ends(what, self.pair), None
         if self.reduced_views:  # what was not searched is known, but no block tells its error
@@ -626,16 +602,14 @@ class PairSolution(TwoViews):
     @property
     def _open(self) -> bool:
         """Whether nothing tells T, or how many directions are shared: second moments are all that is known."""
-        return self.known_A is None and (self.fit.gate == 0 or self.most_rank > self.rank)
+        return self.known_A is None and (self.fit.gate == 0 or self.largest_rank > self.rank)
 
     def _widest(self, pair: Pair) -> Array:
         """L (..., d_u, k): Cov(S1) = Cov(S1) at T = 0 - L T L', 0 <= T <= I. A direction that cannot be excluded may be shared
         from nothing to all of it."""
-        lift, beyond = (
-            pair.from_x[..., : pair.corrected] @ pair.h[..., : pair.corrected, : pair.corrected],
-            self.most_rank,
-        )
-        more = np.eye(self.canonical.rank_u)[:, self.rank : beyond]
+        m = pair.corrected
+        lift = pair.from_x[..., :m] @ pair.h[..., :m, :m]
+        more = np.eye(self.canonical.rank_u)[:, self.rank : self.largest_rank]
         more = np.broadcast_to(more, (*lift.shape[:-1], more.shape[1]))
         return np.asarray(self.canonical.u_from_x @ np.concatenate([lift, more], axis=-1))
 
@@ -694,9 +668,8 @@ class PairSolution(TwoViews):
         found = Shrunk.at(self.fit.safe(f), self.fit.full(f), self.share)
         drawn = (found.full.posterior - found.value) * np.sqrt(found.full.weight)[:, None, None]
         spread = change(drawn, np.zeros((len(drawn), moved.shape[1])))
-        return np.sqrt(jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)), len(
-            moved
-        )
+        variance = jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)
+        return np.sqrt(variance), len(moved)
 
     def canonical_weights(self, key: Key, untrusted: float) -> tuple[Array, Array] | None:
         """Coordinates W (k, d_u) in which U without its regression on V is white, and weights (k, k) of the entries of
@@ -717,9 +690,8 @@ class PairSolution(TwoViews):
 
     def tests(self) -> list[Test]:
         """All that the verdict rests on."""
-        shared = shared_test(self.canonical, self.rank)
         if not self.rank:
-            return [shared]
+            return [shared_test(self.canonical)]
         told = [identified_test(self.fit)] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
         return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
 
@@ -730,7 +702,7 @@ class PairSolution(TwoViews):
             "share": self.share,
             "evidence": dict(self.fit.posterior.strengths),
             "overidentification": self.cumulants_test if self.rank else None,
-            "searched_u": self.canonical.rank_u if isinstance(self.cov_u, Factored) else None,
+            "searched_u": self.canonical.rank_u if self.reduced else None,
             "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
         }
 
@@ -744,9 +716,6 @@ class PairSolution(TwoViews):
             warn_user(" ".join([*against, ADVICE[Verdict(self.verdict)]]), kind)
 
     # ---- without a block
-
-    def without_blocks(self, key: Key, *, refit: bool) -> Iterator[TwoViews]:
-        return map(self.without, self.blocks)
 
     def without(self, block: int) -> PairSolution:
         """Without one block: its second moments, and T after one Newton step; rank, shares and scales stay."""
@@ -768,8 +737,8 @@ class PairSolution(TwoViews):
             canonical=own,
             mean=self.mean + np.concatenate([u.back @ moved[:k], v.back @ moved[k:]]),
             state=state,
-            cov_u=replaced_inside(self.cov_u, u, C[:k, :k]),
-            cov_v=replaced_inside(self.cov_v, v, C[k:, k:]),
+            cov_u=added(self.cov_u, u.back, C[:k, :k] - np.eye(k)),
+            cov_v=added(self.cov_v, v.back, C[k:, k:] - np.eye(len(C) - k)),
             lift_u=own.u_from_x[:, :r],
             lift_v=own.v_from_y[:, :r],
             posterior=replace(self.fit.posterior, T=alone),
@@ -778,38 +747,10 @@ class PairSolution(TwoViews):
         solution.__dict__.update(share=self.share, pair=pair, left_out=pair)
         return solution
 
-    @property
-    def replicable(self) -> bool:
-        return not self.reduced_views
-
-
-def replaced_inside(total: Spread, frame: LinearMap, covariance: Array) -> Spread:
-    """The covariance of a view, with another one (k, k) in the coordinates that were searched."""
-    change = covariance - np.eye(len(covariance))
-    return added(total, frame.back, change)
-
-
-def stacked(fit: OnResidual, blocks: int) -> OnResidual:
-    """The same for every block."""
-    return OnResidual(
-        *(np.repeat(getattr(fit, name)[None], blocks, axis=0) for name in ("b", "lift", "into", "half", "gamma"))
-    )
-
 
 def least(pair: Pair, T: Array) -> Array:
     """T + LEAST_T / n."""
     return np.asarray(T + LEAST_T / float(np.max(pair.n)) * np.eye(T.shape[-1]))
-
-
-def _inner_mixing(pair: Pair, T: Array) -> Array:
-    """A in white units of both views, in the coordinates of the whole sample."""
-    return np.asarray(pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
-
-
-def plain(seen: Array, correlations: Array) -> Array:
-    """Grams in w as those in (x, y)."""
-    back = np.linalg.inv(joint_whitening(correlations))
-    return np.asarray(back @ seen @ back.T)
 
 
 def shared_prediction(pair: Pair, T: Array) -> Array:
@@ -838,7 +779,7 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
     seen = np.zeros((2, len(sums.count), len(sums.count), 2 * m, 2 * m))
     if m and A is None and not few_rows:
         seen = _grams(data, state if fourth else None, second, inner, m, options.order)
-    every_u, every_v = every_column(space, second, inner, found, r)
+    (cov_u, lift_u), (cov_v, lift_v) = every_column(space, second, inner, found, r)
     high = data.moments(options.order, everything, pooled=True) if options.order > 4 and fourth else None
     return PairSolution(
         keys=keys,
@@ -847,21 +788,22 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         n=second.n,
         canonical=found,
         state=state,
-        cov_u=every_u.spread,
-        cov_v=every_v.spread,
+        cov_u=cov_u,
+        cov_v=cov_v,
         source=CumulantSource(state, high=high) if fourth else None,
-        options=options,
-        shared=r,
+        rank=r,
+        largest_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        lost=data.lost,
+        errors=options.errors,
+        random_state=options.random_state,
         sums=sums,
         grams_xy=seen,
-        lift_u=every_u.lift,
-        lift_v=every_v.lift,
+        lift_u=lift_u,
+        lift_v=lift_v,
         signs=_signs(state, inner.rank_u, m) if fourth else np.ones(m),
         known_A=A,
         mixing_test=None if A is None or wide else check_known_mixing(found, sums, r, A, second.dependent),
         few_rows=few_rows,
-        most_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
-        lost=data.lost,
         units=space.units,
         grouped=space.grouped,
     )
@@ -875,31 +817,14 @@ def _signs(state: Moments, k_u: int, m: int) -> Array:
     return np.where(np.array(third) < 0, -1.0, 1.0)
 
 
-def _evidences(found: Canonical, seen: Array, errors: Sequence[str], A: Array | None, wide: bool) -> list[Evidence]:
-    """What tells T: A if it is known; else cumulants and, unless they are "free", errors of columns that are independent."""
-    if A is not None:
-        return [KnownMixing(A=A)]
-    evidences: list[Evidence] = [CrossCumulants(seen)] if seen.any() else []
-    groups = [
-        np.arange(d) if one != "free" else np.full(d, -1)
-        for d, one in zip((found.u_from_x.shape[0], found.v_from_y.shape[0]), errors, strict=True)
-    ]
-    for of_u, of_v in zip(groups, (found.u_from_x, found.v_from_y), strict=True):
-        of_u[np.sum(of_v**2, axis=1) <= 0] = -1  # a constant column has no error
-    if not wide:
-        stated = all(one == "independent" for one in errors)
-        evidences.append(UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated))
-    return evidences
-
-
 def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical, m: int, order: int) -> Array:
     """(2, B, B, 2m, 2m), of the block cumulants of the leading m shared directions, in (x, y); state : of all coordinates."""
     D, lead = inner.correlations[:m], AffineMap(second.mean, inner.leading(m).T)
     rows = data.sample(lead) if form_of(second.n, m, data.n_blocks) == "pairs" else None
     if rows is not None:
-        seen = implicit_grams(rows, joint_whitening(D), n_blocks=data.n_blocks)
+        seen = implicit_grams(rows, D, n_blocks=data.n_blocks)
         seen[1] *= order >= 4
-        return plain(seen, D)
+        return seen
     if state is None:
         if not _fits(2 * m, data.n_blocks):
             raise CapacityError(
@@ -908,7 +833,7 @@ def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical,
         shared = data.moments(4, lead)
     else:
         shared = state.select(np.concatenate([np.arange(m), inner.rank_u + np.arange(m)]))
-    return plain(grams(shared, D, order=min(order, 4)), D)
+    return grams(shared, D, order=min(order, 4))
 
 
 def _fits(columns: int, n_blocks: int) -> bool:

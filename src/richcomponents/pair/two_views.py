@@ -6,10 +6,10 @@ With E = U - A^+ V (S2 removed from U) the identities are, for ANY matrices B3 .
 
     k_t(S1) = k_t(E, U, U - B3 V, ..., U - Bt V):
 
-the first slot has no S2, the second no S3, and the others may be chosen for their small variance.
-B = 0 is the paper's equation (3) in cross form, B = the regression of U on V the control variate, which lowers the
-error of the tensor by a quarter to a half. The same holds for S3 with the views exchanged. For S2,
-every cross-cumulant with at least one U and one A^+ V is k_t(S2) (paper, equation (4)).
+the first slot has no S2, the second no S3, and the others may be chosen for their small variance. B = 0 is the paper's equation
+(3) in cross form, B = the regression of U on V the control variate, which lowers the error of the tensor by a quarter to a
+half. The same holds for S3 with the views exchanged. For S2, every cross-cumulant with at least one U and one A^+ V is k_t(S2)
+(paper, equation (4)).
 
 Maps are (p, d): column j holds the weights of the observed coordinates z in coordinate j.
 """
@@ -71,11 +71,11 @@ class Parts(Mapping[Any, Component]):
 class TwoViews:
     """In the user's units. Covariances of wide views are kept as factors.
 
-    keys, views : what S1, S2 and S3, and the two views are called; mean :
-    (d_u + d_v,), of the columns of U and V side by side; n : rows;
-    canonical : canonical coordinates of the views; state : moments by block that the solution rests on;
+    keys, views : what S1, S2 and S3, and the two views are called; mean : (d_u + d_v,), of the columns of U and V side by side;
+    n : rows; canonical : canonical coordinates of the views; state : moments by block that the solution rests on;
     cov_u, cov_v : covariances of the views; source : of higher cumulants, None where only covariances are known;
-    mixing_test : of an A that was given.
+    mixing_test : of an A that was given; rank : shared directions; largest_rank : that cannot be excluded; lost : rows' worth
+    of freedom that covariates took.
     """
 
     keys: tuple[Key, Key, Key]
@@ -88,18 +88,11 @@ class TwoViews:
     cov_v: Spread
     source: CumulantSource | None
     mixing_test: Test | None
+    rank: int
+    largest_rank: int
+    lost: float
 
     # ---- what a solution knows
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """Shared directions."""
-
-    @property
-    @abstractmethod
-    def largest_rank(self) -> int:
-        """The largest rank that cannot be excluded."""
 
     @abstractmethod
     def tests(self) -> list[Test]:
@@ -214,11 +207,9 @@ class TwoViews:
                 raise DataError(f"the known mean of {key} must have shape {expected}, got {value.shape}")
             if not np.isfinite(value).all():
                 raise DataError(f"the known mean of {key} holds missing or infinite values")
-            s2 = (
-                {own_u: mean_u - value, shared: value}[key]
-                if key != own_v
-                else np.linalg.pinv(self.A) @ (mean_v - value)
-            )
+            if key == own_v:
+                value = np.linalg.pinv(self.A) @ (mean_v - value)
+            s2 = mean_u - value if key == own_u else value
         return {own_u: mean_u - s2, shared: s2, own_v: mean_v - self.through_A(s2)}
 
     def component(
@@ -236,13 +227,9 @@ class TwoViews:
 
     def predict(self, key: Key, rows: Array) -> tuple[Array, Spread]:
         """BLUP of a centred component for centred rows, (n, d), and its error covariance (d, d)."""
-        u, v = self.split(rows)
-        s2 = self.predict_s2(rows)
-        if key == self.keys[1]:
-            return s2, self.error_s2
-        if key == self.keys[0]:
-            return u - s2, self.error_s2
-        error = self.error_s2
+        (u, v), s2, error = self.split(rows), self.predict_s2(rows), self.error_s2
+        if key != self.keys[2]:
+            return s2 if key == self.keys[1] else u - s2, error
         if isinstance(error, Factored):  # lift' core lift, and A is applied to the few rows of lift
             return v - self.through_A(s2), Factored(np.zeros((0, v.shape[1])), self.through_A(error.lift), error.core)
         return v - self.through_A(s2), self.through_A(self.through_A(error).T)
@@ -307,31 +294,22 @@ class TwoViews:
 
     def transforms(self) -> dict[tuple[str, Key], Array]:
         """{(view, component): how the component enters the view}."""
-        own_u, shared, own_v = self.keys
+        (own_u, shared, own_v), (u, v) = self.keys, self.views
         eye_u, eye_v = np.eye(self.d_u), np.eye(len(self.cov_v))
-        u, v = self.views
         return {(u, own_u): eye_u, (u, shared): eye_u, (v, shared): self.A, (v, own_v): eye_v}
 
     def own_variances(self) -> dict[tuple[str, Key], Array]:
         """{(view, component): variance of each column of the view that the component carries}."""
-        own_u, shared, own_v = self.keys
-        u, v = self.views
+        (own_u, shared, own_v), (u, v) = self.keys, self.views
         in_u, both, in_v = (np.array(self.covariance(key).diagonal()) for key in self.keys)
-        return {
-            (u, own_u): in_u,
-            (u, shared): both,
-            (v, shared): np.array(self.cov_v.diagonal()) - in_v,
-            (v, own_v): in_v,
-        }
+        seen = np.array(self.cov_v.diagonal()) - in_v
+        return {(u, own_u): in_u, (u, shared): both, (v, shared): seen, (v, own_v): in_v}
 
     def variance_shares(self) -> dict[tuple[str, Key], float]:
         """{(view, component): the part of the view's variance that the component carries}."""
-        own_u, shared, own_v = self.keys
-        u, v = self.views
-        in_u, both, in_v = (float(self.covariance(key).trace()) for key in self.keys)
-        total_u, total_v = in_u + both, float(self.cov_v.trace())
-        shares = {(u, own_u): in_u / total_u, (u, shared): both / total_u}
-        return {**shares, (v, shared): 1 - in_v / total_v, (v, own_v): in_v / total_v}
+        sizes = {place: float(each.sum()) for place, each in self.own_variances().items()}
+        total = {view: sum(size for place, size in sizes.items() if place[0] == view) for view in self.views}
+        return {place: size / total[place[0]] for place, size in sizes.items()}
 
 
 @storable

@@ -60,13 +60,6 @@ class BlockSums:
         """Of these coordinates, in this order."""
         return BlockSums(self.count, self.first[:, columns], self.second[:, columns[:, None], columns])
 
-    def without_each(self) -> Array:
-        """Which blocks are kept, (B, B), in the samples without one block each."""
-        blocks = len(self.count)
-        return (
-            np.asarray(1.0 - np.eye(blocks)) if blocks > 1 else np.ones((1, 1))
-        )  # of one block nothing can be left out
-
     def covariance(self, kept: Array) -> Array:
         """Covariance (..., k, k) of the pooled blocks, block b counted kept[..., b] times."""
         weight = kept * self.count
@@ -121,8 +114,8 @@ class Pair:
 
     @classmethod
     def left_out(cls, canonical: Canonical, sums: BlockSums, rank: int, corrected: int | None = None) -> Pair:
-        """The stack (B,) of the samples without one block each."""
-        kept = sums.without_each()
+        """The stack (B,) of the samples without one block each; of one block nothing can be left out."""
+        kept = np.asarray(1.0 - np.eye(len(sums.count))) if len(sums.count) > 1 else np.ones((1, 1))
         n = canonical.n * (kept @ sums.count) / sums.count.sum()
         return cls.of(canonical, sums.covariance(kept), n, kept, rank, corrected)
 
@@ -132,12 +125,9 @@ class Pair:
 
     def leading(self) -> Pair:
         """The coordinates that have a T."""
-        first = self.corrected
-        return (
-            self
-            if first == self.rank
-            else replace(self, to_x=self.to_x[..., :first, :], to_y=self.to_y[..., :first, :])
-        )
+        if self.corrected == self.rank:
+            return self
+        return replace(self, to_x=self.to_x[..., : self.corrected, :], to_y=self.to_y[..., : self.corrected, :])
 
     # ---- second moments, in coordinates of the whole sample
 
