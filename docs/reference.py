@@ -18,7 +18,7 @@ import richcomponents
 from richcomponents.cumulants.estimate import Estimate
 
 GROUPS = {  # title: (what it says, the rooms whose names it holds)
-    "Models": ("What is whose: fitted to tables, files, streams, states.", ["models"]),
+    "Models": ("What is whose: fitted to tables, files, streams, states.", ["models", "effects"]),
     "Models of your own": ("Any likelihood, from the moments of a component.", ["learning"]),
     "Results": ("What the models answer.", ["components", "results"]),
     "Tables, files, pages": ("What goes in, what comes out.", ["data", "storage", "report"]),
