@@ -52,7 +52,16 @@ def true(learner: Any, S: object, y: object = None) -> Any:
 
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
-    """The learner on the component's view as it is (U), as if it held nothing else."""
+    """The learner on the component's view as it is (U), as if it held nothing else.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> naive(learner, data.X, data.y).coef_.shape
+    (4,)
+    """
     parts, y = _parts(learner, X, y)
     return _fit_samples(learner, parts.own, y, parts.known)
 
@@ -60,6 +69,14 @@ def naive(learner: Any, X: object, y: object = None) -> Any:
 def covariates(learner: Any, X: object, y: object = None) -> Any:
     """The learner on the residual of the component's view on the views where it does not live (of U on V); for a regression
     this is V as covariates.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> covariates(learner, data.X, data.y).coef_.shape
+    (4,)
     """
     parts, y = _parts(learner, X, y)
     parts.need_other()
@@ -70,6 +87,14 @@ def covariates(learner: Any, X: object, y: object = None) -> Any:
 def instrumental(learner: Any, X: object, y: object = None) -> Any:
     """The learner on what other views, where the component lives too, predict of its view (of U from V, for S2): for a
     regression these views are instruments. First all of them lose what the views where it does not live predict.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), component="S2")
+    >>> instrumental(learner, data.X, data.S2[:, 0]).coef_.shape
+    (4,)
     """
     parts, y = _parts(learner, X, y)
     if not parts.partners.shape[1]:
@@ -85,7 +110,16 @@ def instrumental(learner: Any, X: object, y: object = None) -> Any:
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
-    """The learner on U with its first canonical variates projected out (the paper's comparison)."""
+    """The learner on U with its first canonical variates projected out (the paper's comparison).
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> cca(learner, data.X, data.y, n_variates=2).coef_.shape
+    (4,)
+    """
     parts, y = _parts(learner, X, y)
     parts.need_other()
     U, V = parts.own, parts.other
@@ -102,6 +136,14 @@ def kernel_cca(
     """The learner on U after regressing out its first kernel canonical variates (Gaussian kernels, low-rank).
 
     Gaussian kernels with the median distance as width, `rank` random Fourier features per view, regularised by `ridge`.
+
+    Examples
+    --------
+    >>> import richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    >>> kernel_cca(learner, data.X, data.y).coef_.shape
+    (4,)
     """
     parts, y = _parts(learner, X, y)
     parts.need_other()
@@ -204,6 +246,14 @@ def unadjusted(X: object, y: object, rca: Any) -> Estimate:
     Estimate
         Of one exposure: value (d_u,), named by the columns of U. Of several, each adjusted for the others: value (q, d_u).
         Standard errors are those of least squares, and know nothing of a bias; `degrees` are those of the residuals.
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_confounded
+    >>> data = make_confounded(1000, random_state=3)
+    >>> unadjusted(data.X, data.y, ContrastiveRCA(views=data.views)).value.shape
+    (6,)
     """
     parts = _exposed(X, y, rca)
     return _effects(parts, np.empty((len(parts.y), 0)))
@@ -247,6 +297,14 @@ def ruv2(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     k : number of factors. None: how many eigenvalues of the correlations of V (without intercept and covariates) exceed the
     95% quantile of the largest one of independent columns (Tracy and Widom; Johnstone 2001), at least 1.
     Other inputs and output: :func:`unadjusted`.
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_confounded
+    >>> data = make_confounded(1000, random_state=3)
+    >>> ruv2(data.X, data.y, ContrastiveRCA(views=data.views), k=2).value.shape
+    (6,)
     """
     parts = _exposed(X, y, rca)
     _check_factors(k, parts)
@@ -269,6 +327,14 @@ def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     k : number of factors, at most that of the controls. None: as :func:`ruv2`, of the residuals of all columns given y, but at
     most one for every three controls (rounded up), since gamma is a regression over the controls.
     Other inputs and output: :func:`unadjusted`.
+
+    Examples
+    --------
+    >>> from richcomponents import ContrastiveRCA
+    >>> from richcomponents.datasets import make_confounded
+    >>> data = make_confounded(1000, random_state=3)
+    >>> ruv4(data.X, data.y, ContrastiveRCA(views=data.views), k=2).value.shape
+    (6,)
     """
     parts = _exposed(X, y, rca)
     _check_factors(k, parts)

@@ -68,15 +68,49 @@ class StateFileError(_Plain, ValueError):
 
 
 class ConstantColumnWarning(UserWarning):
-    """A column does not vary: its cumulants of order two and above are exactly zero."""
+    """A column does not vary: its cumulants of order two and above are exactly zero.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, richcomponents as rc
+    >>> X = np.random.default_rng(0).normal(size=(300, 4))
+    >>> X[:, 1] = 7.0
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     model = rc.ContrastiveRCA(views=2).fit(X)
+    >>> rc.ConstantColumnWarning in {warning.category for warning in told}
+    True
+    """
 
 
 class CountsWarning(UserWarning):
-    """A view looks like raw counts, whose parts multiply: normalise them and take logarithms before the model adds."""
+    """A view looks like raw counts, whose parts multiply: normalise them and take logarithms before the model adds.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, richcomponents as rc
+    >>> X = np.random.default_rng(0).negative_binomial(0.5, 0.05, size=(300, 4))
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     model = rc.ContrastiveRCA(views=2).fit(X)
+    >>> rc.CountsWarning in {warning.category for warning in told}
+    True
+    """
 
 
 class PrecisionWarning(UserWarning):
-    """Power sums were taken so far from the mean that the requested order loses digits."""
+    """Power sums were taken so far from the mean that the requested order loses digits.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, richcomponents as rc
+    >>> X = 1e6 + np.random.default_rng(0).normal(size=(300, 2))
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     k = rc.Cumulants(rc.Moments.of(X, order=4, shift=np.zeros(2))).tensor([0], [0], [0], [0])
+    >>> rc.PrecisionWarning in {warning.category for warning in told}
+    True
+    """
 
 
 class WeakIdentificationWarning(UserWarning):
@@ -95,15 +129,49 @@ class WeakIdentificationWarning(UserWarning):
 
 
 class SpecificationWarning(UserWarning):
-    """The data contradict an assumption of the model, for example an outcome that is correlated with the controls."""
+    """The data contradict an assumption of the model, for example an outcome that is correlated with the controls.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.S3[:, 0])
+    >>> rc.SpecificationWarning in {warning.category for warning in told}
+    True
+    """
 
 
 class SampleSizeWarning(UserWarning):
-    """Too few rows: for cumulants of higher order (only second moments are used), or of one of two classes."""
+    """Too few rows: for cumulants of higher order (only second moments are used), or of one of two classes.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, richcomponents as rc
+    >>> data = rc.datasets.make_contrastive(8, d=4, S2="skewed", random_state=0)
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     model = rc.ContrastiveRCA(views=4).fit(data.X)
+    >>> rc.SampleSizeWarning in {warning.category for warning in told}
+    True
+    """
 
 
 class MissingValueWarning(UserWarning):
-    """Rows were left out because of missing or infinite values (missing="drop"), or because they have no outcome."""
+    """Rows were left out because of missing or infinite values (missing="drop"), or because they have no outcome.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, richcomponents as rc
+    >>> X = rc.datasets.make_contrastive(500, d=4, S2="skewed", random_state=0).X
+    >>> X[3, 0] = np.nan
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     model = rc.ContrastiveRCA(views=4, missing="drop").fit(X)
+    >>> rc.MissingValueWarning in {warning.category for warning in told}
+    True
+    """
 
 
 _BETWEEN = ("richcomponents", "sklearn", "joblib")  # whose lines are not the user's
