@@ -93,10 +93,11 @@ def told(work):
 
 def test_a_grid_search_tells_a_fact_once_and_at_the_users_line(weak):
     search = GridSearchCV(rc.ContrastiveRCA(views=3), {"rank": [1, 2]}, cv=3)
-    caught = told(lambda: search.fit(weak))
-    assert [w.category for w in caught] == [rc.WeakIdentificationWarning]
-    assert caught[0].filename == __file__
-    assert len(told(lambda: cross_val_score(rc.ContrastiveRCA(views=3), weak))) == 1
+    for run in (lambda: search.fit(weak), lambda: cross_val_score(rc.ContrastiveRCA(views=3), weak)):
+        caught = told(run)  # of up to seven fits: that T is told weakly, or not at all, once each
+        assert {w.category for w in caught} == {rc.WeakIdentificationWarning}
+        assert {w.filename for w in caught} == {__file__}
+        assert len({str(w.message) for w in caught}) == len(caught) <= 2
 
 
 def test_the_next_call_tells_it_again(weak):
