@@ -278,3 +278,10 @@ def test_instruments_are_columns_of_no_other_role():
     for wanted, message in (([4], "an instrument and also in a view"), ([99], "the instrument 99 is not a column")):
         with pytest.raises(rc.DataError, match=message):
             rc.ExposureEffects(rca=rc.ContrastiveRCA(views=views), instruments=wanted).fit(X, y)
+
+
+def test_a_masked_exposure_is_refused():
+    data = rc.datasets.make_confounded(200, random_state=5)
+    exposure = np.ma.masked_array(data.y, np.arange(200) < 20)
+    with pytest.raises(rc.DataError, match=r"20 hidden \(masked\) values"):
+        rc.ExposureEffects(rca=rc.ContrastiveRCA(views=data.U.shape[1])).fit(data.X, exposure)

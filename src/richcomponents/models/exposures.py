@@ -81,6 +81,8 @@ def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
 def read_exposures(table: Rows | Moments, y: object, named: object, reference: object) -> Exposures:
     """table : any rows, or a state; y : exposures in memory, or names of columns, or None; named : those that are columns of
     the table, or None; reference : the class that others are compared with."""
+    if isinstance(y, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(y).sum())):
+        raise DataError(f"the exposure holds {hidden} hidden (masked) values: leave out those rows, or fill them first")
     y, wanted = named_exposures(y, named)
     if found := names_columns(table, y):
         y, wanted = None, found
