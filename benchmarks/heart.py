@@ -312,6 +312,7 @@ def answered(one: Problem, model: Any) -> Row:
     row |= {"base": squared(ancova[0], one.truth), "naive": squared(naive[0], one.truth)}
     row |= {} if one.oracle is None else {"oracle": squared(one.oracle, one.truth)}
     row |= {"covers": inside(found, one.truth).mean(), "verdict": word(model), "rank": int(model.rca_.rank_)}
+    row["share"] = float(np.mean(model.rho_))
     p, called = values_of(found, "p", "p_value"), values_of(found, "q", "q_value") < 0.1
     if null.any():
         row |= {"size": np.mean(p[null] < 0.05), "false at q": np.mean(null[called]) if called.any() else 0.0}

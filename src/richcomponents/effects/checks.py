@@ -37,7 +37,7 @@ def checks(
     says = f"given the exposure, tests and controls share {what}"
     shared = Test("shared", leftover_statistic(views, 0)[0], (), p, says)
     if not found.rank:
-        return shared, agree
+        return shared, agree, *([] if problem.instruments else [_held_out(found, i, names)])
     share, beyond = float(found.share[i]), "Compare the estimate with the adjusted one: the truth may lie beyond."
     correction = Test("correction", share, (), share, f"{share:.0%} of the correction was made", beyond)
     seen = _instruments(problem, fit) if problem.instruments else (_held_out(found, i, names),)

@@ -392,7 +392,7 @@ class Problem:
         adjusted = Draws.certain(ancova(given), np.stack([ancova(b) for b in self.blocks]))
         size, degrees = np.sqrt(np.where(given.variance > 0, given.variance, 1.0)), len(self.blocks) - 1.0
         nothing = np.full((self.views[1].to.shape[1], q), np.nan)
-        safe, full, gate, noise, witnesses = naive, adjusted, 1.0, 0.0, None
+        safe, full, gate, noise, witnesses = naive, adjusted, 1.0, 0.0, self._held_out(at)
         low, high = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
         if fit.rank:
             line = on_columns(at.given, fit.pair, adjusted.value, at.ridge)
@@ -400,7 +400,7 @@ class Problem:
                 on_columns(b, pair, base, at.ridge)
                 for (b, pair), base in zip(at.replicates(), adjusted.blocks, strict=True)
             )
-            safe, full, (low, high), witnesses = adjusted, at.effects(line, lines), line.set(), self._held_out(at)
+            safe, full, (low, high) = adjusted, at.effects(line, lines), line.set()
             gate = 1.0 if self.instruments else fit.gate
             noise = float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
         share, value, error, df = np.zeros(q), np.zeros((p, q)), np.zeros((p, q)), np.full((p, q), degrees)
@@ -420,7 +420,7 @@ class Problem:
                 error[:, i] = wide * size * (given.variance > 0)
                 seen, into = Shrunk.at(held.safe, held.full, share[i]), witnesses[2].expanded
                 controls[:, i], controls_error[:, i] = into(seen.value), np.abs(into(seen.error)) / np.sqrt(at.trust)
-        others = held_out_base(given, self.views[1].to) if fit.rank else nothing
+        others = held_out_base(given, self.views[1].to) if witnesses or fit.rank else nothing
         moved = self._moved(at, share, value, error) if fit.rank else nothing
         return Estimated(
             value, error, df, naive.value, adjusted.value, low, high, share, share * noise, fit.rank, len(self.blocks),
@@ -431,15 +431,19 @@ class Problem:
         return np.asarray(values[..., : self.tests])
 
     def _held_out(self, at: Fit) -> tuple[Draws, Draws, Witnesses] | None:
-        """Safe and full effects (c, q) on held-out controls, in standard deviations of these."""
+        """Safe and full effects (c, q) on held-out controls, in standard deviations of these: the ends that tests have."""
         which, to = Witnesses.of(self.given, self.views[1]), self.views[1].to
         if len(which.at) < FEWEST_CONTROLS or self.instruments:
             return None  # instruments are for controls whose own parts go together: no control tells another one's
-        bases = (held_out_base(one, to) for one in self.blocks)
-        line = held_out(at.given, at.known.pair, to, held_out_base(self.given, to), at.ridge)
-        lines = [held_out(b, pair, to, base, at.ridge) for (b, pair), base in zip(at.replicates(), bases, strict=True)]
-        safe = Draws.certain(line.base, np.stack([one.base for one in lines]))
-        return safe.map(which.chosen), at.effects(line, lines).map(which.chosen), which
+        base, bases = held_out_base(self.given, to), np.stack([held_out_base(one, to) for one in self.blocks])
+        if at.known.rank:
+            line = held_out(at.given, at.known.pair, to, base, at.ridge)
+            lines = [held_out(b, pair, to, own, at.ridge) for (b, pair), own in zip(at.replicates(), bases, strict=True)]
+            safe, full = Draws.certain(line.base, np.stack([one.base for one in lines])), at.effects(line, lines)
+        else:
+            slopes = np.stack([one.slopes[-len(base) :] for one in self.blocks])
+            safe, full = Draws.certain(self.given.slopes[-len(base) :], slopes), Draws.certain(base, bases)
+        return safe.map(which.chosen), full.map(which.chosen), which
 
     def _moved(self, at: Fit, share: Array, value: Array, error: Array) -> Array:
         """(d_v, q): how far effects on the tests move without each control; root mean square, in standard errors."""
