@@ -287,14 +287,13 @@ class ExposureEffects(Estimator):
         else:
             rows = chosen.array()
             weight = rows[:, -1] if chosen.weighted else np.ones(len(rows))
-            parts = np.split(rows[:, : len(columns)], np.cumsum([len(u), len(v), known]), axis=1)
             blocks = block_numbers(len(rows), model.n_blocks, groups)
-            sums = Sums.of_rows((parts[0], parts[1]), coordinates, parts[2], parts[3], weight, blocks, lost)
+            sums = Sums.of_rows(rows[:, : len(columns)], coordinates, known, weight, blocks, lost)
         self._check_exposures(sums)
-        r = solution.pair.corrected
+        r, (given, blocks_left) = solution.pair.corrected, sums.given()
         return Problem(
-            given=sums.given(),
-            blocks=tuple(sums.without_each_block()),
+            given=given,
+            blocks=blocks_left,
             views=coordinates,
             n=views.n,
             counts=sums.n,
