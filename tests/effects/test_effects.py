@@ -245,8 +245,8 @@ def test_one_invalid_control_is_named_and_nothing_is_strong(confounder, seed):
     assert found.verdict_ == "contradicted"
     (answer,) = found.answers()
     assert answer.suspects() == ["x8"]
-    doubted = [{**row, "p of the others": 0.03 if row["control"] == "x8" else 1e-4} for row in answer.controls]
-    assert replace(answer, controls=doubted).suspects() == ["x8"]  # at 3% the others do not contradict each other
+    doubted = np.array([0.03 if row["control"] == "x8" else 1e-4 for row in answer.controls])
+    assert replace(answer, without=doubted).suspects() == ["x8"]  # at 3% the others do not contradict each other
 
 
 def test_which_control_it_is_cannot_be_told_where_nothing_is_left_to_test():
