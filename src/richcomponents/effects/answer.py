@@ -68,9 +68,8 @@ class ExposureAnswer:
 
     effects : on the columns of U; hidden : effects on held-out controls (zero in truth), or None; without (d_v,) : p of the
     test that the controls agree, without each; moved (d_v,) : how far effects move without it. rank : hidden directions;
-    share : of the correction; ranks : {rank: effects (d_u,)}; path : shares t of noise (k,), the lower and the upper ends
-    (k, d_u) of the effects over all 0 <= T <= t I (at t = 0 the adjusted effects, at t = 1 the identified sets), and the t at
-    which the estimate lies. steps : what would help, in numbers of samples and controls.
+    share : of the correction; noise : the largest share of noise in the controls that it assumes; ranks : {rank: effects
+    (d_u,)}; steps : what would help, in numbers of samples and controls.
     """
 
     exposure: str
@@ -81,8 +80,8 @@ class ExposureAnswer:
     moved: Array
     rank: int
     share: float
+    noise: float
     ranks: dict[int, Array]
-    path: tuple[Array, Array, Array, float]
     steps: tuple[str, ...] = ()
 
     @classmethod
@@ -94,34 +93,35 @@ class ExposureAnswer:
         def where(part: Array, otherwise: float = 0.0) -> Array:
             return np.where(varies, part[:d, i], otherwise)
 
-        effects = Effects(
-            where(found.value),
+        others = {"naive": where(found.naive), "adjusted": where(found.adjusted)}
+        ends, error, degrees = (
+            (where(found.low), where(found.high)),
             where(found.error, np.nan),
             where(found.degrees, 1.0),
-            names=names[0],
-            others={"naive": where(found.naive), "adjusted": where(found.adjusted)},
-            identified=(where(found.low), where(found.high)),
-            set_limits=False,
+        )
+        effects = Effects(
+            where(found.value), error, degrees, names[0], others=others, identified=ends, set_limits=False
         )
         degrees, others = np.full(len(seen), found.blocks - 1.0), {"adjusted": found.controls_adjusted[:, i]}
         hidden = Estimate(seen, found.controls_error[:, i], degrees, names=names[1], others=others)
-        at, start = np.linspace(0, 1, 21), (found.adjusted if found.rank else found.naive)[:d, i]
-        low, high = (start + at[:, None] * (end[:d, i] - start) for end in (found.low, found.high))
         return cls(
-            effects=effects,
-            hidden=hidden if np.isfinite(found.controls).any() else None,
-            moved=found.moved[:, i],
-            rank=found.rank,
-            share=float(found.share[i]),
-            ranks={r: where(values) for r, values in sorted(ranks.items())},
-            path=(at, low, high, float(found.noise[i])),
-            **known,
-        )
+            effects=effects, hidden=hidden if np.isfinite(found.controls).any() else None, moved=found.moved[:, i],
+            rank=found.rank, share=float(found.share[i]), noise=float(found.noise[i]),
+            ranks={r: where(values) for r, values in sorted(ranks.items())}, **known,
+        )  # fmt: skip
 
     @property
     def verdict(self) -> Verdict:
         """The worst finding of the tests."""
         return verdict(self.tests)
+
+    @property
+    def path(self) -> tuple[Array, Array, Array, float]:
+        """Shares t (k,) from 0 to 1; lower and upper ends (k, d_u) of the effects over all 0 <= T <= t I; and the t below which
+        the estimate lies: at t = 0 the adjusted effects, at t = 1 the identified sets."""
+        at, start = np.linspace(0, 1, 21), self.effects.others["adjusted" if self.rank else "naive"]
+        low, high = (start + at[:, None] * (end - start) for end in self.effects.identified or ())
+        return at, low, high, self.noise
 
     @property
     def controls(self) -> Table:

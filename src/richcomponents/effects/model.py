@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -254,18 +253,10 @@ class ExposureEffects(Estimator):
         self._check_exposures(sums)
         r, (given, without) = solution.pair.corrected, sums.given()
         return Problem(
-            given=given,
-            blocks=without,
-            views=(on_u, on_v),
-            n=views.n,
-            counts=sums.n,
-            grams=solution.grams_xy,
-            from_z=(on_u.to @ views.u_from_x[:, :r], on_v.to @ views.v_from_y[:, :r]),
-            tests=len(u) - len(self._instrument_names()),
-            found=solution.rank,
-            rows=solution.n - solution.lost,
-            share=self._share(),
-        )
+            given=given, blocks=without, views=(on_u, on_v), n=views.n, counts=sums.n, grams=solution.grams_xy,
+            from_z=(on_u.to @ views.u_from_x[:, :r], on_v.to @ views.v_from_y[:, :r]), found=solution.rank,
+            tests=len(u) - len(self._instrument_names()), rows=solution.n - solution.lost, share=self._share(),
+        )  # fmt: skip
 
     def _share(self) -> float | None:
         share = self.share
@@ -307,6 +298,9 @@ class ExposureEffects(Estimator):
             told = {"exposure": exposure, "tests": tests, "without": without[:, i], "steps": steps}
             answers.append(ExposureAnswer.of(i, found, names, ranks, **told))
         self._answers, self.rank_, self.rho_ = tuple(answers), found.rank, found.share
+        self.effects_ = self._by_exposure([one.effects for one in answers])
+        self.control_effects_ = self._by_exposure([one.hidden for one in answers]) if answers[0].hidden else None
+        self.tests_ = self._by_exposure([list(one.tests) for one in answers])
         self.coef_ = _stacked([one.effects.value for one in answers])
         self.adjusted_, self.naive_ = (
             _stacked([one.effects.others[method] for one in answers]) for method in ("adjusted", "naive")
@@ -321,18 +315,12 @@ class ExposureEffects(Estimator):
 
     # ---- answers
 
-    def _by_exposure(self, part: Callable[[ExposureAnswer], Any]) -> Any:
-        made = {answer.exposure: part(answer) for answer in self._answers}
-        return made if len(made) > 1 else next(iter(made.values()))
+    def _by_exposure(self, parts: list[Any]) -> Any:
+        return dict(zip(self.exposures_, parts, strict=True)) if len(parts) > 1 else parts[0]
 
     def answers(self) -> tuple[ExposureAnswer, ...]:
         """What is to be said about each exposure: what a report shows."""
         return self._answers
-
-    @property
-    def effects_(self) -> Any:
-        """Effects per column of U; of several exposures a dict of them."""
-        return self._by_exposure(lambda answer: answer.effects)
 
     def effect_table(self) -> Table:
         """All effects in one long table, a row per column of U and exposure, as `rca effects --out` writes it; its `to_frame()`
@@ -340,19 +328,9 @@ class ExposureEffects(Estimator):
         return Table(row for answer in self._answers for row in answer.rows())
 
     @property
-    def control_effects_(self) -> Any:
-        """What held-out controls get: zero in truth; None with fewer than four."""
-        return self._by_exposure(lambda answer: answer.hidden) if self._answers[0].hidden is not None else None
-
-    @property
     def controls_(self) -> Table:
         """A row per control and exposure: how it fares when it is held out, and left out."""
         return Table(row for answer in self._answers for row in answer.controls)
-
-    @property
-    def tests_(self) -> Any:
-        """All tests, by exposure if there are several."""
-        return self._by_exposure(lambda answer: list(answer.tests))
 
     @property
     def verdicts_(self) -> dict[str, Verdict]:

@@ -15,8 +15,6 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray, unpack
 from richcomponents.moments import Moments
 
-__all__ = ["Coordinates", "Given", "Sums"]
-
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
@@ -130,13 +128,8 @@ class Sums:
     def left_of_exposures(self) -> Array:
         """(q,) the share of each exposure's variance that covariates and other exposures do not explain."""
         k = 1 + self.known + self.q
-        zz = self.products.sum(0)[:k, :k]
-        out = np.zeros(self.q)
-        for i, place in enumerate(range(1 + self.known, k)):
-            others = np.delete(np.arange(k), place)
-            both, size = zz[place, others], max(zz[place, place], 1e-300)
-            out[i] = 1 - both @ _inverse(zz[np.ix_(others, others)]) @ both / size
-        return out
+        values, vectors = np.linalg.eigh(_scaled(self.products.sum(0)[:k, :k])[0])
+        return np.asarray(1 / np.sum(vectors**2 / np.maximum(values, 1e-14), axis=1)[1 + self.known :])
 
     def given(self) -> tuple[Given, tuple[Given, ...]]:
         """Of all rows, and without each block."""
@@ -170,6 +163,12 @@ def _into(views: Views, width: int) -> tuple[Array, int]:
 
 def _inverse(products: Array) -> Array:
     """Of sums of products, whatever the units of the columns."""
+    scaled, units = _scaled(products)
+    return np.asarray(np.linalg.pinv(scaled, rcond=1e-12, hermitian=True) / units)
+
+
+def _scaled(products: Array) -> tuple[Array, Array]:
+    """To a diagonal of ones, and what was divided by."""
     scale = np.sqrt(np.maximum(np.diag(products), 1e-300))
     units = np.outer(scale, scale)
-    return np.asarray(np.linalg.pinv(products / units, rcond=1e-12, hermitian=True) / units)
+    return products / units, units
