@@ -136,15 +136,12 @@ class ExposureAnswer:
             for name, numbers in zip(seen.names, parts, strict=True)
         )
 
-    def named(self, tests: Sequence[str], controls: Sequence[str]) -> Self:
-        """The same with other names of the columns."""
+    def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
+        """The same with other names of the columns, and beside known effects (d_u,)."""
         hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
         names = tuple(tests)[: len(self.effects.value)]  # instruments stand behind the tests
-        return replace(self, effects=replace(self.effects, names=names), hidden=hidden)
-
-    def with_truth(self, truth: Array) -> Self:
-        """The same beside known effects (d_u,)."""
-        return replace(self, effects=replace(self.effects, others={**self.effects.others, "truth": truth}))
+        others = {**self.effects.others, **({} if truth is None else {"truth": truth})}
+        return replace(self, effects=replace(self.effects, names=names, others=others), hidden=hidden)
 
     # ---- numbers
 

@@ -64,17 +64,13 @@ class Linear:
 
     def at(self, T: Array) -> Array:
         """(..., p, q) for T (..., r, r)."""
-        return np.asarray(self.base - np.einsum("...pr,prq->...pq", self.left @ T, self._each))
+        return np.asarray(self.base - np.einsum("...pr,prq->...pq", self.left @ T, self.right))
 
     def set(self) -> tuple[Array, Array]:
         """Ends (p, q) of the range over all 0 <= T <= I."""
-        inner = np.einsum("pr,prq->pq", self.left, self._each)
-        outer = np.linalg.norm(self.left, axis=1)[:, None] * np.linalg.norm(self._each, axis=1)
+        inner = np.einsum("pr,prq->pq", self.left, self.right)
+        outer = np.linalg.norm(self.left, axis=1)[:, None] * np.linalg.norm(self.right, axis=1)
         return self.base - (inner + outer) / 2, self.base - (inner - outer) / 2
-
-    @property
-    def _each(self) -> Array:
-        return np.broadcast_to(self.right, (len(self.left), *self.right.shape[1:]))
 
 
 def ancova(given: Given) -> Array:
