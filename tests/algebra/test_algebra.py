@@ -20,12 +20,12 @@ from richcomponents.algebra import (
     packed_rank,
     packed_size,
     partitions_without_singletons,
-    set_partitions,
     symmetrise,
     unfold,
     unpack,
 )
 from richcomponents.algebra.packing import segments, translate
+from richcomponents.algebra.partitions import set_partitions
 from tests.exact import kstatistic, literal_kstatistic, partitions
 
 

@@ -38,10 +38,10 @@ def test_slopes_are_least_squares_with_any_rows_left_out(rng):
     V = rng.normal(size=(n, 3)) + 1e3
     U = rng.normal(size=(n, 4)) + e @ rng.normal(size=(2, 4)) + V[:, :1]
     blocks = block_numbers(n, 10)
-    both = np.hstack([U, V])
+    both, table = np.hstack([U, V]), np.hstack([U, V, known, e])
     views = tuple(Coordinates.of_columns(np.cov(table.T)) for table in (U, V))
-    sums = Sums.of_rows((U, V), views, known, e, np.ones(n), blocks, 0.0)
-    again = Sums.of_state(rc.Moments.of(np.hstack([both, known, e]), 2, n_blocks=10), views, 2, 0.0)
+    sums = Sums.of_rows(table, views, 2, np.ones(n), blocks, 0.0)
+    again = Sums.of_state(rc.Moments.of(table, 2, n_blocks=10), views, 2, 0.0)
 
     def direct(rows):
         design = np.column_stack([np.ones(len(U)), known, e])[rows]
@@ -51,10 +51,9 @@ def test_slopes_are_least_squares_with_any_rows_left_out(rng):
 
     scale = both.std(axis=0, ddof=1)
     for made in (sums, again):
-        for found, rows in [
-            (made.given(), np.ones(n, bool)),
-            *zip(made.without_each_block(), (blocks != b for b in range(10)), strict=True),
-        ]:
+        whole, without = made.given()
+        kept = [np.ones(n, bool), *(blocks != b for b in range(10))]
+        for found, rows in zip([whole, *without], kept, strict=True):
             coef, cov = direct(rows)
             np.testing.assert_allclose(found.slopes, coef, rtol=1e-7, atol=1e-8)
             np.testing.assert_allclose(found.with_v * scale[4:], cov[:, 4:], rtol=1e-7, atol=1e-7)
@@ -246,8 +245,8 @@ def test_one_invalid_control_is_named_and_nothing_is_strong(confounder, seed):
     assert found.verdict_ == "contradicted"
     (answer,) = found.answers()
     assert answer.suspects() == ["x8"]
-    doubted = [{**row, "p of the others": 0.03 if row["control"] == "x8" else 1e-4} for row in answer.controls]
-    assert replace(answer, controls=doubted).suspects() == ["x8"]  # at 3% the others do not contradict each other
+    doubted = np.array([0.03 if row["control"] == "x8" else 1e-4 for row in answer.controls])
+    assert replace(answer, without=doubted).suspects() == ["x8"]  # at 3% the others do not contradict each other
 
 
 def test_which_control_it_is_cannot_be_told_where_nothing_is_left_to_test():

@@ -11,13 +11,7 @@ from richcomponents.algebra.packing import (
     packed_size,
     unpack,
 )
-from richcomponents.algebra.partitions import (
-    Partition,
-    kstatistic_coefficient,
-    partitions_without_singletons,
-    plugin_coefficient,
-    set_partitions,
-)
+from richcomponents.algebra.partitions import kstatistic_coefficient, partitions_without_singletons, plugin_coefficient
 from richcomponents.algebra.tensors import (
     cumulants_to_moments,
     fold,
@@ -28,24 +22,7 @@ from richcomponents.algebra.tensors import (
 )
 
 __all__ = [
-    "Array",
-    "IntArray",
-    "Partition",
-    "column_numbers",
-    "contract",
-    "cumulants_to_moments",
-    "fold",
-    "kstatistic_coefficient",
-    "moments_to_cumulants",
-    "multilinear",
-    "pack",
-    "packed_indices",
-    "packed_rank",
-    "packed_size",
-    "partitions_without_singletons",
-    "plugin_coefficient",
-    "set_partitions",
-    "symmetrise",
-    "unfold",
-    "unpack",
-]
+    "Array", "IntArray", "column_numbers", "contract", "cumulants_to_moments", "fold", "kstatistic_coefficient",
+    "moments_to_cumulants", "multilinear", "pack", "packed_indices", "packed_rank", "packed_size",
+    "partitions_without_singletons", "plugin_coefficient", "symmetrise", "unfold", "unpack",
+]  # fmt: skip

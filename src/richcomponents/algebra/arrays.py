@@ -1,9 +1,6 @@
 """Names for the array types that every room speaks of, and threads over pieces of work on them.
 
-BLAS is held to one thread inside each piece.
-
-Many small matrix products on one BLAS thread each beat one multi-threaded product by far, and the
-building of monomials is parallel too.
+BLAS is held to one thread inside each piece: many small products on one thread each beat one multi-threaded product by far.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -26,7 +23,6 @@ IntArray = npt.NDArray[np.int64]
 MEMORY_LIMIT = 4 * 2**30
 LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them
 
-
 _T = TypeVar("_T")
 
 
@@ -38,21 +34,20 @@ def available_cores() -> int:
         return os.cpu_count() or 1
 
 
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all loaded libraries: once is enough
-
-
 class _OneThread(AbstractContextManager[None]):
     """The limit belongs to the process: the first one in sets it, the last one out lifts it."""
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
 
+    @cached_property
+    def _controller(self) -> ThreadpoolController:
+        return ThreadpoolController()  # looks through all loaded libraries: once is enough
+
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit = self._controller.limit(limits=1, user_api="blas")
                 self._limit.__enter__()
             self._inside += 1
 

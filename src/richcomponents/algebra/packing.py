@@ -1,11 +1,11 @@
 """Symmetric tensors by their distinct entries.
 
-A symmetric tensor of order t over p coordinates is stored as the vector of its entries with
-i1 <= i2 <= ... <= it, in lexicographic order: C(p+t-1, t) numbers instead of p^t.
+A symmetric tensor of order t over p coordinates is stored as the vector of its entries with i1 <= i2 <= ... <= it, in
+lexicographic order: C(p+t-1, t) numbers instead of p^t.
 
-HOMOGENEOUS COORDINATES. If coordinate 0 is the constant one, the packed order-t tensor of (1, z)
-consists of the packed tensors of z of orders 0, 1, ..., t, one after the other. A whole family of
-moments is then one symmetric tensor, and a change of origin is one linear map.
+HOMOGENEOUS COORDINATES. If coordinate 0 is the constant one, the packed order-t tensor of (1, z) consists of the packed tensors
+of z of orders 0, 1, ..., t, one after the other. A whole family of moments is then one symmetric tensor, and a change of origin
+is one linear map.
 """
 
 from __future__ import annotations
@@ -54,24 +54,14 @@ def packed_indices(p: int, t: int) -> IntArray:
     """The index tuples i1 <= ... <= it in lexicographic order, shape (C(p+t-1, t), t)."""
     if t == 0:
         return np.zeros((1, 0), dtype=np.int64)
-    shorter = packed_indices(p, t - 1)
-    # Tuples that start with i continue with any tuple of order t-1 over i..p-1: a suffix.
-    starts = _first_offsets(p, t - 1)
-    sizes = [len(shorter) - start for start in starts]
-    out = np.empty((sum(sizes), t), dtype=np.int64)
-    row = 0
-    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+    shorter, out, row = packed_indices(p, t - 1), np.empty((packed_size(p, t), t), dtype=np.int64), 0
+    for i in range(p):  # tuples that start with i continue with any tuple of order t-1 over i..p-1: a suffix
+        size = packed_size(p - i, t - 1)
         out[row : row + size, 0] = i
-        out[row : row + size, 1:] = shorter[start:]
+        out[row : row + size, 1:] = shorter[len(shorter) - size :]
         row += size
     out.setflags(write=False)
     return out
-
-
-def _first_offsets(p: int, t: int) -> list[int]:
-    """Where, in packed order t, the tuples begin whose first index is i (t = 0: always 0)."""
-    total = packed_size(p, t)
-    return [total - packed_size(p - i, t) for i in range(p)]
 
 
 @lru_cache(maxsize=64)
@@ -83,8 +73,7 @@ def _rank_tables(p: int, t: int) -> tuple[IntArray, ...]:
 def packed_rank(indices: IntArray, p: int) -> IntArray:
     """Positions of index tuples (last axis: non-decreasing, length t) in the packed vector.
 
-    i_m + m is a strictly increasing combination; its lexicographic rank is the classical sum of
-    binomials, read from tables.
+    i_m + m is a strictly increasing combination; its lexicographic rank is the classical sum of binomials, read from tables.
     """
     t = indices.shape[-1]
     rank = np.full(indices.shape[:-1], packed_size(p, t) - 1, dtype=np.int64)
@@ -116,14 +105,12 @@ def contract(packed: Array, p: int, t: int, vector: Array) -> Array:
 
 def pack(tensor: Array) -> Array:
     """The distinct entries of a symmetric tensor (those with increasing indices are read)."""
-    indices = packed_indices(tensor.shape[0], tensor.ndim)
-    entries: Array = tensor[tuple(indices.T)]
-    return entries
+    return np.asarray(tensor[tuple(packed_indices(tensor.shape[0], tensor.ndim).T)])
 
 
 def unpack(packed: Array, p: int, t: int) -> Array:
     """The dense symmetric tensor of shape (p,) * t."""
-    places = _kept_places if p**t <= _KEPT else _dense_places
+    places = _kept_places if p**t <= 100_000 else _dense_places  # small tensors are unpacked often
     return packed[places(p, t)]
 
 
@@ -133,7 +120,6 @@ def _dense_places(p: int, t: int) -> IntArray:
     return packed_rank(np.sort(grid, axis=-1), p)
 
 
-_KEPT = 100_000  # entries: small tensors are unpacked often
 _kept_places = lru_cache(maxsize=32)(_dense_places)
 
 
@@ -146,8 +132,8 @@ def segments(p: int, t: int) -> list[slice]:
 def translate(packed: Array, p: int, t: int, delta: Array) -> Array:
     """Packed sums of (1, z - delta) from those of (1, z); shape (..., C(p+t, t)), any leading axes.
 
-    sum prod_i (z_i - delta_i) = sum over subsets A of the slots of prod_{i not in A} (-delta_i)
-    times the sum over A: the binomial theorem, slot by slot.
+    sum prod_i (z_i - delta_i) = sum over subsets A of the slots of prod_{i not in A} (-delta_i) times the sum over A: the
+    binomial theorem, slot by slot.
     """
     if not np.any(delta):
         return packed

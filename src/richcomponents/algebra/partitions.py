@@ -4,10 +4,10 @@ A cumulant is a sum over the partitions of its slots (paper, Section 2)
 
     k(X_1, ..., X_t) = sum_pi (-1)^(|pi|-1) (|pi|-1)!  prod_{B in pi} E[prod_{i in B} X_i],
 
-and its unbiased estimator (the k-statistic) is the same sum with each product of expectations
-replaced by its unbiased estimator, an average over DISTINCT samples. Expanding those averages in
-power sums s_B = sum_n prod_{i in B} x_ni needs the Moebius function of the partition lattice, and
-gives one coefficient per partition that depends only on the sizes of its blocks and on n.
+and its unbiased estimator (the k-statistic) is the same sum with each product of expectations replaced by its unbiased
+estimator, an average over DISTINCT samples. Expanding those averages in power sums s_B = sum_n prod_{i in B} x_ni needs the
+Moebius function of the partition lattice, and gives one coefficient per partition that depends only on the sizes of its blocks
+and on n.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from math import factorial, perm, prod
 
-Block = tuple[int, ...]
-Partition = tuple[Block, ...]
+Partition = tuple[tuple[int, ...], ...]
 
 
 @cache
@@ -48,7 +47,7 @@ def partitions_without_singletons(t: int) -> tuple[Partition, ...]:
     return tuple(sorted(kept, key=lambda p: (len(p), p)))
 
 
-def _moebius(n_blocks: int) -> int:
+def moebius(n_blocks: int) -> int:
     """(-1)^(m-1) (m-1)!: the Moebius function between m blocks and their union."""
     return (1 if n_blocks % 2 else -1) * factorial(n_blocks - 1)
 
@@ -63,7 +62,7 @@ def _refinements(sizes: tuple[int, ...]) -> dict[int, int]:
     for size in sizes:
         split: dict[int, int] = {}
         for part in set_partitions(size):
-            split[len(part)] = split.get(len(part), 0) + _moebius(len(part))
+            split[len(part)] = split.get(len(part), 0) + moebius(len(part))
         merged: dict[int, int] = {}
         for have, weight in totals.items():
             for more, factor in split.items():
@@ -88,10 +87,10 @@ def kstatistic_coefficient(sizes: tuple[int, ...], n: int) -> float:
     """
     if n < sum(sizes):
         raise ValueError(f"an unbiased cumulant of order {sum(sizes)} needs at least {sum(sizes)} rows, got {n}")
-    terms = (Fraction(_moebius(m) * weight, perm(n, m)) for m, weight in _refinements(sizes).items())
+    terms = (Fraction(moebius(m) * weight, perm(n, m)) for m, weight in _refinements(sizes).items())
     return float(sum(terms, start=Fraction(0)))
 
 
 def plugin_coefficient(sizes: tuple[int, ...], n: int) -> float:
     """Coefficient of prod_B s_B when every expectation is replaced by a plain average (biased)."""
-    return _moebius(len(sizes)) / prod([float(n)] * len(sizes))
+    return moebius(len(sizes)) / prod([float(n)] * len(sizes))

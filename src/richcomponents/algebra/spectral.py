@@ -12,8 +12,7 @@ RANK_TOLERANCE = 1e-9
 
 def symmetric(a: Array) -> Array:
     """The symmetric part."""
-    out: Array = (a + np.swapaxes(a, -1, -2)) / 2
-    return out
+    return np.asarray((a + np.swapaxes(a, -1, -2)) / 2)
 
 
 def power(a: Array, exponent: float, floor: float) -> Array:
@@ -23,8 +22,7 @@ def power(a: Array, exponent: float, floor: float) -> Array:
     [[2.0, 0.0], [0.0, 1.0]]
     """
     values, vectors = np.linalg.eigh(a)
-    out: Array = (vectors * np.maximum(values, floor)[..., None, :] ** exponent) @ np.swapaxes(vectors, -1, -2)
-    return out
+    return np.asarray((vectors * np.maximum(values, floor)[..., None, :] ** exponent) @ np.swapaxes(vectors, -1, -2))
 
 
 def whitening(cov: Array) -> tuple[Array, Array]:
@@ -37,8 +35,7 @@ def whitening(cov: Array) -> tuple[Array, Array]:
     safe = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(cov / np.outer(safe, safe))
     keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-    values, vectors = values[keep], vectors[:, keep]
-    root = np.sqrt(values)
+    vectors, root = vectors[:, keep], np.sqrt(values[keep])
     varies = scale > 0  # what rounding leaves of eigenvectors on constant columns is nothing
     return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
 

@@ -1,6 +1,4 @@
-"""Dense tensors in the paper's notation (Appendix A).
-
-Moments <-> cumulants of dense tensors, of any order, exact inverses of each other.
+"""Dense tensors in the paper's notation (Appendix A); moments and cumulants of any order, exact inverses of each other:
 
 m(1..t) = sum over partitions of prod_B k(B),
 k(1..t) = sum over partitions of (-1)^(|pi|-1) (|pi|-1)! prod_B m(B)      (paper, Section 2)
@@ -15,7 +13,7 @@ from math import factorial
 import numpy as np
 
 from richcomponents.algebra.arrays import Array
-from richcomponents.algebra.partitions import Partition, set_partitions
+from richcomponents.algebra.partitions import Partition, moebius, set_partitions
 
 
 def unfold(tensor: Array) -> Array:
@@ -37,9 +35,9 @@ def multilinear(tensor: Array, *matrices: Array | None) -> Array:
     """
     if len(matrices) != tensor.ndim:
         raise ValueError(f"a tensor of order {tensor.ndim} takes {tensor.ndim} matrices, got {len(matrices)}")
-    # Contracting the first slot and appending the result as the last one rotates all slots once
-    # around, so that each step is a single matrix product.
-    for matrix in matrices:
+    for (
+        matrix
+    ) in matrices:  # contracting the first slot and appending the result as the last one rotates all slots around
         tensor = np.moveaxis(tensor, 0, -1) if matrix is None else np.tensordot(tensor, matrix, axes=(0, 0))
     return tensor
 
@@ -47,11 +45,7 @@ def multilinear(tensor: Array, *matrices: Array | None) -> Array:
 def symmetrise(tensor: Array) -> Array:
     """The mean over all permutations of the slots."""
     total = sum(np.transpose(tensor, order) for order in permutations(range(tensor.ndim)))
-    result: Array = np.asarray(total) / factorial(tensor.ndim)
-    return result
-
-
-_Weight = Callable[[int], int]
+    return np.asarray(total) / factorial(tensor.ndim)
 
 
 def moments_to_cumulants(moments: Sequence[Array]) -> list[Array]:
@@ -61,7 +55,7 @@ def moments_to_cumulants(moments: Sequence[Array]) -> list[Array]:
     >>> [k.tolist() for k in moments_to_cumulants([mean, second])]
     [[2.0], [[1.0]]]
     """
-    return _convert(moments, lambda n_blocks: (1 if n_blocks % 2 else -1) * factorial(n_blocks - 1))
+    return _convert(moments, moebius)
 
 
 def cumulants_to_moments(cumulants: Sequence[Array]) -> list[Array]:
@@ -73,24 +67,20 @@ def cumulants_to_moments(cumulants: Sequence[Array]) -> list[Array]:
     return _convert(cumulants, lambda n_blocks: 1)
 
 
-def _convert(tensors: Sequence[Array], weight: _Weight) -> list[Array]:
+def _convert(tensors: Sequence[Array], weight: Callable[[int], int]) -> list[Array]:
     tensors = [np.asarray(tensor, dtype=np.float64) for tensor in tensors]
     d = tensors[0].shape[0] if tensors else 0
     for order, tensor in enumerate(tensors, start=1):
         if tensor.shape != (d,) * order:
             raise ValueError(f"entry {order} of the list must have shape {(d,) * order}, got {tensor.shape}")
-    out: list[Array] = []
-    for order in range(1, len(tensors) + 1):
-        total = np.zeros((d,) * order)
-        for partition in set_partitions(order):
-            total += weight(len(partition)) * _product(tensors, partition)
-        out.append(total)
-    return out
+    return [
+        np.asarray(sum(weight(len(partition)) * _product(tensors, partition) for partition in set_partitions(order)))
+        for order in range(1, len(tensors) + 1)
+    ]
 
 
 def _product(tensors: Sequence[Array], partition: Partition) -> Array:
     """The outer product of tensors[|B|-1] over the blocks, slots in their own places."""
     letters = [chr(ord("a") + slot) for slot in range(sum(map(len, partition)))]
     inputs = ",".join("".join(letters[slot] for slot in block) for block in partition)
-    result: Array = np.einsum(f"{inputs}->{''.join(letters)}", *(tensors[len(block) - 1] for block in partition))
-    return result
+    return np.asarray(np.einsum(f"{inputs}->{''.join(letters)}", *(tensors[len(block) - 1] for block in partition)))

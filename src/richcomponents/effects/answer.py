@@ -10,11 +10,11 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.inference.verdicts import RULES, Test, Verdict
+from richcomponents.effects.estimate import Estimated
+from richcomponents.inference.verdicts import RULES, Test, Verdict, verdict
 from richcomponents.notebook import Table
+from richcomponents.storage import storable
 from richcomponents.text import as_sentence, counted
-
-__all__ = ["ADVICE", "MEANINGS", "ExposureAnswer"]
 
 FALSE_DISCOVERIES = 0.1
 """Rate of false ones among the effects that are counted as found."""
@@ -41,39 +41,107 @@ ADVICE = {
 }
 
 
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class Effects(Estimate):
+    """Effects of one exposure, column by column: an Estimate with false discovery rates."""
+
+    def _cells(self) -> list[list[str]]:
+        """What is read first: a table no wider than a terminal."""
+        head, *rows = super()._cells()
+        at = [head.index(title) for title in ("", "estimate", "adjusted", "naive", head[-1], "p", "q") if title in head]
+        return [[row[i] for i in at] for row in [head, *rows]]
+
+    def _table(self) -> dict[str, Array]:
+        table = super()._table()
+        first = list(table)[: list(table).index("p") + 1]
+        return {title: table[title] for title in first} | {"q": self.q_value} | table
+
+
+Names = tuple[str, ...]
+
+
+@storable
 @dataclass(frozen=True)
 class ExposureAnswer:
     """All that is known about one exposure.
 
-    verdict : the worst finding of the tests. effects : on the columns of U; hidden : effects on held-out controls (zero in
-    truth), or None; controls : one row each. rank : hidden directions; share : of the correction; ranks : {rank: effects
-    (d_u,)}; path : shares of noise (k,), the lower and the upper ends (k, d_u) of all effects that so much noise allows, and
-    the share at which the estimate lies. steps : what would help, in numbers of samples and controls.
+    effects : on the columns of U; hidden : effects on held-out controls (zero in truth), or None; without (d_v,) : p of the
+    test that the controls agree, without each; moved (d_v,) : how far effects move without it. rank : hidden directions;
+    share : of the correction; noise : the largest share of noise in the controls that it assumes; ranks : {rank: effects
+    (d_u,)}; steps : what would help, in numbers of samples and controls.
     """
 
     exposure: str
-    verdict: Verdict
     tests: tuple[Test, ...]
-    effects: Estimate
+    effects: Effects
     hidden: Estimate | None
-    controls: Table
+    without: Array
+    moved: Array
     rank: int
     share: float
+    noise: float
     ranks: dict[int, Array]
-    path: tuple[Array, Array, Array, float]
     steps: tuple[str, ...] = ()
 
-    def named(self, tests: Sequence[str], controls: Sequence[str]) -> Self:
-        """The same with other names of the columns."""
-        hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
-        at = {} if self.hidden is None else dict(zip(self.hidden.names, controls, strict=True))
-        rows = Table({**row, "control": at[str(row["control"])]} for row in self.controls)
-        names = tuple(tests)[: len(self.effects.value)]  # instruments stand behind the tests
-        return replace(self, effects=replace(self.effects, names=names), hidden=hidden, controls=rows)
+    @classmethod
+    def of(cls, i: int, found: Estimated, names: tuple[Names, Names], ranks: dict[int, Array], **known: Any) -> Self:
+        """Of exposure i. names : of tests and of controls; ranks : {rank: effects (p, q)}; known : the other fields."""
+        d, seen = len(names[0]), found.controls[:, i]
+        varies = found.error[:d, i] > 0  # a constant test has no effect, and none that could be tested
 
-    def with_truth(self, truth: Array) -> Self:
-        """The same beside known effects (d_u,)."""
-        return replace(self, effects=replace(self.effects, others={**self.effects.others, "truth": truth}))
+        def where(part: Array, otherwise: float = 0.0) -> Array:
+            return np.where(varies, part[:d, i], otherwise)
+
+        others = {"naive": where(found.naive), "adjusted": where(found.adjusted)}
+        ends, error, degrees = (
+            (where(found.low), where(found.high)),
+            where(found.error, np.nan),
+            where(found.degrees, 1.0),
+        )
+        effects = Effects(
+            where(found.value), error, degrees, names[0], others=others, identified=ends, set_limits=False
+        )
+        degrees, others = np.full(len(seen), found.blocks - 1.0), {"adjusted": found.controls_adjusted[:, i]}
+        hidden = Estimate(seen, found.controls_error[:, i], degrees, names=names[1], others=others)
+        return cls(
+            effects=effects, hidden=hidden if np.isfinite(found.controls).any() else None, moved=found.moved[:, i],
+            rank=found.rank, share=float(found.share[i]), noise=float(found.noise[i]),
+            ranks={r: where(values) for r, values in sorted(ranks.items())}, **known,
+        )  # fmt: skip
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst finding of the tests."""
+        return verdict(self.tests)
+
+    @property
+    def path(self) -> tuple[Array, Array, Array, float]:
+        """Shares t (k,) from 0 to 1; lower and upper ends (k, d_u) of the effects over all 0 <= T <= t I; and the t below which
+        the estimate lies: at t = 0 the adjusted effects, at t = 1 the identified sets."""
+        at, start = np.linspace(0, 1, 21), self.effects.others["adjusted" if self.rank else "naive"]
+        low, high = (start + at[:, None] * (end - start) for end in self.effects.identified or ())
+        return at, low, high, self.noise
+
+    @property
+    def controls(self) -> Table:
+        """One row each; none where no control could be held out."""
+        seen = self.hidden
+        if seen is None:
+            return Table()
+        titles = "held-out effect", "standard error", "p", "p of the others", "effects move without it"
+        parts = zip(seen.value, seen.standard_error, seen.p_value, self.without, self.moved, strict=True)
+        return Table(
+            {"control": name, "exposure": self.exposure, **dict(zip(titles, map(float, numbers), strict=True))}
+            for name, numbers in zip(seen.names, parts, strict=True)
+        )
+
+    def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
+        """The same with other names of the columns, and beside known effects (d_u,)."""
+        hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
+        names = tuple(tests)[: len(self.effects.value)]  # instruments stand behind the tests
+        others = {**self.effects.others, **({} if truth is None else {"truth": truth})}
+        return replace(self, effects=replace(self.effects, names=names, others=others), hidden=hidden)
 
     # ---- numbers
 
@@ -91,7 +159,7 @@ class ExposureAnswer:
         """One row per column of U, in its order: everything that is known."""
         return Table({"name": row.pop("name"), "exposure": self.exposure, **row} for row in self.effects.rows())
 
-    def compact(self, most: int | None = None) -> Table:
+    def compact(self, most: int = 20) -> Table:
         """The clearest effects, with what is read first."""
         rows, level = self.effects.rows(), f"{self.effects.level:.0%} interval"
         form = _decimals(self.effects.value)
@@ -168,26 +236,21 @@ class ExposureAnswer:
         limits = sorted((limit for limit, _ in RULES["controls agree"].below), reverse=True)
         if not any(test.name == "controls agree" and test.p_value < limits[0] for test in self.tests):
             return []
-        rows: list[Any] = [(row["p of the others"], row["control"]) for row in self.controls]
-        rows = [(p if p == p else 1.0, control) for p, control in rows]
-        levels = ([control for p, control in sorted(rows, reverse=True) if p >= limit] for limit in limits)
-        return next(filter(None, levels), [])
+        names = () if self.hidden is None else self.hidden.names
+        rows = sorted(zip(np.nan_to_num(self.without, nan=1.0), names, strict=False), reverse=True)
+        return next(filter(None, ([control for p, control in rows if p >= limit] for limit in limits)), [])
 
     def _blame(self) -> str:
         """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
-        known = [np.isfinite(row["p of the others"]) for row in self.controls]  # type: ignore[call-overload]
-        if (
-            "controls agree" not in [test.name for test in self._of(Verdict.CONTRADICTED)]
-            or not known
-            or not all(known)
-        ):
+        tested = self.hidden is not None and np.isfinite(self.without).all()
+        if not tested or "controls agree" not in [test.name for test in self._of(Verdict.CONTRADICTED)]:
             return ""
         suspects = self.suspects()
         if not suspects:
             return "No single control explains it: the others contradict each other whichever is left out."
         if len(suspects) == 1:
             return f"Without {suspects[0]} the others agree, and only without it: leave it out, and compare."
-        if len(suspects) == len(self.controls):
+        if len(suspects) == len(self.without):
             return "The others agree without any one of them: which one it is cannot be told from so few."
         return f"It is one of {', '.join(suspects)}: without it the others agree. Leave each out in turn, and compare."
 
@@ -214,3 +277,11 @@ def _decimals(values: Array) -> str:
     """Signed, three decimals where they say something about the largest."""
     largest = float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
     return "+.3f" if largest == 0 or 0.05 <= largest < 1e4 else "+.3g"
+
+
+def largest(found: Estimate, most: int = 20) -> str:
+    """The entries that stand out most, where there are many."""
+    if len(found.value) <= most:
+        return str(found)
+    rows = np.sort(np.argsort(np.nan_to_num(found.p_value, nan=1.0), kind="stable")[:most])
+    return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"

@@ -14,8 +14,6 @@ from richcomponents.pair.canonical import MAX_CORRELATION, Canonical, canonical,
 from richcomponents.pair.fit import PairFit
 from richcomponents.text import counted, listed, p_value
 
-__all__ = ["agreement", "agreement_without_each", "checks"]
-
 MOST_LEFT_OUT = 200
 """Controls, up to which each is left out in turn to find one that the exposure changes."""
 

@@ -43,18 +43,9 @@ from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts
 from richcomponents.pair.fit import MOST_CORRECTED, PairFit
 from richcomponents.pair.views import Pair
-from richcomponents.storage import storable
-
-__all__ = ["Estimated", "Problem"]
 
 WITNESS_SD = 0.5
 """How far held-out controls may move the share of the correction, as a standard deviation."""
-
-DETERMINED = 1e-6
-"""Share of a control's variance below which the other controls determine it."""
-
-FLAT = 30.0
-"""Standard deviation of the entries of logit T of a prior that says nothing."""
 
 MOST_LOOKED_AT = 30
 """Columns of a view whose own parts are compared with each other: equations are half the square of their number."""
@@ -73,17 +64,13 @@ class Linear:
 
     def at(self, T: Array) -> Array:
         """(..., p, q) for T (..., r, r)."""
-        return np.asarray(self.base - np.einsum("...pr,prq->...pq", self.left @ T, self._each))
+        return np.asarray(self.base - np.einsum("...pr,prq->...pq", self.left @ T, self.right))
 
     def set(self) -> tuple[Array, Array]:
         """Ends (p, q) of the range over all 0 <= T <= I."""
-        inner = np.einsum("pr,prq->pq", self.left, self._each)
-        outer = np.linalg.norm(self.left, axis=1)[:, None] * np.linalg.norm(self._each, axis=1)
+        inner = np.einsum("pr,prq->pq", self.left, self.right)
+        outer = np.linalg.norm(self.left, axis=1)[:, None] * np.linalg.norm(self.right, axis=1)
         return self.base - (inner + outer) / 2, self.base - (inner - outer) / 2
-
-    @property
-    def _each(self) -> Array:
-        return np.broadcast_to(self.right, (len(self.left), *self.right.shape[1:]))
 
 
 def ancova(given: Given) -> Array:
@@ -145,7 +132,7 @@ def one_of(pair: Pair, b: int) -> Pair:
 def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:
     """The T at which what was stated holds best, without a prior: with as many instruments as controls and hidden directions,
     two-stage least squares."""
-    prior, X = Prior(pair, FLAT), Prior(pair, 1.0).centre
+    prior, X = Prior(pair, 30.0), Prior(pair, 1.0).centre  # so wide for logit T that it says nothing
     for _ in range(3):
         stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
         X = best([stated], pair, [prior], X)[0][0]
@@ -220,7 +207,7 @@ class Witnesses:
     def of(cls, given: Given, view: Coordinates) -> Witnesses:
         own = _without(given, view.to)[1]
         variance = given.variance[-len(own) :]
-        free = own * variance < 1 / DETERMINED  # the variance over that given the others
+        free = own * variance < 1e6  # the variance over that given the others, which determine it but for rounding
         if view.columns is None or view.copy is None:
             at = np.flatnonzero(free & (own > 0))
             index = np.where(free & (own > 0), np.searchsorted(at, np.arange(len(own))), -1)
@@ -241,7 +228,6 @@ class Witnesses:
 # ---- the estimate
 
 
-@storable
 @dataclass(frozen=True, eq=False)
 class Estimated:
     """Effects of q exposures on p columns, (p, q) each unless said.
@@ -438,7 +424,9 @@ class Problem:
         base, bases = held_out_base(self.given, to), np.stack([held_out_base(one, to) for one in self.blocks])
         if at.known.rank:
             line = held_out(at.given, at.known.pair, to, base, at.ridge)
-            lines = [held_out(b, pair, to, own, at.ridge) for (b, pair), own in zip(at.replicates(), bases, strict=True)]
+            lines = [
+                held_out(b, pair, to, own, at.ridge) for (b, pair), own in zip(at.replicates(), bases, strict=True)
+            ]
             safe, full = Draws.certain(line.base, np.stack([one.base for one in lines])), at.effects(line, lines)
         else:
             slopes = np.stack([one.slopes[-len(base) :] for one in self.blocks])

@@ -17,8 +17,6 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.pair.views import turned
 
-__all__ = ["Smoothing"]
-
 EDGE = 1.05
 """Times the largest eigenvalue of noise: above it there is one more factor."""
 

@@ -7,20 +7,13 @@ covariances with the coordinates of the controls suffice: nothing of the size of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
 
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, unpack
 from richcomponents.moments import Moments
-
-__all__ = ["Coordinates", "Given", "Sums"]
-
-COPY = 1e-9
-"""One less the squared correlation of two columns that are copies of each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +32,7 @@ class Coordinates:
         scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         unit = np.where(scale > 0, scale, 1.0)
         correlation = covariance / np.outer(unit, unit)
-        same = np.abs(correlation) > np.sqrt(1 - COPY)
+        same = np.abs(correlation) > np.sqrt(1 - 1e-9)  # equal but for rounding
         first = np.where(scale > 0, np.argmax(same, axis=1), -1)
         columns = np.unique(first[first >= 0])
         copy = np.where(first >= 0, np.searchsorted(columns, first), -1)
@@ -87,18 +80,20 @@ class Given:
         return replace(self, cov=cov, with_v=lift @ cov[:, -self.k_v :])
 
 
+Views = tuple[Coordinates, Coordinates]
+
+
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums of products by block, about the means of all rows.
+    """Sums over the rows of each block, about the means of all rows, of the columns of U, V, covariates and exposures.
 
-    z (B, m, m) : of z = (1, covariates, exposures, coordinates of U, of V) with itself; with_columns : block -> (m, p), with
-    every column; squares : block -> (p,); n (B,) : rows; known, q, k_v : how many covariates, exposures and coordinates of V;
+    products (B, m, m + p) : of z = (1, covariates, exposures, coordinates of U, of V) with itself and with each column of U, V;
+    squares (B, p) : of these columns; n (B,) : rows; known, q, k_v : how many covariates, exposures and coordinates of V;
     lost : rows' worth of freedom that covariates and exposures took.
     """
 
-    z: Array
-    with_columns: Callable[[int], Array]
-    squares: Callable[[int], Array]
+    products: Array
+    squares: Array
     n: Array
     known: int
     q: int
@@ -106,90 +101,48 @@ class Sums:
     lost: float
 
     @classmethod
-    def of_rows(
-        cls,
-        views: tuple[Array, Array],
-        coordinates: tuple[Coordinates, Coordinates],
-        known: Array,
-        exposures: Array,
-        weight: Array,
-        blocks: IntArray,
-        lost: float,
-    ) -> Sums:
-        """Tables (n, .) in memory; weight (n,) : how often each row counts; blocks (n,) : the block of each row."""
-        total = weight.sum()
-        means = [weight @ view / total for view in views]
+    def of_rows(cls, table: Array, views: Views, known: int, weight: Array, blocks: IntArray, lost: float) -> Sums:
+        """table (n, .) : the columns; weight (n,) : how often each row counts; blocks (n,) : the block of each row."""
+        into, p = _into(views, table.shape[1])
+        table = table - weight @ table / weight.sum()
+        z, columns = np.hstack([np.ones((len(table), 1)), table @ into[1:, 1:].T]), table[:, :p]
         members = [np.flatnonzero(blocks == b) for b in np.unique(blocks)]
-        parts = [part - weight @ part / total for part in (known, exposures)]
-        parts += [(view - mean) @ one.to.T for view, mean, one in zip(views, means, coordinates, strict=True)]
-        z = np.hstack([np.ones((len(known), 1)), *parts])
-
-        def with_columns(block: int) -> Array:
-            rows = members[block]
-            counted = (z[rows] * weight[rows, None]).T
-            return np.hstack([counted @ (view[rows] - mean) for view, mean in zip(views, means, strict=True)])
-
-        def squares(block: int) -> Array:
-            rows = members[block]
-            return np.concatenate(
-                [weight[rows] @ (view[rows] - mean) ** 2 for view, mean in zip(views, means, strict=True)]
-            )
-
-        itself = np.stack([(z[rows] * weight[rows, None]).T @ z[rows] for rows in members])
-        counts = np.array([weight[rows].sum() for rows in members])
-        sizes = known.shape[1], exposures.shape[1], coordinates[1].k
-        return cls(itself, with_columns, squares, counts, *sizes, lost)
+        products = np.stack([z[r].T * weight[r] @ np.hstack([z[r], columns[r]]) for r in members])
+        squares = np.stack([weight[r] @ columns[r] ** 2 for r in members])
+        q = table.shape[1] - p - known
+        return cls(products, squares, np.array([weight[r].sum() for r in members]), known, q, views[1].k, lost)
 
     @classmethod
-    def of_state(cls, state: Moments, coordinates: tuple[Coordinates, Coordinates], known: int, lost: float) -> Sums:
-        """A state whose columns are U, V, covariates, exposures, in this order."""
-        used = np.flatnonzero(state.block_sizes)
-        count = state.block_sizes[used].astype(np.float64)
-        second = state.block_covariances()[used] * count[:, None, None]
-        first = state.central_blocks()[used][:, state.layout.orders[1]]
-        width, p = second.shape[1], sum(one.to.shape[1] for one in coordinates)
-        into = np.zeros((width - p + sum(one.k for one in coordinates), width))
-        into[: width - p, p:] = np.eye(width - p)
-        into[width - p :, :p] = linalg.block_diag(*(one.to for one in coordinates))
-        m = len(into)
-        z = np.empty((len(used), 1 + m, 1 + m))
-        z[:, 0, 0], z[:, 0, 1:] = count, first @ into.T
-        z[:, 1:, 0], z[:, 1:, 1:] = z[:, 0, 1:], into @ second @ into.T
-        with_columns = np.concatenate([first[:, None, :p], into @ second[:, :, :p]], axis=1)
-        squares = np.einsum("bii->bi", second[:, :p, :p])
-        sizes = known, width - p - known, coordinates[1].k
-        return cls(z, lambda b: with_columns[b], lambda b: squares[b], count, *sizes, lost)
-
-    @cached_property
-    def _total(self) -> tuple[Array, Array, Array]:
-        blocks = range(len(self.n))
-        return self.z.sum(0), reduce(np.add, map(self.with_columns, blocks)), reduce(np.add, map(self.squares, blocks))
+    def of_state(cls, state: Moments, views: Views, known: int, lost: float) -> Sums:
+        """The columns of a state."""
+        width, used = state.layout.n_columns, np.flatnonzero(state.block_sizes)
+        into, p = _into(views, width)
+        of_one = np.stack(
+            [unpack(block, 1 + width, 2) for block in state.up_to(2).central_blocks()[used]]
+        )  # (1, columns)
+        left = into @ of_one
+        products = np.concatenate([left @ into.T, left[:, :, 1 : 1 + p]], axis=2)
+        squares = np.einsum("bii->bi", of_one)[:, 1 : 1 + p]
+        return cls(products, squares, of_one[:, 0, 0], known, width - p - known, views[1].k, lost)
 
     def left_of_exposures(self) -> Array:
         """(q,) the share of each exposure's variance that covariates and other exposures do not explain."""
         k = 1 + self.known + self.q
-        zz = self.z.sum(0)[:k, :k]
-        out = np.zeros(self.q)
-        for i, place in enumerate(range(1 + self.known, k)):
-            others = np.delete(np.arange(k), place)
-            both, size = zz[place, others], max(zz[place, place], 1e-300)
-            out[i] = 1 - both @ _inverse(zz[np.ix_(others, others)]) @ both / size
-        return out
+        values, vectors = np.linalg.eigh(_scaled(self.products.sum(0)[:k, :k])[0])
+        return np.asarray(1 / np.sum(vectors**2 / np.maximum(values, 1e-14), axis=1)[1 + self.known :])
 
-    def given(self) -> Given:
-        """All rows."""
-        return self._solved(*self._total, float(self.n.sum()))
+    def given(self) -> tuple[Given, tuple[Given, ...]]:
+        """Of all rows, and without each block."""
+        parts = self.products, self.squares, self.n
+        total = [part.sum(0) for part in parts]
+        without = ([whole - part[b] for whole, part in zip(total, parts, strict=True)] for b in range(len(self.n)))
+        return self._given(*total), tuple(self._given(*part) for part in without)
 
-    def without_each_block(self) -> Iterator[Given]:
-        zz, zw, squares = self._total
-        for b, gone in enumerate(self.n):
-            left = float(self.n.sum() - gone)
-            yield self._solved(zz - self.z[b], zw - self.with_columns(b), squares - self.squares(b), left)
-
-    def _solved(self, zz: Array, zw: Array, squares: Array, n: float) -> Given:
+    def _given(self, products: Array, squares: Array, n: float) -> Given:
         """Regression on (1, covariates, exposures); covariances of what it leaves have the divisor n - lost."""
-        k, free = 1 + self.known + self.q, n - self.lost
-        inverse, places = _inverse(zz[:k, :k]), slice(1 + self.known, 1 + self.known + self.q)
+        m, k, free = len(products), 1 + self.known + self.q, n - self.lost
+        zz, zw, places = products[:, :m], products[:, m:], slice(1 + self.known, k)
+        inverse = _inverse(zz[:k, :k])
         on_z, on_w = inverse @ zz[:k, k:], inverse @ zw[:k]
         return Given(
             slopes=on_w[places].T,
@@ -201,8 +154,21 @@ class Sums:
         )
 
 
+def _into(views: Views, width: int) -> tuple[Array, int]:
+    """From (1, columns) to z, (m, 1 + width); and how many columns are those of U and V."""
+    to = linalg.block_diag(*(one.to for one in views))
+    p = to.shape[1]
+    return linalg.block_diag(1.0, np.vstack([np.eye(width - p, width, p), np.pad(to, ((0, 0), (0, width - p)))])), p
+
+
 def _inverse(products: Array) -> Array:
     """Of sums of products, whatever the units of the columns."""
+    scaled, units = _scaled(products)
+    return np.asarray(np.linalg.pinv(scaled, rcond=1e-12, hermitian=True) / units)
+
+
+def _scaled(products: Array) -> tuple[Array, Array]:
+    """To a diagonal of ones, and what was divided by."""
     scale = np.sqrt(np.maximum(np.diag(products), 1e-300))
     units = np.outer(scale, scale)
-    return np.asarray(np.linalg.pinv(products / units, rcond=1e-12, hermitian=True) / units)
+    return products / units, units

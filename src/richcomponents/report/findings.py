@@ -235,9 +235,9 @@ class Findings:
     def _of_effects(
         cls, model: Any, rca: Any, own: Sequence[str], truth: Array | None, X: object, y: object, common: dict[str, Any]
     ) -> Findings:
-        answers = tuple(answer.named(*common["views"].values()) for answer in model.answers())
-        if truth is not None:
-            answers = tuple(one.with_truth(of) for one, of in zip(answers, np.atleast_2d(truth), strict=True))
+        truths: Any = [None] * len(model.exposures_) if truth is None else np.atleast_2d(truth)
+        pairs = zip(model.answers(), truths, strict=True)
+        answers = tuple(answer.named(*common["views"].values(), truth=effects) for answer, effects in pairs)
         known = rca.covariates_[: len(rca.covariates_) - len(answers)]  # the exposures stand last
         return cls(
             **common,
