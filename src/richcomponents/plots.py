@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from richcomponents.cumulants.estimate import Estimate
-    from richcomponents.pair.tables import VarianceTable
+    from richcomponents.pair.diagnostics import VarianceTable
 
 
 MOST = 25

@@ -11,7 +11,7 @@ from richcomponents.effects.estimate import FEWEST_CONTROLS, Estimated, Problem
 from richcomponents.inference.posterior import Prior, best, logistic, symmetric_of
 from richcomponents.inference.verdicts import RULES, Test
 from richcomponents.pair.canonical import MAX_CORRELATION, Canonical, canonical, leftover_statistic, remaining_p_value
-from richcomponents.pair.fit import PairFit
+from richcomponents.pair.views import PairFit
 from richcomponents.text import counted, listed, p_value
 
 MOST_LEFT_OUT = 200

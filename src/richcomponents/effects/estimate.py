@@ -41,8 +41,7 @@ from richcomponents.learning.predicted import WEAK_INSTRUMENT
 from richcomponents.pair.canonical import Canonical, canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts
-from richcomponents.pair.fit import MOST_CORRECTED, PairFit
-from richcomponents.pair.views import Pair
+from richcomponents.pair.views import MOST_CORRECTED, Pair, PairFit
 
 WITNESS_SD = 0.5
 """How far held-out controls may move the share of the correction, as a standard deviation."""

@@ -26,11 +26,10 @@ from richcomponents.pair.classes import (
     find_classes,
     thinning,
 )
-from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
 from richcomponents.pair.outcomes import BothParts
 from richcomponents.pair.paper_solution import PaperSolution, solve_paper
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
-from richcomponents.pair.tables import VarianceTable
 from richcomponents.pair.two_views import PairOptions, Parts, Target
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 

@@ -36,7 +36,6 @@ from richcomponents.storage import storable
 
 MOST_DIRECTIONS = 6  # in which classes are looked for
 MOST_SHARED = 8  # shared directions: more of them are no few classes
-MOST_ROWS = 2000  # that classes are fitted to; the others are only assigned
 BEYOND = 3  # classes more than directions
 VALLEY = 5.0  # nats, between every two classes
 EVIDENCE = 10.0  # nats, over any one class
@@ -45,8 +44,6 @@ EXPLAINED = 0.2  # of what x and y tell of each other
 
 _SCALES = 0.1, 10.0  # of the components of an own shape
 _PRIOR = 2.0  # rows that a covariance is known to before the data
-_QUICK, _LONG = 20, 400  # steps
-_STARTS = 2
 
 
 @storable
@@ -298,13 +295,23 @@ class Fitted:
 
 
 def find_classes(
-    x: Array, y: Array, correlations: Array, weight: Array, wanted: object, seed: int | None
+    x: Array,
+    y: Array,
+    correlations: Array,
+    weight: Array,
+    wanted: object,
+    seed: int | None,
+    *,
+    steps: tuple[int, int] = (20, 400),
+    starts: int = 2,
 ) -> tuple[Fitted, float] | None:
     """Classes in canonical coordinates x, y (n, r), and their evidence over one class; None where there are none.
 
     correlations : (r,), Cov(x, y); weight : (n,), how often rows count, adding up to the number of independent rows; wanted :
-    "auto", or the number of classes, which is then not questioned.
+    "auto", or the number of classes, which is then not questioned; steps : of a first climb and of a long one;
+    starts : from each guess.
     """
+    first, long = steps
     rng, n, r = np.random.default_rng(seed), float(weight.sum()), x.shape[1]
     d = np.clip(correlations, 1e-3, 1 - 1e-6)
     places = (x + y) * np.sqrt(d / (2 * (1 + d))), np.hstack([(x - d * y) / np.sqrt(1 - d**2), y])
@@ -317,30 +324,30 @@ def find_classes(
         return Fitted(model, given, bic, valley, float(weight @ given.max(axis=1)) / n, explained(x, y, weight, given))
 
     def quick(guess: Array, J: int = 1) -> Fitted:
-        return fitted(start(x, y, weight, guess, J, rng), _QUICK, 0.1)
+        return fitted(start(x, y, weight, guess, J, rng), first, 0.1)
 
     def many(K: int, place: Array) -> Array:
         begin = start(x, y, weight, _guess(place, weight, K, rng), 1, rng)
-        return merged(x, y, weight, climb(begin, x, y, weight, _QUICK, 0.1)[0].probabilities(x, y))
+        return merged(x, y, weight, climb(begin, x, y, weight, first, 0.1)[0].probabilities(x, y))
 
     if wanted == "auto":
         parts = [many(r + k, place) for k in range(1, BEYOND + 1) for place in places]
         few = {part.tobytes(): part for part in parts if part.shape[1] > 1}
         guesses = list(few.values())
     else:
-        guesses = [_guess(place, weight, int(str(wanted)), rng) for place in places for _ in range(_STARTS)]
+        guesses = [_guess(place, weight, int(str(wanted)), rng) for place in places for _ in range(starts)]
     found = sorted(map(quick, map(_undecided, guesses)), key=lambda one: -one.bic)
     found = [one for one in found if one.separate or wanted != "auto"][:2]
-    skewed = [quick(_undecided(one.given), 2) for one in found for _ in range(_STARTS)]
-    found = [fitted(one.model, _LONG, 1e-2) for one in (*found, *skewed)]
+    skewed = [quick(_undecided(one.given), 2) for one in found for _ in range(starts)]
+    found = [fitted(one.model, long, 1e-2) for one in (*found, *skewed)]
     found = [one for one in found if one.separate or wanted != "auto"]
     if not found:
         return None
-    best = fitted(max(found, key=lambda one: one.bic).model, _LONG, 1e-7)
+    best = fitted(max(found, key=lambda one: one.bic).model, long, 1e-7)
     alone, one_class = -np.inf, np.ones((len(x), 1))
     for J in (1, 2, 3):  # components of own shapes
         for a, b in ((x, y), (y, x)):  # a linear link in either direction
-            model, value = climb(start(a, b, weight, one_class, J, rng), a, b, weight, _LONG, 0.1)
+            model, value = climb(start(a, b, weight, one_class, J, rng), a, b, weight, long, 0.1)
             alone = max(alone, value - 0.5 * model.parameters * np.log(n))
     gain = best.bic - alone
     if wanted == "auto" and gain < EVIDENCE:
@@ -453,9 +460,10 @@ class ClassPart:
         return np.asarray(of_v @ np.linalg.pinv(of_u, rcond=1e-9))
 
 
-def thinning(n: int) -> int:
-    """Every how manieth of n rows is looked at: no small factors, because labs may come in turn."""
-    step = -(-n // MOST_ROWS)
+def thinning(n: int, most: int = 2000) -> int:
+    """Every how manieth of n rows classes are fitted to, at most so many; the others are only assigned. No small factors,
+    because labs may come in turn."""
+    step = -(-n // most)
     while step > 1 and any(step % p == 0 and step != p for p in (2, 3, 5, 7)):
         step += 1
     return step

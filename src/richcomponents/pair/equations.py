@@ -33,16 +33,12 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.fit import MOST_CORRECTED
-from richcomponents.pair.views import EDGE, BlockSums, Pair, turned
+from richcomponents.pair.views import EDGE, MOST_CORRECTED, BlockSums, Pair, turned
 
 __all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
 
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
-
-MOST_EQUATIONS = 2500
-"""Above, their noise takes longer than all the rest."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,11 +99,13 @@ class Equations:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UncorrelatedOwnParts(Equations):
-    """groups_u (d_u,), groups_v (d_v,) : the group of each column; -1 : its correlations are not looked at."""
+    """groups_u (d_u,), groups_v (d_v,) : the group of each column; -1 : its correlations are not looked at; most :
+    equations that are used, because the noise of more takes longer than all the rest."""
 
     name: str = "independent errors"
     groups_u: IntArray
     groups_v: IntArray
+    most: int = 2500
 
     @cached_property
     def between(self) -> list[tuple[IntArray, IntArray]]:
@@ -133,7 +131,7 @@ class UncorrelatedOwnParts(Equations):
 
     def weighed(self, pair: Pair, T: Array) -> Self:
         """With N^-1 at T; without any equation, or with very many, no evidence."""
-        if not 0 < self.count <= MOST_EQUATIONS:
+        if not 0 < self.count <= self.most:
             return self.scaled(np.zeros(1))
         noise = Noise(pair, inside(T)).covariance(self._own(pair, inside(T)), self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice

@@ -18,8 +18,8 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
+from richcomponents.pair.diagnostics import IdentifiedSet
 from richcomponents.pair.equations import check_known_mixing
-from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews
 from richcomponents.pair.views import BlockSums
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv

@@ -66,15 +66,12 @@ from richcomponents.pair.canonical import (
     largest_rank,
     resolve_rank,
 )
-from richcomponents.pair.cumulants import CrossCumulants
-from richcomponents.pair.diagnostics import ADVICE, identified_test, leftover_test, shared_test
+from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
+from richcomponents.pair.diagnostics import ADVICE, IdentifiedSet, identified_test, leftover_test, shared_test
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
-from richcomponents.pair.fit import MOST_CORRECTED, Answer, PairFit
-from richcomponents.pair.grams import form_of, grams, implicit_grams
 from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients, not_rejected
-from richcomponents.pair.tables import IdentifiedSet
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
-from richcomponents.pair.views import BlockSums, Pair, turned
+from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit, turned
 from richcomponents.storage import storable
 
 MIN_ROWS, MIN_BLOCKS = 40, 10

@@ -33,8 +33,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.verdicts import Test, verdict
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.diagnostics import Diagnostics, leftover_test
-from richcomponents.pair.tables import IdentifiedSet
+from richcomponents.pair.diagnostics import Diagnostics, IdentifiedSet, leftover_test
 from richcomponents.storage import storable
 
 Key = Any

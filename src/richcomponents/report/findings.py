@@ -19,9 +19,8 @@ from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Test
 from richcomponents.models.estimator import Estimator
 from richcomponents.notebook import Table
-from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
 from richcomponents.pair.outcomes import CONTRADICTED
-from richcomponents.pair.tables import VarianceTable
 from richcomponents.report.samples import Samples, look_at
 from richcomponents.text import counted, listed
 
