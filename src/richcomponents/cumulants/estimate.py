@@ -277,12 +277,6 @@ def _imbens_manski_table(degrees: int, level: float) -> tuple[Array, Array]:
     return s, high
 
 
-def delete_one(blocks: int) -> Array:
-    """Block weights of the delete-one-block replicates, (B, B)."""
-    out: Array = 1.0 - np.eye(blocks)
-    return out
-
-
 def jackknife_variance(replicates: Array) -> Array:
     """(B-1)/B sum_b (replicate_b - mean)^2, over the first axis."""
     b = len(replicates)

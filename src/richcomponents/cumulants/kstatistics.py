@@ -479,10 +479,3 @@ class _Block:
                     chain = self.with_x[s].T @ other.between[s][r] @ self.between[u][r].T
                     total += chain @ other.with_x[u]
         return total
-
-
-def mean_over_pairs(grams: Array) -> Array:
-    """The unbiased Gram: the mean over ordered pairs of different blocks, shape (d, d)."""
-    b = len(grams)
-    mean: Array = grams.sum(axis=(0, 1)) / (b * (b - 1))
-    return mean

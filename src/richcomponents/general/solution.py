@@ -117,13 +117,6 @@ def by_subset(given: Mapping[Any, Any] | None, name: str, system: SetSystem) -> 
     return out
 
 
-def solve_sets(
-    space: SearchSpace, place: Mapping[str, slice], describe: Callable[[int], str], **options: Any
-) -> SetSolution:
-    """Settle the set system and solve it; arguments as in :func:`settle`."""
-    return settle(space, place, describe, **options).solve()
-
-
 def settle(
     space: SearchSpace,
     place: Mapping[str, slice],

@@ -5,7 +5,7 @@ first r coordinates of y carry S2, with noise I - D S^-1 D), and
 
     BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-Every number is an answer of `fit` (pair/fit.py). Cov(S1) is linear in T, so that the protected one is that at share E[T]:
+Every number is an answer of `fit` (`PairFit`, pair/views.py). Cov(S1) is linear in T, so that the protected one is that at share E[T]:
 predictions use that T, cumulants E[T] itself. A has its safe end at T = I, the regression of V on U. S3 is S1 of the exchanged
 views.
 """

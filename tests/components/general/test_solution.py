@@ -10,7 +10,7 @@ import richcomponents as rc
 from richcomponents.components.sets import SetSystem
 from richcomponents.components.wide import SearchSpace
 from richcomponents.data.rows import Rows
-from richcomponents.general.solution import component_name, is_contrastive, settle, solve_sets
+from richcomponents.general.solution import component_name, is_contrastive, settle
 from richcomponents.moments import Moments
 from richcomponents.moments.data import RowData, StateData
 from richcomponents.simulated_views import make_views
@@ -23,7 +23,7 @@ TITLES = {q: component_name(q) for q in SETS}
 
 
 def solve(data, place, **options):
-    return solve_sets(SearchSpace.whole(data, place), place, str, **options)
+    return settle(SearchSpace.whole(data, place), place, str, **options).solve()
 
 
 def settled(data, place, **options):
