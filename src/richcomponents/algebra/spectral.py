@@ -12,7 +12,7 @@ RANK_TOLERANCE = 1e-9
 
 def symmetric(a: Array) -> Array:
     """The symmetric part."""
-    return np.asarray((a + np.swapaxes(a, -1, -2)) / 2)
+    return np.asarray((a + a.mT) / 2)
 
 
 def power(a: Array, exponent: float, floor: float) -> Array:
@@ -22,7 +22,7 @@ def power(a: Array, exponent: float, floor: float) -> Array:
     [[2.0, 0.0], [0.0, 1.0]]
     """
     values, vectors = np.linalg.eigh(a)
-    return np.asarray((vectors * np.maximum(values, floor)[..., None, :] ** exponent) @ np.swapaxes(vectors, -1, -2))
+    return np.asarray((vectors * np.maximum(values, floor)[..., None, :] ** exponent) @ vectors.mT)
 
 
 def whitening(cov: Array) -> tuple[Array, Array]:

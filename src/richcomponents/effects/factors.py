@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.pair.views import turned
 
 EDGE = 1.05
 """Times the largest eigenvalue of noise: above it there is one more factor."""
@@ -60,7 +59,7 @@ class Smoothing:
         if not self.weight:
             return covariances
         L, psi, _ = _factors(covariances, self.k, np.broadcast_to(self.psi, covariances.shape[:-1]), 50)
-        model = L @ turned(L) + psi[..., None] * np.eye(len(self.psi))
+        model = L @ L.mT + psi[..., None] * np.eye(len(self.psi))
         return np.asarray(self.weight * model + (1 - self.weight) * covariances)
 
 

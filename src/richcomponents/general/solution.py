@@ -1059,7 +1059,7 @@ class SetSolution:
 
         def leading(covariances: Array) -> Array:
             vectors = np.linalg.eigh(covariances)[1][..., -k:]
-            return np.asarray(vectors @ np.swapaxes(vectors, -1, -2))
+            return np.asarray(vectors @ vectors.mT)
 
         own = path(self.state, self.covariances[key])
         left_out = [path(self.state.without([b]), self._fitted_without(b).covariances[key]) for b in self.blocks]

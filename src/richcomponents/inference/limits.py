@@ -21,7 +21,7 @@ def range_of_products(left: Array, right: Array) -> tuple[Array, Array]:
     >>> low.item(), high.item()
     (-0.5, 0.5)
     """
-    dot = left @ np.swapaxes(right, -1, -2)
+    dot = left @ right.mT
     size = np.sqrt((left**2).sum(-1))[..., :, None] * np.sqrt((right**2).sum(-1))[..., None, :]
     return (dot - size) / 2, (dot + size) / 2
 

@@ -114,7 +114,7 @@ def multiplicity(r: int) -> Array:
 def logistic(X: Array) -> tuple[Array, Callable[[Array], Array]]:
     """T, and the map from gradients in T to gradients in X (Daleckii and Krein)."""
     a, v = np.linalg.eigh(X)
-    a, vt = np.clip(a, -15, 15), np.swapaxes(v, -1, -2)
+    a, vt = np.clip(a, -15, 15), v.mT
     gap = (a[..., :, None] - a[..., None, :]) / 2
     far, half = np.abs(gap) > 1e-8, 2 * np.cosh(a / 2)
     quotient = np.where(far, np.sinh(gap) / np.where(far, gap, 1.0), 1.0) / (half[..., :, None] * half[..., None, :])
@@ -176,7 +176,7 @@ def best(
     def objective(flat: Array) -> tuple[float, Array]:
         s = flat.reshape(centre.shape)
         value, slope = score(evidences, pair, at(s))
-        pulled = (np.swapaxes(root, -1, -2) @ slope[..., None])[..., 0]
+        pulled = (root.mT @ slope[..., None])[..., 0]
         return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
 
     s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]

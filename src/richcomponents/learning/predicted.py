@@ -130,7 +130,7 @@ class Sums:
 
 def on_features(maps: Array, covariance: Array, cross: Array) -> Array:
     """Least squares (..., d) on z maps (..., k, d): coefficients in the range of the maps."""
-    turned = np.swapaxes(maps, -1, -2)
+    turned = maps.mT
     inverse = np.linalg.pinv(symmetric(turned @ covariance @ maps), hermitian=True, rcond=_RANGE)
     return np.asarray((inverse @ turned @ cross[..., None])[..., 0])
 

@@ -30,7 +30,7 @@ from richcomponents.inference.draws import jackknife_variance
 from richcomponents.inference.posterior import Mode, Prior, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test
 from richcomponents.moments.state import Moments
-from richcomponents.pair.views import Pair, turned
+from richcomponents.pair.views import Pair
 
 SAYS = "Cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts."
 
@@ -60,7 +60,7 @@ class CrossCumulants:
             pairs = kept[..., :, None] * kept[..., None, :] * (1 - np.eye(kept.shape[-1]))
             mean = np.tensordot(pairs / pairs.sum((-1, -2), keepdims=True), self.grams, ((-2, -1), (1, 2)))
             mean = np.moveaxis(mean, -3, 0)
-            self._seen[id(pair)] = pair, white @ (mean + turned(mean)) / 2 @ turned(white)
+            self._seen[id(pair)] = pair, white @ (mean + mean.mT) / 2 @ white.mT
         return self._seen[id(pair)][1]
 
     def scaled(self, scale: Array) -> CrossCumulants:
@@ -70,10 +70,10 @@ class CrossCumulants:
         G, r = self._gram(pair), T.shape[-1]
         G = G.reshape(2, *(1,) * (T.ndim - G.ndim + 1), *G.shape[1:])
         R = np.concatenate(np.broadcast_arrays(T, np.linalg.solve(pair.h, pair.K)), axis=-1)
-        dual = np.linalg.solve(R @ turned(R), R)
-        inner = dual @ G @ turned(R)
+        dual = np.linalg.solve(R @ R.mT, R)
+        inner = dual @ G @ R.mT
         slope = (dual @ G)[..., :r] - inner @ dual[..., :r]
-        return pair.n * np.trace(inner, axis1=-2, axis2=-1), pair.n[..., None, None] * (slope + turned(slope))
+        return pair.n * np.trace(inner, axis1=-2, axis2=-1), pair.n[..., None, None] * (slope + slope.mT)
 
     def weighed(self, pair: Pair, T: Array) -> CrossCumulants:
         return self
@@ -102,7 +102,7 @@ class CrossCumulants:
     def projector(self, pair: Pair, T: Array) -> Array:
         """P (..., 2r, 2r), in w."""
         R = np.concatenate(np.broadcast_arrays(T, np.linalg.solve(pair.h, pair.K)), axis=-1)
-        return np.asarray(turned(R) @ np.linalg.pinv(R @ turned(R), hermitian=True) @ R)
+        return np.asarray(R.mT @ np.linalg.pinv(R @ R.mT, hermitian=True) @ R)
 
     def strength(self, pair: Pair, T: Array, end: Array) -> float:
         """Energy above that of the end, over its standard error under random signs of the blocks: without any signal their
@@ -115,7 +115,7 @@ class CrossCumulants:
 
 def _outside(seen: CrossCumulants, pair: Pair, T: Array) -> Array:
     """E (..., 2m, 2m) with M E = the part of the cumulants M outside the row space of [S | K], in the sample's (x, y)."""
-    lift = turned(seen.whitening(pair))
+    lift = seen.whitening(pair).mT
     outside = np.eye(lift.shape[-1]) - seen.projector(pair, T)
     return np.asarray(lift @ outside @ np.linalg.inv(lift))
 
@@ -132,11 +132,11 @@ def _inner_products(grams: Array, e0: Array, each: Array, metric: Array) -> Arra
     others = ((grams * off[:, :, None, None]).sum(2)[:, :, None] - grams) / (blocks - 2)
     overall = np.stack([np.tensordot(off / off.sum(), one, 2) for one in grams])
     first = np.tensordot(grams, e0 @ e0.T, 2)
-    cross = np.einsum("mabij,bij->mab", others, e0 @ turned(influence))
+    cross = np.einsum("mabij,bij->mab", others, e0 @ influence.mT)
     flat = influence.reshape(blocks, -1)
     both = np.stack([(one @ influence).reshape(blocks, -1) @ flat.T for one in overall])
-    inner = first + cross + turned(cross) + both
-    return np.asarray((inner + turned(inner)) / 2 * off)
+    inner = first + cross + cross.mT + both
+    return np.asarray((inner + inner.mT) / 2 * off)
 
 
 def _flip_test(inner: Array, flips: int = 1999) -> Test:

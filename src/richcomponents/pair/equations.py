@@ -33,7 +33,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.views import EDGE, MOST_CORRECTED, BlockSums, Pair, turned
+from richcomponents.pair.views import EDGE, MOST_CORRECTED, BlockSums, Pair
 
 __all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
 
@@ -145,14 +145,14 @@ class UncorrelatedOwnParts(Equations):
         def pulled(y: Array) -> Array:
             ways = (
                 pair.canonical.u_from_x @ (pair.from_x @ pair.h),
-                pair.canonical.v_from_y @ (pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(T), pair.h)),
+                pair.canonical.v_from_y @ (pair.from_y @ pair.K.mT @ np.linalg.solve(pair.S(T), pair.h)),
             )
             slope, first = np.zeros(np.broadcast_shapes(T.shape, pair.K.shape)), 0
             for sign, way, (R, size), (i, j) in zip((-1, 1), ways, own, self.between, strict=True):
                 Y = np.zeros(np.broadcast_shapes(R.shape, (*y.shape[:-1], 1, 1)))
                 Y[..., i, j] = Y[..., j, i] = y[..., first : first + len(i)] / 2
                 Y = (Y - np.sum(Y * R, -1)[..., None] * np.eye(R.shape[-1])) / size[..., :, None] / size[..., None, :]
-                slope, first = slope + sign * turned(way) @ Y @ way, first + len(i)
+                slope, first = slope + sign * way.mT @ Y @ way, first + len(i)
             return np.asarray((1 - 2 * INSIDE) * slope)
 
         g = [R[..., i, j] for (R, _), (i, j) in zip(own, self.between, strict=True)]
@@ -182,19 +182,19 @@ class KnownMixing(Equations):
     def at(self, pair: Pair, T: Array) -> tuple[Array, Callable[[Array], Array]]:
         found, k = pair.canonical, pair.canonical.rank_u
         white = power(pair.cov_y, -0.5, 1e-8)
-        loadings = turned(pair.from_x) @ (found.y_from_v @ self.A @ found.u_from_x).T @ white
+        loadings = pair.from_x.mT @ (found.y_from_v @ self.A @ found.u_from_x).T @ white
         g = pair.to_x @ pair.covariance[..., :k, k:] @ white - pair.S(T) @ loadings
 
         def pulled(y: Array) -> Array:
-            slope = -self._white(y) @ turned(loadings)
-            return np.asarray(pair.h @ (slope + turned(slope)) @ pair.h / 2)
+            slope = -self._white(y) @ loadings.mT
+            return np.asarray(pair.h @ (slope + slope.mT) @ pair.h / 2)
 
         return self._white(g), pulled
 
     def _white(self, errors: Array) -> Array:
         """Errors (..., r, k_v) of equal variance."""
         out, m = np.array(errors), min(self.weight.shape)
-        square, mirror, product = out[..., :m, :m], turned(out[..., :m, :m]), self.weight[:m, :m]
+        square, mirror, product = out[..., :m, :m], out[..., :m, :m].mT, self.weight[:m, :m]
         out[..., :m, :m] = (square + mirror) / (2 * np.sqrt(1 + product)) + (square - mirror) / (
             2 * np.sqrt(1 - product)
         )
@@ -288,7 +288,7 @@ class Noise:
         bh = b * h
         aD = a @ D
         across = D.T @ bh
-        return a, aD + bh, D.T @ aD + across + turned(across) + h[:, None] * c * h
+        return a, aD + bh, D.T @ aD + across + across.mT + h[:, None] * c * h
 
     def _own_moves(self) -> tuple[Array, Array]:
         """Changes of Cov(S1) and Cov(S3) in (x, y), for every such entry of E."""
@@ -298,18 +298,18 @@ class Noise:
         K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.S(T)
         m = exy - ex @ D / 2 - D @ ey / 2
         dK = m[:, :r, :r]
-        dh = -(dK * d + turned(dK * d)) / (h[:, None] + h)
+        dh = -(dK * d + (dK * d).mT) / (h[:, None] + h)
         moved = dh @ (T * h)
-        dS = dK * d + turned(dK * d) + moved + turned(moved)
+        dS = dK * d + (dK * d).mT + moved + moved.mT
         dF, dG = ex[:, :, :r] / 2, ey[:, :, :r] / 2
-        dF[:, r:] += self._turn(m[:, r:, :r], turned(m[:, :r, r:]), d)
-        dG[:, r:] += self._turn(turned(m[:, :r, r:]), m[:, r:, :r], d)
+        dF[:, r:] += self._turn(m[:, r:, :r], m[:, :r, r:].mT, d)
+        dG[:, r:] += self._turn(m[:, :r, r:].mT, m[:, r:, :r], d)
         dx, dy = ex.copy(), ey.copy()
         back = np.linalg.solve(S, K)
-        dM = turned(dK) @ back + turned(back) @ dK - turned(back) @ dS @ back
+        dM = dK.mT @ back + back.mT @ dK - back.mT @ dS @ back
         for out, load, core, change in ((dx, dF, S, dS), (dy, dG, K @ back, dM)):
             out[:, :, :r] -= load @ core
-            out[:, :r, :] -= core @ turned(load)
+            out[:, :r, :] -= core @ load.mT
             out[:, :r, :r] -= change
         return dx, dy
 

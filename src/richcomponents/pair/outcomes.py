@@ -59,7 +59,7 @@ from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.pair.canonical import Canonical
 from richcomponents.pair.diagnostics import outcome_test
-from richcomponents.pair.views import Pair, turned
+from richcomponents.pair.views import Pair
 from richcomponents.storage import storable
 from richcomponents.text import in_line
 
@@ -238,7 +238,7 @@ class OnResidual:
     def at(cls, pair: Pair, b: Array, gamma: Array) -> OnResidual:
         """b in the user's columns."""
         found = pair.canonical
-        into = found.x_from_u.T @ turned(np.linalg.solve(pair.h, pair.to_x))
+        into = found.x_from_u.T @ np.linalg.solve(pair.h, pair.to_x).mT
         return cls(b, found.u_from_x @ pair.from_x, into, pair.h, gamma)
 
     def repeated(self, blocks: int) -> OnResidual:
@@ -249,7 +249,7 @@ class OnResidual:
     @property
     def m(self) -> Array:
         """(..., r)."""
-        own = turned(self.lift) @ self.b[..., None] - self.gamma[..., None]
+        own = self.lift.mT @ self.b[..., None] - self.gamma[..., None]
         return np.asarray((self.half @ own)[..., 0])
 
     @property
@@ -290,7 +290,7 @@ class Stretch:
         G, ridge = identity - T, self.noise / (self.size if doubt.any() else self.most)
         raw = G @ np.linalg.inv(G @ G + doubt + (ridge + 1e-12) * identity)
         values, vectors = np.linalg.eigh(symmetric(raw))
-        return np.asarray((vectors * np.clip(values, 1.0, 1 / LEAST_KEPT)[..., None, :]) @ turned(vectors))
+        return np.asarray((vectors * np.clip(values, 1.0, 1 / LEAST_KEPT)[..., None, :]) @ vectors.mT)
 
     def __call__(self, fit: OnResidual, T: Array, doubt: Array) -> Array:
         """beta (..., d_u)."""

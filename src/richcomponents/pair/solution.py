@@ -5,7 +5,7 @@ first r coordinates of y carry S2, with noise I - D S^-1 D), and
 
     BLUP(S1) = h (I - T) h^-1 (x - D y),    Var(S1 | x, y) = h T (I - T) h.
 
-Every number is an answer of `fit` (`PairFit`, pair/views.py). Cov(S1) is linear in T, so that the protected one is that at share E[T]:
+Every number is an answer of `PairFit` (pair/views.py). Cov(S1) is linear in T, so that the protected one is that at share E[T]:
 predictions use that T, cumulants E[T] itself. A has its safe end at T = I, the regression of V on U. S3 is S1 of the exchanged
 views.
 """
@@ -71,7 +71,7 @@ from richcomponents.pair.diagnostics import ADVICE, IdentifiedSet, identified_te
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients, not_rejected
 from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
-from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit, turned
+from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable
 
 MIN_ROWS, MIN_BLOCKS = 40, 10
@@ -172,7 +172,7 @@ class PairSolution(TwoViews):
 
         def mixing(pair: Pair, T: Array, _: Array) -> Array:
             """A in white units of both views, in the coordinates of the whole sample."""
-            return np.asarray(pair.from_y @ turned(pair.K) @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
+            return np.asarray(pair.from_y @ pair.K.mT @ np.linalg.solve(pair.S(least(pair, T)), pair.to_x))
 
         return self.fit.answer(mixing, end=1.0).share if self.rank else 0.0
 
@@ -452,8 +452,8 @@ class PairSolution(TwoViews):
         if on_v.beside > r:
             more = found.rank_u + np.arange(r, on_v.beside)
             between = pair.covariance[..., : found.rank_u, more]
-            rest = np.linalg.solve(pair.covariance[..., more[:, None], more], turned(between))
-            own = own - turned(rest) @ y[..., r : on_v.beside, None]
+            rest = np.linalg.solve(pair.covariance[..., more[:, None], more], between.mT)
+            own = own - rest.mT @ y[..., r : on_v.beside, None]
             covariance = covariance - between @ rest
         b = np.linalg.solve(covariance, own)[..., 0] @ found.x_from_u
         return OnResidual.at(pair, b, on_v.share * self._gamma(pair, with_y[..., 0]))
@@ -461,7 +461,7 @@ class PairSolution(TwoViews):
     def _gamma(self, pair: Pair, with_y: Array) -> Array:
         """K'^-1 Cov(y, outcome), with a ridge, (..., r)."""
         ridge = WEAK_INSTRUMENT / self.canonical.n * np.eye(self.rank)
-        return np.asarray(np.linalg.solve(pair.K @ turned(pair.K) + ridge, pair.K @ with_y[..., None])[..., 0])
+        return np.asarray(np.linalg.solve(pair.K @ pair.K.mT + ridge, pair.K @ with_y[..., None])[..., 0])
 
     def _on_all_columns(self, b: Array, gamma: Array, inverse: Array | None = None) -> OnResidual:
         """Of a wide U: read off all columns where least squares on them is determined, best in least squares."""
@@ -555,7 +555,7 @@ class PairSolution(TwoViews):
         maps = shared_prediction(pairs, self.share * self.fit.posterior.T.blocks)
         into = np.zeros((len(maps), 2 * r, 2 * r))  # (x, y) of the whole sample -> those of the replicate
         into[:, :r, :r], into[:, r:, r:] = pairs.to_x[..., :r], pairs.to_y[..., :r]
-        maps = turned(into) @ maps @ turned(pairs.from_x[..., :r, :])
+        maps = into.mT @ maps @ pairs.from_x[..., :r, :].mT
         return [Prediction(one, self.pair.S(self.T)) for one in maps]
 
     # ---- how sure it is
@@ -614,11 +614,11 @@ class PairSolution(TwoViews):
         """Of the identified set, in the directions that were searched."""
         none = np.zeros_like(pair.K)
         if what == "mixing":  # S^-1 = I + k T~ k, k = ((K K')^-1 - I)^1/2, again any 0 <= T~ <= I
-            inverse = np.linalg.inv(pair.K @ turned(pair.K) + 1e-12 * np.eye(self.rank))
+            inverse = np.linalg.inv(pair.K @ pair.K.mT + 1e-12 * np.eye(self.rank))
             root = power(inverse - np.eye(self.rank), 0.5, 0.0)
-            into = self.canonical.v_from_y @ pair.from_y @ turned(pair.K)
+            into = self.canonical.v_from_y @ pair.from_y @ pair.K.mT
             from_u = pair.to_x @ self.canonical.x_from_u
-            low, high = range_of_products(into @ root, turned(root @ from_u))
+            low, high = range_of_products(into @ root, (root @ from_u).mT)
             return into @ from_u + low, into @ from_u + high
         lift = self._widest(pair)
         low, high = range_of_products(lift, lift)
@@ -642,7 +642,7 @@ class PairSolution(TwoViews):
 
         def projector(pair: Pair, T: Array, _: Array) -> Array:
             vectors = np.linalg.eigh(pair.cov_s1(T))[1][..., -k:]
-            return np.asarray(vectors @ turned(vectors))
+            return np.asarray(vectors @ vectors.mT)
 
         share = self.share if self.reduced_views else self.fit.answer(projector).share
         lift = self.lift_u @ self.pair.h
@@ -752,8 +752,8 @@ def least(pair: Pair, T: Array) -> Array:
 
 def shared_prediction(pair: Pair, T: Array) -> Array:
     """(..., 2r, r): (x, y) -> the best linear prediction of S2, x - h (I - T) h^-1 (x - K y)."""
-    own = pair.h @ turned(np.linalg.solve(pair.h, np.eye(T.shape[-1]) - turned(T)))
-    return turned(np.concatenate([np.eye(T.shape[-1]) - own, own @ pair.K], axis=-1))
+    own = pair.h @ np.linalg.solve(pair.h, np.eye(T.shape[-1]) - T.mT).mT
+    return np.concatenate([np.eye(T.shape[-1]) - own, own @ pair.K], axis=-1).mT
 
 
 # ---- the one walk

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -37,11 +36,6 @@ from richcomponents.storage import storable
 
 EDGE = 1e-4
 """1 - K K' is kept above this: a canonical correlation of one leaves no room for S1."""
-
-
-def turned(a: Any) -> Array:
-    """The transpose of every matrix of a stack."""
-    return np.asarray(np.swapaxes(a, -1, -2))
 
 
 @storable
@@ -105,8 +99,8 @@ class Pair:
         left, _, right = np.linalg.svd(white_u @ cross @ white_v)
         groups = (slice(0, first), slice(first, rank))
         to_x = np.concatenate([nearest(left[..., :, g], g) for g in groups], axis=-1)
-        to_y = np.concatenate([nearest(turned(right)[..., :, g], g) for g in groups], axis=-1)
-        return cls(canonical, covariance, np.asarray(n), kept, turned(to_x) @ white_u, turned(to_y) @ white_v, first)
+        to_y = np.concatenate([nearest(right.mT[..., :, g], g) for g in groups], axis=-1)
+        return cls(canonical, covariance, np.asarray(n), kept, to_x.mT @ white_u, to_y.mT @ white_v, first)
 
     @classmethod
     def whole(cls, canonical: Canonical, blocks: int, rank: int, corrected: int | None = None) -> Pair:
@@ -139,46 +133,46 @@ class Pair:
 
     @property
     def cov_x(self) -> Array:
-        k = self.canonical.rank_u
+        k = self.to_x.shape[-1]
         return np.asarray(self.covariance[..., :k, :k])
 
     @property
     def cov_y(self) -> Array:
-        k = self.canonical.rank_u
+        k = self.to_x.shape[-1]
         return np.asarray(self.covariance[..., k:, k:])
 
     @cached_property
     def from_x(self) -> Array:
         """(..., k_u, r): the loadings of the shared coordinates."""
-        return np.asarray(self.cov_x @ turned(self.to_x))
+        return np.asarray(self.cov_x @ self.to_x.mT)
 
     @cached_property
     def from_y(self) -> Array:
-        return np.asarray(self.cov_y @ turned(self.to_y))
+        return np.asarray(self.cov_y @ self.to_y.mT)
 
     @cached_property
     def K(self) -> Array:
-        k = self.canonical.rank_u
-        return np.asarray(self.to_x @ self.covariance[..., :k, k:] @ turned(self.to_y))
+        k = self.to_x.shape[-1]
+        return np.asarray(self.to_x @ self.covariance[..., :k, k:] @ self.to_y.mT)
 
     @cached_property
     def h(self) -> Array:
-        return power(np.eye(self.rank) - self.K @ turned(self.K), 0.5, EDGE)
+        return power(np.eye(self.rank) - self.K @ self.K.mT, 0.5, EDGE)
 
     # ---- at a given T
 
     def S(self, T: Array) -> Array:
         """Cov(S2) in x."""
-        return np.asarray(self.K @ turned(self.K) + self.h @ T @ self.h)
+        return np.asarray(self.K @ self.K.mT + self.h @ T @ self.h)
 
     def own_x(self, T: Array) -> Array:
         """Cov(S1) in the coordinates of the whole sample, (..., k_u, k_u)."""
-        return symmetric(self.cov_x - self.from_x @ self.S(T) @ turned(self.from_x))
+        return symmetric(self.cov_x - self.from_x @ self.S(T) @ self.from_x.mT)
 
     def own_y(self, T: Array) -> Array:
         """Cov(S3) alike, (..., k_v, k_v)."""
-        loadings = self.from_y @ turned(self.K)
-        return symmetric(self.cov_y - loadings @ np.linalg.solve(self.S(T), turned(loadings)))
+        loadings = self.from_y @ self.K.mT
+        return symmetric(self.cov_y - loadings @ np.linalg.solve(self.S(T), loadings.mT))
 
     # ---- the same in the user's columns
 
@@ -188,7 +182,7 @@ class Pair:
 
     def cov_s2(self, T: Array) -> Array:
         lift = self.canonical.u_from_x @ self.from_x
-        return symmetric(lift @ self.S(T) @ turned(lift))
+        return symmetric(lift @ self.S(T) @ lift.mT)
 
     def cov_s3(self, T: Array) -> Array:
         back = self.canonical.v_from_y
@@ -196,7 +190,7 @@ class Pair:
 
     def mixing(self, T: Array) -> Array:
         """A on the range of S2, zero on its complement in the metric of Cov(U)^-1."""
-        into = self.canonical.v_from_y @ self.from_y @ turned(self.K)
+        into = self.canonical.v_from_y @ self.from_y @ self.K.mT
         return np.asarray(into @ np.linalg.solve(self.S(T), self.to_x @ self.canonical.x_from_u))
 
 
@@ -205,7 +199,7 @@ def nearest(frame: Array, places: slice) -> Array:
     if frame.shape[-1] == 0:
         return frame
     a, _, b = np.linalg.svd(frame[..., places, :])
-    return np.asarray(frame @ turned(a @ b))
+    return np.asarray(frame @ (a @ b).mT)
 
 
 # ---- what is known of T, and every answer
