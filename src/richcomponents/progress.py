@@ -1,5 +1,5 @@
 """How far a long piece of work is, on standard error (tqdm): a bar that is gone at the end on a terminal and in a notebook; a
-log is told now and then, and nothing of what takes a few seconds."""
+log has it every ten seconds, and nothing of what takes a few."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reproduction.complexity import cumulant_bound, longest_chain, set_complexity, two_view_complexity
 
 from richcomponents.algebra import unfold
 from richcomponents.components.sets import SetSystem
 from richcomponents.cumulants import Cumulants
+from richcomponents.paper.complexity import cumulant_bound, longest_chain, set_complexity, two_view_complexity
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import find_linear
 from tests.components.general.population import Population
