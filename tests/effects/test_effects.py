@@ -365,3 +365,14 @@ def test_a_constant_test_has_no_effect_and_no_p_value(data, S2):
     assert row["estimate"] == 0
     assert row[["standard error", "p", "q"]].isna().all()
     assert table["q"].drop(table.index[1]).notna().all()
+
+
+@pytest.mark.parametrize("strength", [0.1, 1.0])
+def test_the_test_of_the_held_out_controls_is_what_their_table_says(strength):
+    data = rc.datasets.make_confounded(1500, strength=strength, confounder="heavy", random_state=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=data.views)).fit(data.X, data.y)
+    (test,) = [one for one in found.tests_ if one.name == "held-out controls"]
+    p = found.control_effects_.p_value
+    np.testing.assert_allclose(test.p_value, min(1.0, len(p) * p.min()), rtol=1e-9)

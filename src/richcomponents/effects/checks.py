@@ -59,7 +59,7 @@ def _held_out(found: Estimated, i: int, names: tuple[str, ...]) -> Test:
         says = f"no control could be held out to check the correction: that takes at least {FEWEST_CONTROLS}"
         return Test("held-out controls", np.nan, (), np.nan, says, "Add controls.")
     z = np.abs(value[known] / error[known])
-    p = 2 * stats.t.sf(z, found.degrees.max())
+    p = 2 * stats.t.sf(z, found.blocks - 1)
     count, worst = int(known.sum()), int(np.argmin(p))
     least = min(1.0, float(p[worst]) * count)
     says, remedy = (

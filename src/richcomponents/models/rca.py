@@ -179,8 +179,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             How often each row is counted: the fit to the rows repeated, all copies of a row in one block (as with groups):
             one independent row, however often it is counted.
         progress : bool
-            Show how far it is, on standard error: a line that is written over on a terminal and in a notebook, a line now
-            and then in a log.
+            Show how far it is, on standard error: a bar on a terminal and in a notebook, written every ten seconds in a
+            log.
         """
         refuse_second_table(y)
         groups, weight = _lined_up(X, groups, "groups"), _lined_up(X, sample_weight, "sample_weight")
