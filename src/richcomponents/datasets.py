@@ -132,8 +132,10 @@ def make_contrastive(
     if weights is not None and S1 != "mixture":
         raise ValueError(f"weights are those of S1='mixture', and S1={S1!r}: leave them out")
     own = _own_part(S1, n_samples, d, unit, rng, weights)
-    s2 = _shared_part(S2, n_samples, d, rng)
-    s3 = _noise_part(S3, n_samples, d_v, rng) * scale_S3
+    s2 = _drawn(S2, n_samples, d, rng)
+    if S3 not in ("uniform", "gaussian", "mixture"):
+        raise ValueError(f"S3 must be 'uniform', 'gaussian' or 'mixture', got {S3!r}")
+    s3 = _drawn(S3, n_samples, d_v, rng) * scale_S3
     if strength is not None:
         s2 = s2 * (strength * np.sqrt(np.trace(own["cov_S1"])) / np.sqrt(np.trace(np.atleast_2d(np.cov(s2.T)))))
     return Contrastive(S2=s2 * scale_S2, S3=s3, A=mixing, **own)
@@ -215,7 +217,8 @@ def _own_part(
     raise ValueError(f"S1 must be 'regression', 'pca', 'logistic', 'mixture' or 'ising', got {kind!r}")
 
 
-def _shared_part(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
+def _drawn(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
+    """Samples (n, d) of S2, or of S3, which may be of three of these kinds."""
     labs = re.fullmatch(r"labs\((\d+)\)", kind)
     if labs:
         k = int(labs.group(1))
@@ -240,16 +243,6 @@ def _shared_part(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
     raise ValueError(
         f"S2 must be 'paper', 'uniform', 'skewed', 'gaussian', 'heavy', 'mixture', 'spins' or 'labs(k)', got {kind!r}"
     )
-
-
-def _noise_part(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
-    if kind == "uniform":
-        return _uniform(rng, n, d)
-    if kind == "gaussian":
-        return np.asarray(rng.normal(size=(n, d)) / np.sqrt(3))
-    if kind == "mixture":
-        return _mixture(rng, n, d)[0]
-    raise ValueError(f"S3 must be 'uniform', 'gaussian' or 'mixture', got {kind!r}")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def test_a_known_mixing_and_shared_components_are_taken_as_they_are():
         model = rc.ComponentPCA(rca=rca, component=part).fit(data.X)
         assert part == "S1" or model.shares_ == {"residualised": 0.0, "corrected": 1.0}
         plain = rc.ComponentPCA().fit_component(model.component_)
-        assert subspace_distance(model.components_, plain.components_) < (1e-12 if part == "S2" else 0.2)
+        assert part == "S2" or subspace_distance(model.components_, plain.components_) < 0.2
+        if part == "S2":  # entries, since a distance is the root of a difference of ones
+            np.testing.assert_allclose(model.components_, plain.components_, atol=1e-12)
 
 
 def test_the_other_views_own_part_is_protected_as_the_first_ones():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.effects.estimate import Estimated
 from richcomponents.inference.verdicts import RULES, Test, Verdict, verdict
 from richcomponents.notebook import Table
 from richcomponents.storage import storable
@@ -58,9 +57,6 @@ class Effects(Estimate):
         return {title: table[title] for title in first} | {"q": self.q_value} | table
 
 
-Names = tuple[str, ...]
-
-
 @storable
 @dataclass(frozen=True)
 class ExposureAnswer:
@@ -73,7 +69,6 @@ class ExposureAnswer:
     """
 
     exposure: str
-    tests: tuple[Test, ...]
     effects: Effects
     hidden: Estimate | None
     without: Array
@@ -81,34 +76,9 @@ class ExposureAnswer:
     rank: int
     share: float
     noise: float
-    ranks: dict[int, Array]
+    ranks: Mapping[int, Array] = field(default_factory=dict)
+    tests: tuple[Test, ...] = ()
     steps: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, i: int, found: Estimated, names: tuple[Names, Names], ranks: dict[int, Array], **known: Any) -> Self:
-        """Of exposure i. names : of tests and of controls; ranks : {rank: effects (p, q)}; known : the other fields."""
-        d, seen = len(names[0]), found.controls[:, i]
-        varies = found.error[:d, i] > 0  # a constant test has no effect, and none that could be tested
-
-        def where(part: Array, otherwise: float = 0.0) -> Array:
-            return np.where(varies, part[:d, i], otherwise)
-
-        others = {"naive": where(found.naive), "adjusted": where(found.adjusted)}
-        ends, error, degrees = (
-            (where(found.low), where(found.high)),
-            where(found.error, np.nan),
-            where(found.degrees, 1.0),
-        )
-        effects = Effects(
-            where(found.value), error, degrees, names[0], others=others, identified=ends, set_limits=False
-        )
-        degrees, others = np.full(len(seen), found.blocks - 1.0), {"adjusted": found.controls_adjusted[:, i]}
-        hidden = Estimate(seen, found.controls_error[:, i], degrees, names=names[1], others=others)
-        return cls(
-            effects=effects, hidden=hidden if np.isfinite(found.controls).any() else None, moved=found.moved[:, i],
-            rank=found.rank, share=float(found.share[i]), noise=float(found.noise[i]),
-            ranks={r: where(values) for r, values in sorted(ranks.items())}, **known,
-        )  # fmt: skip
 
     @property
     def verdict(self) -> Verdict:
@@ -117,8 +87,8 @@ class ExposureAnswer:
 
     @property
     def path(self) -> tuple[Array, Array, Array, float]:
-        """Shares t (k,) from 0 to 1; lower and upper ends (k, d_u) of the effects over all 0 <= T <= t I; and the t below which
-        the estimate lies: at t = 0 the adjusted effects, at t = 1 the identified sets."""
+        """Shares t (k,) from 0 to 1; ends (k, d_u) of the effects over all 0 <= T <= t I, at t = 0 the adjusted effects, at
+        t = 1 the identified sets; and the t below which the estimate lies."""
         at, start = np.linspace(0, 1, 21), self.effects.others["adjusted" if self.rank else "naive"]
         low, high = (start + at[:, None] * (end - start) for end in self.effects.identified or ())
         return at, low, high, self.noise
@@ -132,13 +102,13 @@ class ExposureAnswer:
         titles = "held-out effect", "standard error", "p", "p of the others", "effects move without it"
         parts = zip(seen.value, seen.standard_error, seen.p_value, self.without, self.moved, strict=True)
         return Table(
-            {"control": name, "exposure": self.exposure, **dict(zip(titles, map(float, numbers), strict=True))}
-            for name, numbers in zip(seen.names, parts, strict=True)
+            {"control": name, "exposure": self.exposure, **dict(zip(titles, map(float, part), strict=True))}
+            for name, part in zip(seen.names, parts, strict=True)
         )
 
     def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
         """The same with other names of the columns, and beside known effects (d_u,)."""
-        hidden = None if self.hidden is None else replace(self.hidden, names=tuple(controls))
+        hidden = self.hidden and replace(self.hidden, names=tuple(controls))
         names = tuple(tests)[: len(self.effects.value)]  # instruments stand behind the tests
         others = {**self.effects.others, **({} if truth is None else {"truth": truth})}
         return replace(self, effects=replace(self.effects, names=names, others=others), hidden=hidden)
@@ -161,13 +131,12 @@ class ExposureAnswer:
 
     def compact(self, most: int = 20) -> Table:
         """The clearest effects, with what is read first."""
-        rows, level = self.effects.rows(), f"{self.effects.level:.0%} interval"
-        form = _decimals(self.effects.value)
-        out, shown = Table(), ("estimate", "adjusted", "naive", "truth")
+        rows, form, out = self.effects.rows(), _decimals(self.effects.value), Table()
+        shown: tuple[str, ...] = "estimate", "adjusted", "naive", "truth"
         for row in (rows[int(i)] for i in self.order()[:most]):
             known = {name: f"{row[name]:{form}}" for name in shown if name in row}
-            limits = f"[{row['low']:{form}}, {row['high']:{form}}]"
-            out.append({"name": row["name"], **known, level: limits, "p": row["p"], "q": row["q"]})
+            known[f"{self.effects.level:.0%} interval"] = f"[{row['low']:{form}}, {row['high']:{form}}]"
+            out.append({"name": row["name"], **known, "p": row["p"], "q": row["q"]})
         return out
 
     def rank_rows(self, most: int | None = None) -> Table:
@@ -189,7 +158,7 @@ class ExposureAnswer:
             "tests": [{"name": t.name, "p": t.p_value, "finding": str(t.finding), "says": t.says} for t in self.tests],
             "effects": self.effects.rows(),
             "controls": self.controls,
-            "rank_effects": self.ranks,
+            "rank_effects": dict(self.ranks),
         }
 
     # ---- words
@@ -199,10 +168,9 @@ class ExposureAnswer:
 
     @property
     def meaning(self) -> str:
-        """What the verdict means, and which tests decided it."""
-        if self.verdict in (Verdict.STRONG, Verdict.CONTRADICTED, Verdict.NOTHING_SHARED):
-            return MEANINGS[self.verdict]  # an alarm says which
-        return " ".join([MEANINGS[self.verdict], *_sentences(self._of(self.verdict))])
+        """What the verdict means, and which tests decided it; an alarm says which contradict it."""
+        told = self.verdict in (Verdict.WEAK, Verdict.NOT_CHECKED, Verdict.NOT_IDENTIFIED)
+        return " ".join([MEANINGS[self.verdict], *_sentences(self._of(self.verdict) if told else [])])
 
     @property
     def alarm(self) -> str:
@@ -234,16 +202,15 @@ class ExposureAnswer:
         """Where the controls contradict each other: those of which one may be changed by the exposure, since the others agree
         without it, the likeliest first; empty if no single control explains it."""
         limits = sorted((limit for limit, _ in RULES["controls agree"].below), reverse=True)
-        if not any(test.name == "controls agree" and test.p_value < limits[0] for test in self.tests):
+        if self.hidden is None or not any(t.name == "controls agree" and t.p_value < limits[0] for t in self.tests):
             return []
-        names = () if self.hidden is None else self.hidden.names
-        rows = sorted(zip(np.nan_to_num(self.without, nan=1.0), names, strict=False), reverse=True)
+        rows = sorted(zip(np.nan_to_num(self.without, nan=1.0), self.hidden.names, strict=True), reverse=True)
         return next(filter(None, ([control for p, control in rows if p >= limit] for limit in limits)), [])
 
     def _blame(self) -> str:
         """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
-        tested = self.hidden is not None and np.isfinite(self.without).all()
-        if not tested or "controls agree" not in [test.name for test in self._of(Verdict.CONTRADICTED)]:
+        contradicted = "controls agree" in [test.name for test in self._of(Verdict.CONTRADICTED)]
+        if self.hidden is None or not contradicted or not np.isfinite(self.without).all():
             return ""
         suspects = self.suspects()
         if not suspects:

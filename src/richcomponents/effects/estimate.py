@@ -26,13 +26,16 @@ rank-one downdates, no refits. Held-out effects move the share of the correction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.effects.answer import Effects, ExposureAnswer
 from richcomponents.effects.factors import Smoothing
 from richcomponents.effects.moments import Coordinates, Given
 from richcomponents.inference.draws import Draws, Shrunk, share_of
@@ -41,6 +44,7 @@ from richcomponents.learning.predicted import WEAK_INSTRUMENT
 from richcomponents.pair.canonical import Canonical, canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts
+from richcomponents.pair.solution import PairSolution
 from richcomponents.pair.views import MOST_CORRECTED, Pair, PairFit
 
 WITNESS_SD = 0.5
@@ -51,6 +55,9 @@ MOST_LOOKED_AT = 30
 
 FEWEST_CONTROLS = 4
 """With fewer, none is held out: too little would be left to estimate its effect from."""
+
+
+# ---- the formulas
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +90,16 @@ def predicted(pair: Pair, ridge: float) -> tuple[Array, Array]:
 
 
 def on_columns(given: Given, pair: Pair, base: Array, ridge: float = 0.0) -> Linear:
-    """The effects on every column."""
+    """The effects on the first columns, as many as base has."""
     predictor, Q = predicted(pair, ridge)
     inner = np.linalg.solve(Q, pair.h)
-    return Linear(base, given.with_v @ predictor @ inner, (inner.T @ predictor.T @ given.on_v)[None])
+    left = given.with_v[: len(base)] @ predictor @ inner
+    return Linear(base, left, (inner.T @ predictor.T @ given.on_v)[None])
 
 
 def _without(given: Given, to_v: Array) -> tuple[Array, Array, Array]:
     """P W' (d_v, k_v) : W'(W Cov(V) W')^-1, P_jj (d_v,) and c_j (d_v,)."""
-    inverse = np.linalg.pinv(given.cov_v, rcond=1e-10, hermitian=True)
-    onto = to_v.T @ inverse
+    onto = to_v.T @ np.linalg.pinv(given.cov_v, rcond=1e-10, hermitian=True)
     own = np.einsum("jk,kj->j", onto, to_v)
     seen = np.einsum("jk,jk->j", given.with_v[-len(onto) :], onto)
     return onto, own, np.divide(seen, own, out=np.zeros_like(own), where=own > 0)
@@ -104,48 +111,30 @@ def held_out_base(given: Given, to_v: Array) -> Array:
     return np.asarray(ancova(given)[-len(onto) :] + c[:, None] * (onto @ given.on_v))
 
 
+def _downdated(given: Given, pair: Pair, to_v: Array, ridge: float) -> tuple[Array, Array, Array, Array, Array]:
+    """Without each control: (P Z)_j (d_v, r) for Z = Cov(V, y_S), the same over P_jj; what Q loses, and Q, (d_v, r, r);
+    Q^-1 (slopes of y_S) (d_v, r, q)."""
+    predictor, Q = predicted(pair, ridge)
+    onto, own, _ = _without(given, to_v)
+    seen = onto @ given.cov_v @ predictor
+    scaled = np.divide(seen, own[:, None], out=np.zeros_like(seen), where=own[:, None] > 0)
+    lost = scaled[:, :, None] * seen[:, None, :]
+    slopes = predictor.T @ given.on_v - scaled[:, :, None] * (onto @ given.on_v)[:, None, :]
+    return seen, np.asarray(scaled), lost, Q - lost, np.asarray(np.linalg.solve(Q - lost, slopes), dtype=np.float64)
+
+
 def held_out(given: Given, pair: Pair, to_v: Array, base: Array, ridge: float = 0.0) -> Linear:
     """The effects on every control as if it were a test and the others were the controls: zero in truth. Cov(S2), of which
     slopes tell nothing, is that of all controls, at T = 0 as well; base : the analysis of covariance on the others."""
-    predictor, Q = predicted(pair, ridge)
-    onto, own, c = _without(given, to_v)
-    seen, slopes = onto @ given.cov_v @ predictor, onto @ given.on_v  # (P Z)_j for Z = Cov(V, y_S), and for the slopes
-    scaled = np.divide(seen, own[:, None], out=np.zeros_like(seen), where=own[:, None] > 0)
-    lost = scaled[:, :, None] * seen[:, None, :]  # Q less that without the control
-    Q = Q - lost
-    left = np.linalg.solve(Q, (given.with_v[-len(onto) :] @ predictor - c[:, None] * seen)[..., None])[..., 0]
-    right = np.linalg.solve(Q, predictor.T @ given.on_v - scaled[:, :, None] * slopes[:, None, :])
+    seen, _, lost, Q, right = _downdated(given, pair, to_v, ridge)
+    with_s = given.with_v[-len(seen) :] @ predicted(pair, ridge)[0] - _without(given, to_v)[2][:, None] * seen
+    left = np.linalg.solve(Q, with_s[..., None])[..., 0]
     return Linear(base - np.einsum("jr,jrs,jsq->jq", left, lost, right), left @ pair.h, pair.h @ right)
-
-
-def _of_exposure(i: int, safe: Draws, full: Draws) -> tuple[Draws, Draws]:
-    return safe.map(lambda effects: effects[..., i]), full.map(lambda effects: effects[..., i])
 
 
 def one_of(pair: Pair, b: int) -> Pair:
     """The replicate b of a stack."""
-    parts = {name: getattr(pair, name)[b] for name in ("covariance", "n", "kept", "to_x", "to_y")}
-    return replace(pair, **parts)
-
-
-def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:
-    """The T at which what was stated holds best, without a prior: with as many instruments as controls and hidden directions,
-    two-stage least squares."""
-    prior, X = Prior(pair, 30.0), Prior(pair, 1.0).centre  # so wide for logit T that it says nothing
-    for _ in range(3):
-        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
-        X = best([stated], pair, [prior], X)[0][0]
-    without = [best([stated], one_of(left_out, b), [prior], X)[0][0] for b in range(len(left_out.n))]
-    T = logistic(symmetric_of(X))[0]
-    known = Draws.certain(T, logistic(symmetric_of(np.stack(without)))[0])
-    return PairFit(pair, left_out, Posterior(known, strengths={stated.name: stated.strength(pair, T, 0 * T)}))
-
-
-def _leading(loadings: Array) -> IntArray:
-    """Every column (k,) a group of its own, but only those that go most with what is shared are looked at."""
-    k = len(loadings)
-    order = np.argsort(-np.sum(loadings**2, axis=1), kind="stable")
-    return np.where(np.isin(np.arange(k), order[:MOST_LOOKED_AT]), np.arange(k), -1)
+    return replace(pair, **{name: getattr(pair, name)[b] for name in ("covariance", "n", "kept", "to_x", "to_y")})
 
 
 # ---- held-out controls as witnesses
@@ -153,15 +142,26 @@ def _leading(loadings: Array) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Effects on controls (c,), each estimated from the others, in standard deviations of the controls; of one exposure.
+    """Effects on the controls that are held out, (c, q), each estimated from the others, in standard deviations of these: all
+    controls that the others do not determine, copies once.
 
     weight : one over the dispersion of the correlations of their own parts: a control whose own part goes with that of another
-    is no witness of what both share with the tests.
+    is no witness of what both share with the tests. index (d_v,) : which of these each control is a copy of, or -1;
+    size (d_v,) : its standard deviation, negative where the copy is turned; adjusted (d_v, q) : at T = 0.
     """
 
     safe: Draws
     full: Draws
     weight: float
+    index: IntArray
+    size: Array
+    adjusted: Array
+
+    def of(self, i: int) -> HeldOut:
+        """Of one exposure."""
+        return replace(
+            self, safe=self.safe.map(_column(i)), full=self.full.map(_column(i)), adjusted=self.adjusted[:, i]
+        )
 
     def share(self, own: float) -> float:
         """The rho in [0, 1] at which (rho - own)^2 / WITNESS_SD^2 + sum (safe + rho change)^2 / variance is least.
@@ -174,14 +174,13 @@ class HeldOut:
         precision = WITNESS_SD**-2 + np.sum(way**2 / variance)
         return float(np.clip((own / WITNESS_SD**2 - np.sum(at * way / variance)) / precision, 0, 1))
 
-    def widened(self, error: Array, share: float, degrees: float, grid: int = 100) -> tuple[Array, Array]:
+    def widened(self, seen: Shrunk, error: Array, degrees: float, grid: int = 100) -> tuple[Array, Array]:
         """Errors (p,), in standard deviations of the columns, with what controls show beyond their own; degrees of freedom.
 
         Effects on held-out controls are N(0, v_j / weight + omega^2), v_j what their own errors say; those of tests are
         N(truth, error^2 + omega^2). omega has DuMouchel's prior s / (s + omega)^2, s^2 the mean of v_j. The mean and the
         variance of the precision 1 / (error^2 + omega^2) over the posterior of omega make a t distribution.
         """
-        seen = Shrunk.at(self.safe, self.full, share)
         steps = (np.arange(grid) + 0.5) / grid
         omega2 = seen.variance.mean() * (steps / (1 - steps)) ** 2
         total = seen.variance / self.weight + omega2[:, None]
@@ -192,69 +191,19 @@ class HeldOut:
         spread = np.average((precision - mean) ** 2, axis=0, weights=weight) / mean**2
         return 1 / np.sqrt(mean), 1 / (spread / 2 + 1 / degrees)
 
+    def shown(self, seen: Shrunk, degrees: float, names: tuple[str, ...]) -> Estimate:
+        """Of all controls, in their units."""
+        value, error = (np.where(self.index >= 0, self.size * x[self.index], np.nan) for x in (seen.value, seen.error))
+        error, others = np.abs(error) / np.sqrt(self.weight), {"adjusted": self.adjusted}
+        return Estimate(value, error, np.full(len(value), degrees), names=names, others=others)
 
-@dataclass(frozen=True, eq=False)
-class Witnesses:
-    """The controls that are held out: at (c,), all that the others do not determine, copies once; index (d_v,) : which of these
-    each control is a copy of, or -1; size (d_v,) : its standard deviation, negative where the copy is turned."""
 
-    at: IntArray
-    index: IntArray
-    size: Array
-
-    @classmethod
-    def of(cls, given: Given, view: Coordinates) -> Witnesses:
-        own = _without(given, view.to)[1]
-        variance = given.variance[-len(own) :]
-        free = own * variance < 1e6  # the variance over that given the others, which determine it but for rounding
-        if view.columns is None or view.copy is None:
-            at = np.flatnonzero(free & (own > 0))
-            index = np.where(free & (own > 0), np.searchsorted(at, np.arange(len(own))), -1)
-            return cls(at, index, np.sqrt(variance))
-        at = view.columns[free[view.columns]]
-        place = np.where(free[view.columns], np.cumsum(free[view.columns]) - 1, -1)
-        return cls(at, np.where(view.copy >= 0, place[view.copy], -1), view.lift.sum(axis=1))
-
-    def chosen(self, values: Array) -> Array:
-        """Of (..., d_v, q) those of the witnesses, in their standard deviations."""
-        return np.asarray(values[..., self.at, :] / np.abs(self.size[self.at, None]))
-
-    def expanded(self, values: Array) -> Array:
-        """(c,) -> (d_v,), in the units of the controls."""
-        return np.where(self.index >= 0, self.size * values[self.index], np.nan)
+def _column(i: int, unit: Array | float = 1.0) -> Callable[[Array], Array]:
+    """Of (..., p, q) the effects of one exposure, in these units."""
+    return lambda effects: effects[..., i] / unit
 
 
 # ---- the estimate
-
-
-@dataclass(frozen=True, eq=False)
-class Estimated:
-    """Effects of q exposures on p columns, (p, q) each unless said.
-
-    value, error, degrees : the estimate, its standard error and degrees of freedom; adjusted : the analysis of covariance;
-    low, high : ends of the identified set; share (q,) : of the correction; noise (q,) : the largest share of noise in the
-    controls that the estimate assumes; rank : hidden directions; blocks : of rows; strength : standard errors between T and
-    no noise at all.
-    controls, controls_error, controls_adjusted (d_v, q) : what controls get when held out, nan where none could be;
-    moved (d_v, q) : root mean square, in standard errors, of how far effects move without a control.
-    """
-
-    value: Array
-    error: Array
-    degrees: Array
-    naive: Array
-    adjusted: Array
-    low: Array
-    high: Array
-    share: Array
-    noise: Array
-    rank: int
-    blocks: int
-    strength: float
-    controls: Array
-    controls_error: Array
-    controls_adjusted: Array
-    moved: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,184 +217,174 @@ class Fit:
     trust: float
     ridge: float
 
-    def effects(self, line: Linear, lines: Iterable[Linear]) -> Draws:
-        """Of all rows, without each block, and over the posterior of T."""
-        T, drawn = self.known.posterior.T, self.known.posterior.resampled(line.base.size).T
-        blocks = np.stack([one.at(T.blocks[i]) for i, one in enumerate(lines)])
-        return Draws(line.at(T.value), blocks, line.at(drawn.posterior), drawn.weight)
-
-    def replicates(self) -> Iterator[tuple[Given, Pair]]:
-        """The second moments without each block, and their canonical coordinates."""
-        return ((one, one_of(self.known.left_out, i)) for i, one in enumerate(self.blocks))
+    def effects(self, formula: Callable[..., Linear], base: Draws) -> tuple[Linear, Draws, Draws]:
+        """Of all rows, without each block and over the posterior of T: at T = 0 and at the posterior; base : of the sample."""
+        T, left_out = self.known.posterior.T, self.known.left_out
+        line = formula(self.given, self.known.pair, base=base.value, ridge=self.ridge)
+        parts = zip(self.blocks, (one_of(left_out, b) for b in range(len(self.blocks))), base.blocks, strict=True)
+        lines = [formula(given, pair, base=own, ridge=self.ridge) for given, pair, own in parts]
+        drawn = self.known.posterior.resampled(line.base.size).T
+        blocks = np.stack([one.at(T.blocks[b]) for b, one in enumerate(lines)])
+        safe = Draws.certain(line.base, np.stack([one.base for one in lines]))
+        return line, safe, Draws(line.at(T.value), blocks, line.at(drawn.posterior), drawn.weight)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """All that the estimate is a function of.
 
-    given, blocks : second moments, of all rows and without each block; views : coordinates of U and of V; n : independent rows;
-    counts (B,) : rows of the blocks; grams (2, B, B, 2r, 2r), from_z (k_u, r), (k_v, r) : Grams of the cumulants in leading
-    canonical coordinates, and from these to the coordinates; tests : how many of the first columns are tests, the rest of the
-    first view being instruments; found : the rank that the test of the correlations gives; rows : less those that covariates
-    took; share : of the correction, where it is given.
+    given, blocks : second moments, of all rows and without each block; counts (B,) : rows of the blocks; views : coordinates of
+    U and of V; solution : of the two views; exposures, tests, controls : their names; tests are the first columns, the rest of
+    the first view being instruments; share : of the correction, where it is given.
     """
 
     given: Given
     blocks: Sequence[Given]
-    views: tuple[Coordinates, Coordinates]
-    n: float
     counts: Array
-    grams: Array
-    from_z: tuple[Array, Array]
-    tests: int
-    found: int
-    rows: float
+    views: tuple[Coordinates, Coordinates]
+    solution: PairSolution
+    exposures: tuple[str, ...]
+    tests: tuple[str, ...]
+    controls: tuple[str, ...]
     share: float | None = None
 
-    @property
-    def instruments(self) -> bool:
-        """Whether there are any."""
-        return bool(self.tests < self.views[0].to.shape[1])
-
-    def smoothing(self) -> Smoothing | None:
-        """Factors of all columns, where all are compared and no instruments say more."""
+    def instrumented(self) -> UncorrelatedOwnParts | None:
+        """What instruments state, if there are any: own parts of tests and instruments are uncorrelated."""
         u, v = self.views
-        if u.columns is None or v.columns is None or self.instruments or not self.found:
+        if u.columns is None or len(self.tests) == u.to.shape[1]:
             return None
-        return Smoothing.of(self.given.cov, u.k, self.n)
+        groups, none = np.where(u.columns < len(self.tests), 0, 1), np.full(v.k, -1)
+        return UncorrelatedOwnParts(groups_u=groups, groups_v=none, stated=True, dispersed=True, name="instruments")
 
     def evidences(self, where: Canonical, rank: int) -> list[Evidence]:
         """At this rank; where : canonical coordinates of the moments that T is for."""
-        r, out = min(rank, MOST_CORRECTED), list[Evidence]()
-        if self.grams.any():
-            into = linalg.block_diag(where.x_from_u[:r] @ self.from_z[0], where.y_from_v[:r] @ self.from_z[1])
-            out.append(CrossCumulants(into @ self.grams @ into.T))
-        stated = self.instrumented()
-        if stated is not None:
-            return [*out, stated]
-        groups = [
-            _leading(loadings[:, :r]) if view.columns is not None else np.full(view.k, -1)
-            for view, loadings in zip(self.views, (where.u_from_x, where.v_from_y), strict=True)
-        ]
-        return [*out, UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], dispersed=True)]
-
-    def instrumented(self) -> UncorrelatedOwnParts | None:
-        """What instruments state: own parts of tests and instruments are uncorrelated."""
-        u, v = self.views
-        if not self.instruments or u.columns is None:
-            return None
-        groups = np.where(u.columns < self.tests, 0, 1)
-        return UncorrelatedOwnParts(
-            groups_u=groups, groups_v=np.full(v.k, -1), stated=True, dispersed=True, name="instruments"
-        )
+        r, stated, out = min(rank, MOST_CORRECTED), self.instrumented(), list[Evidence]()
+        if self.solution.grams_xy.any():  # in leading canonical coordinates of the solution
+            found, m = self.solution.canonical, self.solution.pair.corrected
+            on_u, on_v = self.views[0].to @ found.u_from_x[:, :m], self.views[1].to @ found.v_from_y[:, :m]
+            into = linalg.block_diag(where.x_from_u[:r] @ on_u, where.y_from_v[:r] @ on_v)
+            out.append(CrossCumulants(into @ self.solution.grams_xy @ into.T))
+        if stated is None:
+            groups = []  # every column one of its own, of those that go most with what is shared
+            for view, loadings in zip(self.views, (where.u_from_x[:, :r], where.v_from_y[:, :r]), strict=True):
+                first = np.argsort(-np.sum(loadings**2, axis=1), kind="stable")[:MOST_LOOKED_AT]
+                looked_at = np.isin(np.arange(view.k), first) & (view.columns is not None)
+                groups.append(np.where(looked_at, np.arange(view.k), -1))
+            stated = UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], dispersed=True)
+        return [*out, stated]
 
     def fit(self, rank: int | None) -> Fit:
-        """At this rank; None : that of the factors if they hold, else of the test."""
-        given, blocks, smooth = self.given, list(self.blocks), self.smoothing()
-        if smooth is not None and smooth.weight:
-            lift = linalg.block_diag(*(one.lift for one in self.views))
+        """At this rank; None : that of the factors of all columns if they hold, else of the test. Factors are found where all
+        columns are compared and no instruments say more."""
+        given, blocks, (u, v), stated = self.given, list(self.blocks), self.views, self.instrumented()
+        smooth, rows = Smoothing(0, np.ones(0), 0.0, 1.0), self.solution.canonical.n
+        if u.columns is not None and v.columns is not None and stated is None and self.solution.rank:
+            smooth = Smoothing.of(given.cov, u.k, rows)
+        if smooth.weight:
+            lift = linalg.block_diag(u.lift, v.lift)
             given = given.with_covariance(smooth(given.cov), lift)
             stack = smooth(np.stack([one.cov for one in blocks]))
             blocks = [one.with_covariance(cov, lift) for one, cov in zip(blocks, stack, strict=True)]
-        k_u = self.views[0].k
-        where = canonical(given.cov[:k_u, :k_u], given.cov[:k_u, k_u:], given.cov[k_u:, k_u:], self.n)
+        where = canonical(given.cov[: u.k, : u.k], given.cov[: u.k, u.k :], given.cov_v, rows)
         if rank is None:
-            rank = smooth.k if smooth is not None and smooth.weight > 0.5 else self.found
-        rank = min(rank, len(where.correlations))
-        pair, left_out = self._pairs(where, blocks, rank)
-        stated = self.instrumented()
+            rank = smooth.k if smooth.weight > 0.5 else self.solution.rank
+        rank, kept = min(rank, len(where.correlations)), 1.0 - np.eye(len(blocks))
+        to = linalg.block_diag(where.x_from_u, where.y_from_v)
+        stack, n = to @ np.stack([one.cov for one in blocks]) @ to.T, rows * (kept @ self.counts) / self.counts.sum()
+        pair = Pair.whole(where, len(blocks), rank, MOST_CORRECTED)
+        left_out = Pair.of(where, stack, n, kept, rank, MOST_CORRECTED)
         if stated is not None and self.share is not None and rank:
             return Fit(_solved(pair, left_out, stated), given, blocks, 1.0, 0.0)
         known = PairFit.of(pair, left_out, self.evidences(where, rank))
-        return Fit(known, given, blocks, 1.0 if smooth is None else smooth.controls, WEAK_INSTRUMENT / self.n)
+        return Fit(known, given, blocks, smooth.controls, WEAK_INSTRUMENT / rows)
 
-    def _pairs(self, where: Canonical, blocks: Sequence[Given], rank: int) -> tuple[Pair, Pair]:
-        to = linalg.block_diag(where.x_from_u, where.y_from_v)
-        kept = 1.0 - np.eye(len(blocks))
-        n = self.n * (kept @ self.counts) / self.counts.sum()
-        stack = to @ np.stack([one.cov for one in blocks]) @ to.T
-        return (
-            Pair.whole(where, len(blocks), rank, MOST_CORRECTED),
-            Pair.of(where, stack, n, kept, rank, MOST_CORRECTED),
-        )
+    def _each(self, f: Callable[[Given], Array]) -> Draws:
+        """Of all rows, and without each block."""
+        return Draws.certain(f(self.given), np.stack([f(one) for one in self.blocks]))
 
-    def estimate(self, at: Fit) -> Estimated:
-        """The whole of it: from the analysis of covariance towards the correction. Where nothing is shared, from the unadjusted
-        effects towards the analysis of covariance, as far as the change stands above its noise."""
-        fit, (p, q), given = at.known, self.given.slopes.shape, self.given
-        naive = Draws.certain(given.slopes, np.stack([b.slopes for b in self.blocks]))
-        adjusted = Draws.certain(ancova(given), np.stack([ancova(b) for b in self.blocks]))
-        size, degrees = np.sqrt(np.where(given.variance > 0, given.variance, 1.0)), len(self.blocks) - 1.0
-        nothing = np.full((self.views[1].to.shape[1], q), np.nan)
-        safe, full, gate, noise, witnesses = naive, adjusted, 1.0, 0.0, self._held_out(at)
-        low, high = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
+    def estimate(self, at: Fit) -> list[ExposureAnswer]:
+        """By exposure, before any test: from the analysis of covariance towards the correction. Where nothing is shared, from
+        the unadjusted effects towards the analysis of covariance, as far as the change stands above its noise."""
+        fit, d, degrees, noise = at.known, len(self.tests), len(self.blocks) - 1.0, 0.0
+        naive, adjusted = self._each(lambda one: one.slopes[:d]), self._each(lambda one: ancova(one)[:d])
+        safe, full, gate, held = naive, adjusted, 1.0, self._held_out(at)
+        ends = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
         if fit.rank:
-            line = on_columns(at.given, fit.pair, adjusted.value, at.ridge)
-            lines = (
-                on_columns(b, pair, base, at.ridge)
-                for (b, pair), base in zip(at.replicates(), adjusted.blocks, strict=True)
-            )
-            safe, full, (low, high) = adjusted, at.effects(line, lines), line.set()
-            gate = 1.0 if self.instruments else fit.gate
-            noise = float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
-        share, value, error, df = np.zeros(q), np.zeros((p, q)), np.zeros((p, q)), np.full((p, q), degrees)
-        controls, controls_error = nothing.copy(), nothing.copy()
-        for i in range(q):
-            a, b = (one.map(lambda effects: effects / size) for one in _of_exposure(i, safe, full))
-            share[i] = share_of(a.map(self._of_tests), b.map(self._of_tests), gate)
-            held = witnesses and HeldOut(*_of_exposure(i, *witnesses[:2]), at.trust)
+            line, safe, full = at.effects(on_columns, adjusted)
+            ends, noise = line.set(), float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
+            gate = 1.0 if self.instrumented() else fit.gate
+        varies, answers = self.given.variance[:d] > 0, []
+        size = np.sqrt(np.where(varies, self.given.variance[:d], 1.0))
+        for i, exposure in enumerate(self.exposures):
+            one = held and held.of(i)
+            both = safe.map(_column(i, size)), full.map(_column(i, size))
+            share, hidden = share_of(*both, gate), None
             if fit.rank and self.share is not None:
-                share[i] = self.share
-            elif held:
-                share[i] = held.share(share[i])
-            shrunk = Shrunk.at(a, b, share[i])
-            value[:, i], error[:, i] = shrunk.value * size, shrunk.error * size
-            if held and witnesses:
-                wide, df[:, i] = held.widened(shrunk.error, share[i], degrees)
-                error[:, i] = wide * size * (given.variance > 0)
-                seen, into = Shrunk.at(held.safe, held.full, share[i]), witnesses[2].expanded
-                controls[:, i], controls_error[:, i] = into(seen.value), np.abs(into(seen.error)) / np.sqrt(at.trust)
-        others = held_out_base(given, self.views[1].to) if witnesses or fit.rank else nothing
-        moved = self._moved(at, share, value, error) if fit.rank else nothing
-        return Estimated(
-            value, error, df, naive.value, adjusted.value, low, high, share, share * noise, fit.rank, len(self.blocks),
-            fit.strength if fit.rank else 0.0, controls, controls_error, others, moved,
-        )  # fmt: skip
+                share = self.share
+            elif one:
+                share = one.share(share)
+            shrunk = Shrunk.at(*both, share)
+            error, df = shrunk.error, np.full(d, degrees)
+            if one:
+                seen = Shrunk.at(one.safe, one.full, share)
+                error, df = one.widened(seen, error, degrees)
+                hidden = one.shown(seen, degrees, self.controls)
+            told = np.where(varies & (error > 0), 1.0, 0.0)  # a constant test has no effect that could be tested
+            others = {"naive": told * naive.value[:, i], "adjusted": told * adjusted.value[:, i]}
+            effects = Effects(
+                told * shrunk.value * size, np.where(told, error * size, np.nan), np.where(told, df, 1.0), self.tests,
+                others=others, identified=(told * ends[0][:, i], told * ends[1][:, i]), set_limits=False,
+            )  # fmt: skip
+            nothing = np.full(len(self.controls), np.nan)
+            moved = self._moved(at, i, share, effects) if fit.rank else nothing
+            answers.append(ExposureAnswer(exposure, effects, hidden, nothing, moved, fit.rank, share, share * noise))
+        return answers
 
-    def _of_tests(self, values: Array) -> Array:
-        return np.asarray(values[..., : self.tests])
-
-    def _held_out(self, at: Fit) -> tuple[Draws, Draws, Witnesses] | None:
-        """Safe and full effects (c, q) on held-out controls, in standard deviations of these: the ends that tests have."""
-        which, to = Witnesses.of(self.given, self.views[1]), self.views[1].to
-        if len(which.at) < FEWEST_CONTROLS or self.instruments:
+    def _held_out(self, at: Fit) -> HeldOut | None:
+        """Safe and full effects on held-out controls: the ends that tests have."""
+        view, c = self.views[1], len(self.controls)
+        own, variance = _without(self.given, view.to)[1], self.given.variance[-c:]
+        free = (own > 0) & (own * variance < 1e6)  # the variance over that given the others: more is rounding
+        which = np.flatnonzero(free)
+        if len(which) < FEWEST_CONTROLS or self.instrumented():
             return None  # instruments are for controls whose own parts go together: no control tells another one's
-        base, bases = held_out_base(self.given, to), np.stack([held_out_base(one, to) for one in self.blocks])
+        first, size = np.arange(c), np.sqrt(variance)
+        if view.columns is not None:
+            first, size = view.columns[np.argmax(np.abs(view.lift), axis=1)], view.lift.sum(axis=1)
+        index = np.where(free[first] & view.lift.any(axis=1), np.searchsorted(which, first), -1)
+        full = base = self._each(lambda one: held_out_base(one, view.to))
+        safe = self._each(lambda one: one.slopes[-c:])
         if at.known.rank:
-            line = held_out(at.given, at.known.pair, to, base, at.ridge)
-            lines = [
-                held_out(b, pair, to, own, at.ridge) for (b, pair), own in zip(at.replicates(), bases, strict=True)
-            ]
-            safe, full = Draws.certain(line.base, np.stack([one.base for one in lines])), at.effects(line, lines)
-        else:
-            slopes = np.stack([one.slopes[-len(base) :] for one in self.blocks])
-            safe, full = Draws.certain(self.given.slopes[-len(base) :], slopes), Draws.certain(base, bases)
-        return safe.map(which.chosen), full.map(which.chosen), which
+            _, safe, full = at.effects(partial(held_out, to_v=view.to), base)
+        safe, full = (one.map(lambda x: x[..., which, :] / np.abs(size[which, None])) for one in (safe, full))
+        return HeldOut(safe, full, at.trust, index, size, base.value)
 
-    def _moved(self, at: Fit, share: Array, value: Array, error: Array) -> Array:
-        """(d_v, q): how far effects on the tests move without each control; root mean square, in standard errors."""
-        to, d, fit, given, pair = self.views[1].to, self.tests, at.known, at.given, at.known.pair
-        predictor, Q = predicted(pair, at.ridge)
-        (onto, own, _), (plain, weight, _) = _without(given, to), _without(self.given, to)
-        out, known = np.full((to.shape[1], value.shape[1]), np.nan), error[:d] > 0
-        held, first = pair.h @ fit.posterior.T.value @ pair.h, ancova(self.given)[:d]
-        for j in np.flatnonzero((own > 0) & (weight > 0)):
-            seen = onto[j] @ given.cov_v @ predictor
-            lost = np.outer(seen, seen) / own[j]
-            left = given.with_v[:d] @ (predictor - np.outer(onto[j], seen) / own[j])
-            right = np.linalg.solve(Q - lost, (predictor.T - np.outer(seen, onto[j]) / own[j]) @ given.on_v)
-            gone = np.outer(self.given.with_v[:d] @ plain[j], plain[j] @ self.given.on_v) / weight[j]
-            change = np.linalg.solve(Q - lost, lost @ right + held @ right * share)
-            moved = (first + gone - left @ change - value[:d]) / np.where(known, error[:d], np.inf)
-            out[j] = np.sqrt(np.sum(moved**2, axis=0) / np.maximum(known.sum(axis=0), 1))
-        return out
+    def _moved(self, at: Fit, i: int, share: float, effects: Effects) -> Array:
+        """(d_v,): how far effects on the tests move without each control; root mean square, in standard errors."""
+        to, d, pair, sample, out = self.views[1].to, len(self.tests), at.known.pair, self.given, []
+        _, scaled, lost, Q, right = _downdated(at.given, pair, to, at.ridge)
+        onto, (plain, own, _) = _without(at.given, to)[0], _without(sample, to)
+        change = (
+            lost @ right[..., i : i + 1] + share * pair.h @ at.known.posterior.T.value @ pair.h @ right[..., i : i + 1]
+        )
+        with_v, with_s = at.given.with_v[:d], at.given.with_v[:d] @ predicted(pair, at.ridge)[0]
+        still, known = ancova(sample)[:d, i] - effects.value, np.isfinite(effects.standard_error)
+        for j, step in enumerate(np.linalg.solve(Q, change)[..., 0]):
+            gone = sample.with_v[:d] @ plain[j] * (plain[j] @ sample.on_v[:, i]) / (own[j] if own[j] > 0 else np.nan)
+            moved = still + gone - with_s @ step + with_v @ onto[j] * (scaled[j] @ step)
+            z = moved[known] / effects.standard_error[known]
+            out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)))
+        return np.array(out)
+
+
+def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:
+    """The T at which what was stated holds best, without a prior: with as many instruments as controls and hidden directions,
+    two-stage least squares."""
+    prior, X = Prior(pair, 30.0), Prior(pair, 1.0).centre  # so wide for logit T that it says nothing
+    for _ in range(3):
+        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
+        X = best([stated], pair, [prior], X)[0]
+    without = [best([stated], one_of(left_out, b), [prior], X)[0] for b in range(len(left_out.n))]
+    T = logistic(symmetric_of(X))[0]
+    known = Draws.certain(T, logistic(symmetric_of(np.stack(without)))[0])
+    return PairFit(pair, left_out, Posterior(known, strengths={stated.name: stated.strength(pair, T, 0 * T)}))

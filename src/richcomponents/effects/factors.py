@@ -56,8 +56,6 @@ class Smoothing:
 
     def __call__(self, covariances: Array) -> Array:
         """Smoothed (..., p, p)."""
-        if not self.weight:
-            return covariances
         L, psi, _ = _factors(covariances, self.k, np.broadcast_to(self.psi, covariances.shape[:-1]), 50)
         model = L @ L.mT + psi[..., None] * np.eye(len(self.psi))
         return np.asarray(self.weight * model + (1 - self.weight) * covariances)

@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from richcomponents.algebra import Array
 from richcomponents.components.wide import Factored
 from richcomponents.data.rows import Rows
 from richcomponents.effects.answer import MEANINGS, ExposureAnswer, largest
-from richcomponents.effects.checks import agreement, agreement_without_each, checks
+from richcomponents.effects.checks import tested
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
 from richcomponents.effects.moments import Coordinates, Sums
 from richcomponents.errors import (
@@ -24,8 +23,7 @@ from richcomponents.errors import (
     constants_told_later,
     warn_user,
 )
-from richcomponents.inference.posterior import Posterior
-from richcomponents.inference.verdicts import Test, Verdict, verdict
+from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, UsedColumns, including_views
 from richcomponents.models.estimator import Estimator
@@ -35,7 +33,6 @@ from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
-from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.text import page
@@ -140,9 +137,8 @@ class ExposureEffects(Estimator):
         found, table, design, groups, sample_weight = self._read(model, X, y, groups, sample_weight, reset=True)
         found.check_names(design)
         used, views = np.concatenate([design.used, found.columns]), len(design.columns)
-        model.set_params(
-            views={name: design.views[name].tolist() for name in design.views}, covariates=used[views:].tolist()
-        )
+        chosen = {name: design.views[name].tolist() for name in design.views}
+        model.set_params(views=chosen, covariates=used[views:].tolist())
         reading: dict[str, Any] = {"groups": groups, "progress": progress}
         if isinstance(table, Rows):
             if table.n_rows is not None and table.n_rows <= len(used) - views + 2:
@@ -164,8 +160,7 @@ class ExposureEffects(Estimator):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         levels = tuple(f"Covariate {one}." for one in design.levels())
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
-        self._solve(self._problem(data, table, groups))
-        return self
+        return self._solve(self._problem(data, table, groups))
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state of order four: sums suffice, also those of several sites."""
@@ -213,11 +208,11 @@ class ExposureEffects(Estimator):
         width = table.layout.n_columns if isinstance(table, Moments) else table.width
         columns = [place(name, width, table.names, "instrument") for name in wanted]
         taken = {*design.used.tolist(), *found.columns}
-        for name, column in zip(wanted, columns, strict=True):
-            if column in taken:
-                raise DataError(
-                    f"column {name!r} is an instrument and also in a view, a covariate or an exposure: name it once"
-                )
+        twice = next((name for name, column in zip(wanted, columns, strict=True) if column in taken), None)
+        if twice is not None:
+            raise DataError(
+                f"column {twice!r} is an instrument and also in a view, a covariate or an exposure: name it once"
+            )
         return columns
 
     def _instrument_names(self) -> list[Any]:
@@ -227,19 +222,23 @@ class ExposureEffects(Estimator):
     def _problem(self, data: Data, table: Rows | Moments, groups: object) -> Problem:
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, solution, views = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
-        (u, v), paired = (model.views_[i] for i in range(2)), len(views.correlations)
-        many_u, many_v = (isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v))
-        if many_u or len(u) + len(v) > MOST_COMPARED:
-            on_u = Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
-        else:
+        u, v, instruments = model.views_[0], model.views_[1], len(self._instrument_names())
+        wide = [isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v)]
+        paired, on_v = len(views.correlations), Coordinates(views.y_from_v, views.v_from_y)
+        if not wide[1]:
+            on_v = Coordinates.of_columns(np.asarray(solution.cov_v))
+        on_u = Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
+        if not wide[0] and len(u) + len(v) <= MOST_COMPARED:
             on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
-        plain = None if many_v else Coordinates.of_columns(np.asarray(solution.cov_v))
-        on_v = plain or Coordinates(views.y_from_v, views.v_from_y)
+        elif instruments:
+            raise DataError(
+                f"instruments need at most {MOST_COMPARED} tests and controls: use fewer columns, or leave out instruments="
+            )
         columns, known = np.concatenate([u, v, model.covariates_]), len(model.covariates_) - len(self.exposures_)
         chosen: Any = table.select(columns)
         if isinstance(data, Available) and data.origin is not None and not isinstance(table, Moments):
             chosen = data.origin.moments(2)
-        elif not isinstance(chosen, Moments) and not many_u and not many_v:
+        elif not isinstance(chosen, Moments) and not any(wide):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 chosen = Moments.of(chosen, 2, n_blocks=model.n_blocks, groups=groups)
@@ -251,12 +250,10 @@ class ExposureEffects(Estimator):
             blocks = block_numbers(len(rows), model.n_blocks, groups)
             sums = Sums.of_rows(rows[:, : len(columns)], (on_u, on_v), known, weight, blocks, data.lost)
         self._check_exposures(sums)
-        r, (given, without) = solution.pair.corrected, sums.given()
-        return Problem(
-            given=given, blocks=without, views=(on_u, on_v), n=views.n, counts=sums.n, grams=solution.grams_xy,
-            from_z=(on_u.to @ views.u_from_x[:, :r], on_v.to @ views.v_from_y[:, :r]), found=solution.rank,
-            tests=len(u) - len(self._instrument_names()), rows=solution.n - solution.lost, share=self._share(),
-        )  # fmt: skip
+        given, without = sums.given()
+        tests = model.components_["S1"].feature_names[: len(u) - instruments]
+        names = self.exposures_, tests, model.names_of(1)
+        return Problem(given, without, sums.n, (on_u, on_v), solution, *names, self._share())
 
     def _share(self) -> float | None:
         share = self.share
@@ -281,37 +278,33 @@ class ExposureEffects(Estimator):
                     "compare. Is it one of the covariates?"
                 )
 
-    def _solve(self, problem: Problem) -> None:
+    def _solve(self, problem: Problem) -> Self:
         """The estimate, at one shared direction fewer and more as well, the tests, and what is to be said of each exposure."""
-        model, views = self.rca_, self.rca_.solution_.canonical
+        model, most = self.rca_, len(self.rca_.solution_.canonical.correlations)
         fit = problem.fit(None if model.rank == "auto" else model.solution_.rank)
-        found = problem.estimate(fit)
-        near = [r for r in (found.rank - 1, found.rank + 1) if found.rank and 1 <= r <= len(views.correlations)]
-        ranks = {found.rank: found.value, **{r: problem.estimate(problem.fit(r)).value for r in near}}
-        agree = agreement(problem, views, found.rank)
-        without = agreement_without_each(problem, views, found.rank)
-        names = model.components_["S1"].feature_names[: problem.tests], model.names_of(1)
-        structure, answers = _structure(fit.known.posterior), []
-        for i, exposure in enumerate(self.exposures_):
-            tests = checks(problem, found, fit.known, views, agree[i], i, names[1], structure)
-            steps = tuple(model.next_steps()) if verdict(tests) in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else ()
-            told = {"exposure": exposure, "tests": tests, "without": without[:, i], "steps": steps}
-            answers.append(ExposureAnswer.of(i, found, names, ranks, **told))
-        self._answers, self.rank_, self.rho_ = tuple(answers), found.rank, found.share
+        rank = fit.known.rank
+        found = {rank: problem.estimate(fit)}
+        for r in (rank - 1, rank + 1):
+            if rank and 1 <= r <= most:
+                found[r] = problem.estimate(problem.fit(r))
+        answers = []
+        for i, answer in enumerate(tested(problem, fit.known, found[rank])):
+            steps = tuple(model.next_steps()) if answer.verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else ()
+            answers.append(replace(answer, steps=steps, ranks={r: found[r][i].effects.value for r in sorted(found)}))
+            of, word, alarm = f"effects of {answer.exposure}", answer.verdict, answer.alarm
+            if word in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
+                warn_user(f"{of}: {word}. {MEANINGS[word]}", WeakIdentificationWarning)
+            if alarm:
+                warn_user(f"{of}: {alarm}".removesuffix("."), SpecificationWarning)
+        self._answers, self.rank_, self.rho_ = tuple(answers), rank, np.array([one.share for one in answers])
         self.effects_ = self._by_exposure([one.effects for one in answers])
         self.control_effects_ = self._by_exposure([one.hidden for one in answers]) if answers[0].hidden else None
         self.tests_ = self._by_exposure([list(one.tests) for one in answers])
         self.coef_ = _stacked([one.effects.value for one in answers])
-        self.adjusted_, self.naive_ = (
-            _stacked([one.effects.others[method] for one in answers]) for method in ("adjusted", "naive")
-        )
-        self.rank_effects_ = {r: _stacked([one.ranks[r] for one in answers]) for r in sorted(ranks)}
-        for answer in answers:
-            of, word = f"effects of {answer.exposure}", answer.verdict
-            if word in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
-                warn_user(f"{of}: {word}. {MEANINGS[word]}", WeakIdentificationWarning)
-            if answer.alarm:
-                warn_user(f"{of}: {answer.alarm}".removesuffix("."), SpecificationWarning)
+        self.adjusted_ = _stacked([one.effects.others["adjusted"] for one in answers])
+        self.naive_ = _stacked([one.effects.others["naive"] for one in answers])
+        self.rank_effects_ = {r: _stacked([one.ranks[r] for one in answers]) for r in sorted(found)}
+        return self
 
     # ---- answers
 
@@ -398,17 +391,6 @@ class ExposureEffects(Estimator):
         raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
 
 
-def _stacked(parts: list[Array]) -> Array:
+def _stacked(parts: list[Any]) -> Any:
     """(d,) of one exposure, (q, d) of several."""
     return np.stack(parts) if len(parts) > 1 else parts[0]
-
-
-def _structure(posterior: Posterior) -> Test | None:
-    """The test that cross-cumulants have the structure of the model; None where they say nothing."""
-    test = posterior.tests.get(CrossCumulants.name)
-    if test is None:
-        return None
-    says = f"the model of two views fits ({test.p_text})"
-    if test.finding != Verdict.STRONG:
-        says = f"the model of two views does not fit ({test.p_text}): something else is shared, or parts depend on each other"
-    return replace(test, says=says)

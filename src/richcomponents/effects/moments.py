@@ -18,13 +18,12 @@ from richcomponents.moments import Moments
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Of one view: to (k, d) from its columns, lift (d, k) back to them; columns (k,) : which columns they are, scaled to unit
-    variance, or None where they are canonical coordinates; copy (d,) : the coordinate that each column is a copy of, or -1."""
+    """Of one view: to (k, d) from its columns, lift (d, k) back to them; columns (k,) : which columns they are, scaled to
+    unit variance, or None where they are canonical coordinates."""
 
     to: Array
     lift: Array
     columns: IntArray | None = None
-    copy: IntArray | None = None
 
     @classmethod
     def of_columns(cls, covariance: Array) -> Coordinates:
@@ -32,15 +31,10 @@ class Coordinates:
         scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         unit = np.where(scale > 0, scale, 1.0)
         correlation = covariance / np.outer(unit, unit)
-        same = np.abs(correlation) > np.sqrt(1 - 1e-9)  # equal but for rounding
-        first = np.where(scale > 0, np.argmax(same, axis=1), -1)
-        columns = np.unique(first[first >= 0])
-        copy = np.where(first >= 0, np.searchsorted(columns, first), -1)
-        to, lift = np.zeros((len(columns), len(scale))), np.zeros((len(scale), len(columns)))
-        to[np.arange(len(columns)), columns] = 1 / scale[columns]
-        at = np.flatnonzero(first >= 0)
-        lift[at, copy[at]] = scale[at] * np.sign(correlation[at, first[at]])
-        return cls(to, lift, columns, copy)
+        first = np.argmax(np.abs(correlation) > np.sqrt(1 - 1e-9), axis=1)  # equal but for rounding
+        columns = np.unique(first[scale > 0])
+        copies = correlation[:, columns] * (first[:, None] == columns)
+        return cls(np.eye(len(scale))[columns] / scale[columns, None], scale[:, None] * np.sign(copies), columns)
 
     @property
     def k(self) -> int:
@@ -64,20 +58,17 @@ class Given:
     noise: Array
 
     @property
-    def k_v(self) -> int:
-        return int(self.with_v.shape[1])
-
-    @property
     def cov_v(self) -> Array:
-        return np.asarray(self.cov[-self.k_v :, -self.k_v :])
+        k_v = self.with_v.shape[1]
+        return np.asarray(self.cov[-k_v:, -k_v:])
 
     @property
     def on_v(self) -> Array:
-        return np.asarray(self.on[-self.k_v :])
+        return np.asarray(self.on[-self.with_v.shape[1] :])
 
     def with_covariance(self, cov: Array, lift: Array) -> Given:
         """The same with another covariance of the coordinates, of which columns (p, k) are made by `lift`."""
-        return replace(self, cov=cov, with_v=lift @ cov[:, -self.k_v :])
+        return replace(self, cov=cov, with_v=lift @ cov[:, -self.with_v.shape[1] :])
 
 
 Views = tuple[Coordinates, Coordinates]
@@ -117,13 +108,11 @@ class Sums:
         """The columns of a state."""
         width, used = state.layout.n_columns, np.flatnonzero(state.block_sizes)
         into, p = _into(views, width)
-        of_one = np.stack(
-            [unpack(block, 1 + width, 2) for block in state.up_to(2).central_blocks()[used]]
-        )  # (1, columns)
-        left = into @ of_one
+        sums = np.stack([unpack(block, 1 + width, 2) for block in state.up_to(2).central_blocks()[used]])
+        left = into @ sums  # of z and (1, columns)
         products = np.concatenate([left @ into.T, left[:, :, 1 : 1 + p]], axis=2)
-        squares = np.einsum("bii->bi", of_one)[:, 1 : 1 + p]
-        return cls(products, squares, of_one[:, 0, 0], known, width - p - known, views[1].k, lost)
+        squares = np.einsum("bii->bi", sums)[:, 1 : 1 + p]
+        return cls(products, squares, sums[:, 0, 0], known, width - p - known, views[1].k, lost)
 
     def left_of_exposures(self) -> Array:
         """(q,) the share of each exposure's variance that covariates and other exposures do not explain."""
@@ -133,16 +122,17 @@ class Sums:
 
     def given(self) -> tuple[Given, tuple[Given, ...]]:
         """Of all rows, and without each block."""
-        parts = self.products, self.squares, self.n
-        total = [part.sum(0) for part in parts]
-        without = ([whole - part[b] for whole, part in zip(total, parts, strict=True)] for b in range(len(self.n)))
-        return self._given(*total), tuple(self._given(*part) for part in without)
+        products, squares, n = (part.sum(0) for part in (self.products, self.squares, self.n))
+        blocks = zip(self.products, self.squares, self.n, strict=True)
+        without = tuple(self._given(products - one, squares - two, n - rows) for one, two, rows in blocks)
+        return self._given(products, squares, n), without
 
     def _given(self, products: Array, squares: Array, n: float) -> Given:
         """Regression on (1, covariates, exposures); covariances of what it leaves have the divisor n - lost."""
         m, k, free = len(products), 1 + self.known + self.q, n - self.lost
         zz, zw, places = products[:, :m], products[:, m:], slice(1 + self.known, k)
-        inverse = _inverse(zz[:k, :k])
+        scaled, units = _scaled(zz[:k, :k])
+        inverse = np.linalg.pinv(scaled, rcond=1e-12, hermitian=True) / units
         on_z, on_w = inverse @ zz[:k, k:], inverse @ zw[:k]
         return Given(
             slopes=on_w[places].T,
@@ -159,12 +149,6 @@ def _into(views: Views, width: int) -> tuple[Array, int]:
     to = linalg.block_diag(*(one.to for one in views))
     p = to.shape[1]
     return linalg.block_diag(1.0, np.vstack([np.eye(width - p, width, p), np.pad(to, ((0, 0), (0, width - p)))])), p
-
-
-def _inverse(products: Array) -> Array:
-    """Of sums of products, whatever the units of the columns."""
-    scaled, units = _scaled(products)
-    return np.asarray(np.linalg.pinv(scaled, rcond=1e-12, hermitian=True) / units)
 
 
 def _scaled(products: Array) -> tuple[Array, Array]:

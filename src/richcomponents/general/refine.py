@@ -34,6 +34,7 @@ from math import factorial
 
 import numpy as np
 from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from richcomponents.algebra import (
     Array,
@@ -73,10 +74,10 @@ _LIMIT = 5.0  # singular values of a starting transformation, between whitened v
 _LEAST = 0.02  # share of variance that a starting component has at least
 
 
-def clipped(A: Array, limit: float = _LIMIT) -> Array:
-    """Singular values kept in [1/limit, limit]: inverses of what noise made singular ruin everything after them."""
+def clipped(A: Array) -> Array:
+    """Singular values kept in [1/_LIMIT, _LIMIT]: inverses of what noise made singular ruin everything after them."""
     left, values, right = np.linalg.svd(A, full_matrices=False)
-    return np.asarray((left * np.clip(values, 1 / limit, limit)) @ right)
+    return np.asarray((left * np.clip(values, 1 / _LIMIT, _LIMIT)) @ right)
 
 
 def sequential(
@@ -348,31 +349,23 @@ class DenseObjective:
     def best_tensors(self, loadings: Mapping[Subset, Array]) -> Tensors:
         """Tensors given the loadings: normal equations by conjugate gradients, data contracted once."""
         B = {q: self.model.white_home[q] @ loadings[q] for q in self.subsets}
-        out: Tensors = {}
-        for t in self.model.orders:
-            if t == 2:
-                continue
-            seen = self.seen(B, t)
-            shapes = {q: (B[q].shape[1],) * t for q in self.subsets}
-            right = {q: (B[q].T @ seen[q]).reshape(shapes[q]) for q in self.subsets}
-            tensors = {q: np.zeros(shapes[q]) for q in self.subsets}
-            rest, direction = dict(right), dict(right)
-            size = begin = _inner(rest, rest)
-            for _ in range(_INNER):
-                if size <= 1e-6 * begin:
-                    break
-                image = {q: (B[q].T @ self.explained(B, direction, q, t)).reshape(shapes[q]) for q in self.subsets}
-                step = size / _inner(direction, image)
-                tensors = {q: tensors[q] + step * direction[q] for q in self.subsets}
-                rest = {q: rest[q] - step * image[q] for q in self.subsets}
-                size, before = _inner(rest, rest), size
-                direction = {q: rest[q] + size / before * direction[q] for q in self.subsets}
-            out.update({(q, t): tensors[q] for q in self.subsets})
-        return out
+        orders = [t for t in self.model.orders if t > 2]
+        return {(q, t): tensor for t in orders for q, tensor in self._best_of_order(B, t).items()}
 
+    def _best_of_order(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
+        ends, seen = np.cumsum([B[q].shape[1] ** t for q in self.subsets]), self.seen(B, t)
 
-def _inner(one: Mapping[Subset, Array], two: Mapping[Subset, Array]) -> float:
-    return float(sum(np.sum(one[q] * two[q]) for q in one))
+        def split(x: Array) -> dict[Subset, Array]:
+            parts = zip(self.subsets, np.split(x, ends[:-1]), strict=True)
+            return {q: part.reshape((B[q].shape[1],) * t) for q, part in parts}
+
+        def normal(x: Array) -> Array:
+            tensors = split(x)
+            return np.concatenate([(B[q].T @ self.explained(B, tensors, q, t)).ravel() for q in self.subsets])
+
+        right = np.concatenate([(B[q].T @ seen[q]).ravel() for q in self.subsets])
+        equations = LinearOperator((ends[-1], ends[-1]), normal, dtype=np.float64)
+        return split(cg(equations, right, rtol=1e-3, maxiter=_INNER)[0])
 
 
 def fit_large(
@@ -427,13 +420,12 @@ def influence_covariance(
     rows : (n, p), white; counts : (n,), how often each counts; packed : {order: their cumulants}.
     """
     third = packed.get(3, np.zeros(0))
-    square, total = np.zeros((0, 0)), np.zeros(0)
+    size = sum(packed_size(rows.shape[1], t) for t in orders)
+    square, total = np.zeros((size, size)), np.zeros(size)
     for start in range(0, len(rows), chunk):
         part = np.hstack([influence(rows[start : start + chunk], t, third) for t in orders])
         count = counts[start : start + chunk, None]
         rooted = part * np.sqrt(count)
-        if not len(total):
-            square, total = np.zeros((part.shape[1],) * 2), np.zeros(part.shape[1])
         square += rooted.T @ rooted
         total += (part * count).sum(axis=0)
     n = counts.sum()

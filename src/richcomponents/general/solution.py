@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -326,7 +326,8 @@ class SetProblem:
             require_dimensions(system, evidence.columns, self.gauge)
             state = evidence.state
             left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
-            linear = _find_linear(evidence, system, self.gauge, self.known, left_out)
+            given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
+            linear = find_linear(evidence.cumulants, evidence.columns, system, without=left_out, **given)
             system, parts = _by_paper(evidence, system, self.gauge, linear)
             self._warn_of_noise(linear)
             _warn_of_negative(parts[1])
@@ -371,7 +372,7 @@ class SetProblem:
                     self.system,
                     ranks,
                     self.gauge,
-                    sample=self._sample,
+                    sample=partial(self.space.data.counted_sample, self.map),
                     random_state=self.random_state,
                     known=self.known,
                 )
@@ -395,10 +396,6 @@ class SetProblem:
                 whole = Factored.of(triangular(rows[:, self.place[view]]))
                 beyond[view] = whole.plus(frame.back.T, -C[inner[view], inner[view]])
         return self.white.composed(self.space.frames, self.place, totals), beyond
-
-    def _sample(self, step: int) -> tuple[Array, Array] | None:
-        """Rows whose influence on the cumulants is a weight: also those of groups, as blocks say how much they depend."""
-        return self.space.data.counted_sample(self.map, step)
 
     def _warn_of_noise(self, linear: Linear) -> None:
         """Say which components the paper's rule sets to zero, and which it should not invert."""
@@ -525,18 +522,6 @@ def _by_loadings(
     return transforms, covariances, total
 
 
-def _find_linear(
-    evidence: SetEvidence,
-    system: SetSystem,
-    gauge: Mapping[Subset, str],
-    known: Known,
-    without: Sequence[Cumulants] = (),
-) -> Linear:
-    """The paper's algorithm at the highest order; without : cumulants without each block, which tell noise."""
-    options: dict[str, Any] = {"order": evidence.order, "gauge": gauge, "without": without, "known": known}
-    return find_linear(evidence.cumulants, evidence.columns, system, **options)
-
-
 def _by_paper(
     evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], linear: Linear
 ) -> tuple[SetSystem, Parts]:
@@ -655,12 +640,9 @@ class SetSolution:
 
     def variance_shares(self) -> dict[tuple[str, Subset], float]:
         """{(view, Q): variance of A S_Q over the variance of the view, summed over its columns}."""
-        out = {}
-        for (view, q), A in self.white_transforms.items():
-            part = self.white.frames[view].back @ A
-            own = float(self.beyond[view].trace()) if q == (view,) and view in self.beyond else 0.0
-            out[view, q] = (own + float(np.sum(part * (part @ self.covariances[q])))) / self.white.totals[view]
-        return out
+        return {
+            (view, q): float(own.sum()) / self.white.totals[view] for (view, q), own in self.own_variances().items()
+        }
 
     @cached_property
     def _terms(self) -> dict[Subset, Terms]:
@@ -919,17 +901,13 @@ class SetSolution:
             self._predictions_without_blocks(key),
             self.white.frames[self.gauge[key]],
             weighed=self.parameters is not None,
-            told=self._told(key),
+            told=not self.leaves_open(key),
         )
         return found.calibrated(outcome, self._lifted(key, found.covariance), self._demand(key).wanted)
 
-    def _told(self, key: Subset) -> bool:
-        """Whether the data tell how much there is of a component, as far as that is rated."""
-        return self.component_verdicts[key] not in ("contradicted", "weak", "covariance not told")
-
     def leaves_open(self, key: Subset) -> bool:
-        """Whether the data tell no more of a component than its identified set."""
-        return not self._told(key)
+        """Whether the data tell no more of a component than its identified set, as far as that is rated."""
+        return self.component_verdicts[key] in ("contradicted", "weak", "covariance not told")
 
     def interval(self, key: Subset, view: str | None = None) -> Estimate | None:
         """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
@@ -937,7 +915,7 @@ class SetSolution:
         Second moments say 0 <= Cov(S) <= Cov(R), R what is left of its view given the views where it does not live, and so much
         for every entry: (C_ab -+ sqrt(C_aa C_bb)) / 2 with C = Cov(R). A has no bounds.
         """
-        if self._told(key) or self.beyond:
+        if self.beyond or not self.leaves_open(key):
             return None
         if view is not None:
             free = view != self.gauge[key] and (view, key) not in self.known
@@ -1092,7 +1070,8 @@ class SetSolution:
     def _refit(self, state: Moments) -> Fitted:
         evidence = SetEvidence(self.white.columns, state, state.layout.order)
         if self.parameters is None:
-            linear = _find_linear(evidence, self.system, self.gauge, self.known)
+            given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
+            linear = find_linear(evidence.cumulants, evidence.columns, self.system, **given)
             system, parts = _by_paper(evidence, self.system, self.gauge, linear)
             return Fitted(system, *parts, None)
         with one_blas_thread():

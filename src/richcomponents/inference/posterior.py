@@ -163,11 +163,9 @@ class Prior:
         self.log_weight = -(((level - LEVEL) / LEVEL_SD) ** 2) / 2
 
 
-def best(
-    evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None
-) -> tuple[Array, Array]:
-    """X (k, m) at the modes of k posteriors, all at once: the sum of their objectives is least where each is; and the log of
-    likelihood times prior there, (k,). start (m,) : by default the centre of each prior."""
+def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None) -> Array:
+    """X (k, m) at the modes of k posteriors, all at once: the sum of their objectives is least where each is. start (m,) : by
+    default the centre of each prior."""
     centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
 
     def at(s: Array) -> Array:
@@ -181,8 +179,7 @@ def best(
 
     s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
     options = {"maxiter": 200, "ftol": 1e-7, "gtol": 1e-2}  # in standard deviations of the prior
-    s = optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(centre.shape)
-    return at(s), score(evidences, pair, at(s))[0] - np.sum(s**2, axis=1) / 2
+    return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
 
 
 @dataclass(frozen=True)
@@ -199,12 +196,16 @@ class Mode:
     @classmethod
     def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> list[Mode]:
         """One for every prior."""
-        return [cls._at(evidences, pair, *one) for one in zip(priors, *best(evidences, pair, priors), strict=True)]
+        return [cls._near(evidences, pair, *one) for one in zip(priors, best(evidences, pair, priors), strict=True)]
 
     @classmethod
-    def _at(cls, evidences: Sequence[Evidence], pair: Any, prior: Prior, X: Array, height: float) -> Mode:
+    def _near(cls, evidences: Sequence[Evidence], pair: Any, prior: Prior, X: Array) -> Mode:
+        """After one Newton step, so that it does not matter where the search stopped."""
         values, axes = np.linalg.eigh(np.eye(len(X)) + prior.root.T @ bend(evidences, pair, X) @ prior.root)
-        values = np.maximum(values, 0.5)
+        values, s = np.maximum(values, 0.5), np.linalg.solve(prior.root, X - prior.centre)
+        s = s + axes @ ((prior.root.T @ score(evidences, pair, X)[1] - s) @ axes / values)
+        X = prior.centre + prior.root @ s
+        height = score(evidences, pair, X)[0] - np.sum(s**2) / 2
         return cls(X, float(height - np.log(values).sum() / 2), prior, values, axes)
 
     def solve(self, rows: Array) -> Array:
@@ -233,7 +234,7 @@ def calibrated(
             one = one.weighed(pair, logistic(symmetric_of(X))[0])
             if not one.scale.any():
                 break
-            X, scale = best([one], pair, [prior], X)[0][0], np.zeros(len(one.scale))
+            X, scale = best([one], pair, [prior], X)[0], np.zeros(len(one.scale))
             for k, unit in enumerate(np.eye(len(scale))):
                 alone = one.scaled(unit)
                 value, scores = score([alone], left_out, X)
@@ -242,7 +243,7 @@ def calibrated(
                 scale[k] = max(0.0, curvature / max(noise, 1e-300)) * one.above_noise(value)
             one = one.scaled(scale)
         if one.scale.any():
-            T = logistic(symmetric_of(best([one], pair, [loose], X)[0][0]))[0]
+            T = logistic(symmetric_of(best([one], pair, [loose], X)[0]))[0]
             share, tests[one.name] = one.use(pair, left_out, T)
             one = one.scaled(one.scale * share)
         if one.scale.any():

@@ -102,17 +102,6 @@ def from_cumulants(
     return _matched(component, component.covariance, cross, mean, start, alpha, share, fit_intercept)
 
 
-def match_fourth(
-    component: Component, covariance: Array, cross: Array, mean: float, start: tuple[float, Array], alpha: float
-) -> tuple[float, Array]:
-    """(a, theta) for strong signal, from the regression-calibrated start (a, theta): :func:`mixture_objective`.
-
-    Returns the start if the fourth cumulant was not kept or is all noise.
-    """
-    share = fourth_share(component, start[1])
-    return _matched(component, covariance, cross, mean, start, alpha, share) if share else start
-
-
 def fourth_share(component: Component, theta: Array) -> float:
     """How much of k4(theta's) is believed: max(0, 1 - Var(k4) / k4^2), the variance over left-out blocks."""
     return believed(component, lambda source: np.atleast_1d(theta @ component.projected_on(source, theta, 4)))

@@ -19,13 +19,7 @@ from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
-from richcomponents.pair.classes import (
-    MOST_DIRECTIONS,
-    MOST_SHARED,
-    HiddenClasses,
-    find_classes,
-    thinning,
-)
+from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
 from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
 from richcomponents.pair.outcomes import BothParts
 from richcomponents.pair.paper_solution import PaperSolution, solve_paper
@@ -182,23 +176,21 @@ class ContrastiveRCA(ComponentAnalysis):
         u, v = space.frames.values()
         found = canonical_coordinates(space.data, second, len(u.to))[0]
         shared = resolve_rank(self.rank, found)
-        if not shared or found.n < MIN_ROWS or (shared > MOST_SHARED and self.classes == "auto"):
+        if not shared or found.n < MIN_ROWS or (shared > MOST_DIRECTIONS and self.classes == "auto"):
             return None
         r = min(shared, MOST_DIRECTIONS)
         lead = AffineMap(second.mean, found.leading(r).T)
         sample = space.data.counted_sample(lead, thinning(second.n))
         if sample is None:
             return None
-        z, counts = sample
-        D = found.correlations[:r]
-        fitted = find_classes(z[:, :r], z[:, r:], D, counts * (found.n / second.n), self.classes, self.random_state)
-        if fitted is None:
+        z, counts = sample[0], sample[1] * (found.n / second.n)
+        best = find_classes(z, found.correlations[:r], counts, self.classes, self.random_state)
+        if best is None:
             return None
-        best, evidence = fitted
         whole = found.composed(u, v).leading(r).T
         centre = second.mean if space.mean is None else space.mean
         stretch = 1.0 if self._partial is None else self._stretch(data.lost)
-        return HiddenClasses(best.model, centre, whole, self._partial, stretch, best.certainty, evidence, best.valley)
+        return HiddenClasses(best.model, centre, whole, self._partial, stretch, *best[1:])
 
     @property
     def _questioned(self) -> bool:

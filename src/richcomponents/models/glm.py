@@ -20,9 +20,9 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, Levels, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, SpecificationWarning, warn_user
-from richcomponents.learning.families import FAMILIES, Family, Logistic, Multinomial, NegativeBinomial, Poisson
+from richcomponents.learning.families import FAMILIES, Family, Multinomial, NegativeBinomial, Poisson
 from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
-from richcomponents.learning.logistic import match_fourth, match_tilt
+from richcomponents.learning.logistic import match_tilt
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.predicted import Refit
 from richcomponents.models.base import OutcomeLearner
@@ -33,10 +33,7 @@ from richcomponents.text import in_line
 
 _FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
 _SHRUNK = 0.25  # penalty over the curvature of the log-likelihood from which there is a warning: a fifth is lost
-_STRONG = 2.0  # theta'Cov(S1) theta from which the shape of theta'S1 matters
-_EVENTS = (
-    5  # rows of the rarest class (counts in all) per coefficient, below which coefficients are seriously too large
-)
+_EVENTS = 5  # rows of the rarest class (counts in all) per coefficient, below which these are seriously too large
 
 _UNITS = {
     "logistic": "the log-odds of {}",
@@ -428,9 +425,7 @@ class ComponentGLM(OutcomeLearner):
             def without_blocks() -> tuple[Array, Array]:
                 return _tilts(plain[0], y, keep), self._without_blocks(features, y, again, keep, nuisance)[0]
 
-            theta[0], intercepts[0], unsure[0] = self._refined(
-                found[0], plain[0], y, again, theta[0], intercepts[0], without_blocks
-            )
+            theta[0], unsure[0] = self._refined(found[0], plain[0], y, again, theta[0], without_blocks)
         corrected = theta.copy()
         for j, simple in enumerate(low.coefs):
             share = toward_simple(plain[j] @ simple[:d], plain[j] @ theta[j], lengths[j])
@@ -454,27 +449,15 @@ class ComponentGLM(OutcomeLearner):
         y: Array,
         fit: GLMFit,
         theta: Array,
-        intercept: float,
         without_blocks: Callable[[], tuple[Array, Array]],
-    ) -> tuple[Array, float, Array]:
-        """With what cumulants say of the shape of theta'S1: of log links, and of log-odds of strong signal, where the rows
-        agree; and how far they may be off. without_blocks : tilts and coefficients (B, d) of a log link."""
-        nothing = np.zeros_like(theta)
-        if not found.weighed or not self.fit_intercept:
-            return theta, intercept, nothing
-        covariance, cross = found.covariance, plain.T @ (y - y.mean()) / found.free
-        if isinstance(fit.family, Poisson):
-            tilt = cross / y.mean()
-            refined, unsure = match_tilt(self.component_, np.asarray(covariance), tilt, theta, without_blocks())
-            return theta + found.trust * (refined - theta), intercept, found.trust * unsure
-        if not isinstance(fit.family, Logistic) or not theta @ (covariance @ theta) > _STRONG:
-            return theta, intercept, nothing
-        a, refined = match_fourth(
-            self.component_, np.asarray(covariance), cross, float(y.mean()), (intercept, theta), float(self.alpha)
-        )
-        if not _rows_agree(found.features, y, fit, unsaid(found, refined), a, refined):
-            return theta, intercept, nothing
-        return theta + found.trust * (refined - theta), intercept + found.trust * (a - intercept), nothing
+    ) -> tuple[Array, Array]:
+        """Of a log link: with what cumulants say of the shape of theta'S1, and how far it may be off. without_blocks : tilts,
+        coefficients (B, d)."""
+        if not found.weighed or not self.fit_intercept or not isinstance(fit.family, Poisson):
+            return theta, np.zeros_like(theta)
+        tilt = plain.T @ (y - y.mean()) / (found.free * y.mean())
+        refined, unsure = match_tilt(self.component_, np.asarray(found.covariance), tilt, theta, without_blocks())
+        return theta + found.trust * (refined - theta), found.trust * unsure
 
     def _shaped(self, rows: Array, flat: bool = False) -> Array:
         """(m, ...) as the user meets it; flat : of one predictor, without the first axis."""
@@ -674,16 +657,3 @@ def _labels(y: object) -> Any:
     elif labels.dtype.kind == "O":
         refuse_gaps(np.array([label is None or label != label for label in labels], dtype=bool))
     return labels
-
-
-def _rows_agree(features: Array, y: Array, fit: GLMFit, remainder: float, a: float, theta: Array) -> bool:
-    """Whether (a, theta), averaged over what the features (n, d) do not say of theta'S1 (variance `remainder`), explains the
-    rows as well as the fit on them did: no more than one unit of log-likelihood below it.
-
-    The refinement knows theta'S1 by its variance and fourth cumulant only. For laws that these do not describe (skewed ones)
-    it can be far off, and the rows tell.
-    """
-    beside = fit.eta[:, 0] - fit.intercepts[0] - features @ fit.coefs[0]  # of known covariates
-    averaged = beside[:, None] + fit.family.averaged((a + features @ theta)[:, None], np.array([remainder]))
-    losses = [np.sum(fit.family.losses(eta, y)) for eta in (fit.eta, averaged)]
-    return bool(losses[1] - losses[0] <= 1.0)

@@ -31,7 +31,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     ----------
     rca, component, fit_intercept : as in :class:`ComponentGLM`
     approximation : {"auto", "chebyshev"}
-        "auto": regression calibration, refined by the fourth cumulant when the signal is strong. "chebyshev": the sigmoid is
+        "auto": regression calibration. "chebyshev": the sigmoid is
         replaced by a polynomial and the likelihood maximised from the moments of the component, as in Ge and Zou (their
         0.5 + 0.245 z - 0.014 z^3 has degree 3). That is biased for strong signal: the variance of coef'S1 is kept below 1.5,
         since the polynomial's likelihood has no maximum, and the intercept between -1.85 and 1.85. With few rows per column

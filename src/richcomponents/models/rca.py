@@ -495,18 +495,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                     return self._fit_available(table, gaps, reading.get("groups"))
             return self._fit_table(table, reading, contradicts)
         except MissingValueError as error:
-            raise self._missing(table, error) from error
-
-    def _missing(self, table: Rows, error: MissingValueError) -> DataError:
-        """The same error with the view, the row and the file."""
-        found = table.first_missing()
-        if found is None:
-            return error
-        row, at, count = found
-        return DataError(
-            f"{describe(self._design, at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
-            f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
-        )
+            found = table.first_missing()
+            if found is None:
+                raise
+            row, at, count = found
+            raise DataError(
+                f"{describe(design, at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
+                f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
+            ) from error
 
     def _fit_table(self, table: Rows, reading: dict[str, Any], contradicts: Callable[[], bool]) -> RowData:
         """table : the columns of all views, then the covariates.
@@ -982,7 +978,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         where independent rows are in memory, which takes a fraction of the time of reading them block by block."""
         groups = table.group_labels(groups)
         if self._classes is not None:
-            table = table.mapped(_Beside(self._classes))
+            table = table.mapped(partial(_beside_outcome, self._classes))
         elif self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
             if not keep.all() and not every_row and isinstance(self._solution, PairSolution):
@@ -1278,14 +1274,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return float(self._solution.independent_rows)
 
 
-class _Beside:
+def _beside_outcome(classes: HiddenClasses, rows: Array) -> Array:
     """Hidden classes of rows whose last column is an outcome, which stays last."""
-
-    def __init__(self, classes: HiddenClasses) -> None:
-        self.classes = classes
-
-    def __call__(self, rows: Array) -> Array:
-        return np.column_stack([self.classes(rows[:, :-1]), rows[:, -1]])
+    return np.column_stack([classes(rows[:, :-1]), rows[:, -1]])
 
 
 def check_interval(what: str, level: float) -> None:

@@ -178,11 +178,7 @@ def _variances_of(model: Any, view: str) -> tuple[Array, Array]:
         at = solution.views.index(view)
         own = model.components_[solution.keys[2 * at]].variance
         return own, np.maximum((solution.cov_u, solution.cov_v)[at].diagonal() - own, 0.0)
-    parts = {
-        subset: np.sum((A @ model.components_[subset].covariance) * A, axis=1)
-        for (where, subset), A in model.transforms_.items()
-        if where == view
-    }
+    parts = {subset: own for (where, subset), own in solution.own_variances().items() if where == view}
     none = np.zeros(len(model.views_[view]))
     return parts.pop((view,), none), sum(parts.values(), none)
 

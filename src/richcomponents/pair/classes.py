@@ -1,363 +1,199 @@
 """Hidden classes: labs, batches, machines. A shared part that takes a few values only.
 
 For these no T is the right tool: even with T known, the classes are removed with all the noise of V. Decoded from both views
-they are removed as known covariates are, with hardly any. In the r leading canonical coordinates (x, y) of U and V
+they are removed as known covariates are, with hardly any. In the r leading canonical coordinates z = (x, y) of U and V
 
-    p(x, y) = sum_k pi_k f_y(y - n_k) f_x(x - C y - m_k),      f = sum_j rho_j N(nu_j, tau_j Phi):
+    p(z) = sum_k pi_k N(z; c_k, Phi):
 
-classes common to both views, own shapes of each view (J components of one covariance up to their scales: skew, tails, own
-clusters), and a linear link C inside the classes (whatever else is shared). Fitted by ECM (Meng and Rubin 1993): every step
-maximises over one group of parameters with the others fixed, so that the penalised likelihood never falls.
-
-Three things are asked before classes are believed, because a mixture fits anything:
+classes common to both views, and inside them one covariance: the own parts of both views, and a linear link between them
+(whatever else is shared). Own parts that are skewed or clustered take several of these normals, which are then made one class,
+because four things are asked before classes are believed. A mixture fits anything:
 
 * VALLEYS. A shared part that is unimodal, plus noise, is unimodal along every line (for strongly unimodal noise; Ibragimov
   1956), however well a few classes approximate it: a uniform factor looks like three of them to any likelihood. Between
   the centres of every two classes, along the direction that tells them apart, the middle third must hold fewer rows than
   either outer third. Under unimodality it holds at least as many as the smaller one: c rows in the middle against s have the
   binomial tail exp(-(c + s) KL(c / (c + s), 1/2)): that many nats of evidence.
-* EVIDENCE. BIC against one class with a linear link in either direction and own shapes of up to three components.
-* SHARED. Clusters that one view has for itself are its own: given the classes, x and y must be less correlated.
-
-How sure rows are of their class, `certainty`, is the mean over rows of the largest probability.
+* EVIDENCE. BIC against one class: x = C y + own or y = C x + own, with clusters, tails or skew (up to three normals) in what is
+  own. Clusters of what is linked would be in both views: those are classes.
+* SHARED. Clusters that one view has for itself are its own: inside the classes x and y must tell less of each other,
+  log(|Cov x| |Cov y| / |Cov z|) / 2 nats a row, than they do without them.
+* CERTAINTY. Rows are sure of their class: the mean over rows of the largest probability.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp, rel_entr
 
-from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import power, whitening
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.spectral import power
 from richcomponents.moments import Moments, partial_out
 from richcomponents.moments.data import Inflated, Partial
 from richcomponents.storage import storable
 
-MOST_DIRECTIONS = 6  # in which classes are looked for
-MOST_SHARED = 8  # shared directions: more of them are no few classes
-BEYOND = 3  # classes more than directions
-VALLEY = 5.0  # nats, between every two classes
-EVIDENCE = 10.0  # nats, over any one class
+MOST_DIRECTIONS = 8  # shared: more of them are no few classes
+NATS = 5.0  # for a valley between every two classes, and twice as many over any one class
 CERTAINTY = 0.85
 EXPLAINED = 0.2  # of what x and y tell of each other
 
-_SCALES = 0.1, 10.0  # of the components of an own shape
-_PRIOR = 2.0  # rows that a covariance is known to before the data
-
 
 @storable
 @dataclass(frozen=True)
-class Shape:
-    """The own density of a view about the centre of a class: sum_j share_j N(offset_j, scale_j spread).
-
-    share, scale (J,); offset (J, r), zero where J = 1; spread (r, r), with `prior` (r, r) worth _PRIOR rows of it.
-    """
+class Mixture:
+    """sum_k share_k N(centre_k, spread): share (K,), centre (K, m), spread (m, m)."""
 
     share: Array
-    offset: Array
-    scale: Array
+    centre: Array
     spread: Array
-    prior: Array
-
-    def log_density(self, points: Array, centres: Array) -> Array:
-        """Of points (r, n) for each centre (K, r) and component: (K, J, n)."""
-        r, n = points.shape
-        root = np.linalg.cholesky(self.spread)
-        whiten = np.linalg.inv(root)
-        z, at = whiten @ points, whiten @ (centres[:, None] + self.offset).reshape(-1, r).T  # (r, n), (r, K J)
-        square = np.sum(z * z, axis=0) - 2 * at.T @ z + np.sum(at * at, axis=0)[:, None]
-        level = np.log(self.share) - np.log(np.diag(root)).sum() - 0.5 * r * np.log(2 * np.pi * self.scale)
-        return np.asarray(level[:, None] - 0.5 * square.reshape(len(centres), -1, n) / self.scale[:, None])
-
-    def log_prior(self) -> float:
-        """Of shares (one row for each component) and of the spread (inverse Wishart)."""
-        pull = float(np.linalg.slogdet(self.spread)[1] + np.sum(np.linalg.inv(self.spread) * self.prior))
-        return float(np.log(self.share).sum()) - 0.5 * _PRIOR * pull
-
-    def updated(self, points: Array, centres: Array, given: Array) -> Shape:
-        """Offsets, then scales, then the spread, each at its maximum; given (K, J, n) : responsibilities."""
-        (r, n), (K, J) = points.shape, given.shape[:2]
-        count = given.sum(axis=2)  # (K, J)
-        first = (given.reshape(K * J, n) @ points.T).reshape(K, J, r)
-        rows, offset, scale = np.maximum(count.sum(axis=0), 1e-9), self.offset, self.scale
-        if J > 1:
-            offset = (first - count[..., None] * centres[:, None]).sum(axis=0) / rows[:, None]
-        at = centres[:, None] + offset
-        square = np.stack([(points * own) @ points.T for own in given.sum(axis=0)])
-        cross = np.einsum("kjp,kjq->jpq", first, at)
-        square += np.einsum("kj,kjp,kjq->jpq", count, at, at) - cross - np.swapaxes(cross, 1, 2)
-        if J > 1:
-            scale = np.clip(np.einsum("pq,jpq->j", np.linalg.inv(self.spread), square) / (r * rows), *_SCALES)
-        total = rows.sum()
-        spread = (np.einsum("jpq,j->pq", square, 1 / scale) + _PRIOR * self.prior) / (total + _PRIOR)
-        return replace(self, share=(rows + 1) / (total + J), offset=offset, scale=scale, spread=spread)
-
-
-@storable
-@dataclass(frozen=True)
-class ClassModel:
-    """share (K,), pi; link (r, s), C; at_x (K, r), m, and at_y (K, s), n; of_x, of_y : own shapes.
-
-    Rows come last in what is computed for every row, class and component: sums over a few classes are then sums of long arrays.
-    """
-
-    share: Array
-    link: Array
-    at_x: Array
-    at_y: Array
-    of_x: Shape
-    of_y: Shape
 
     def __len__(self) -> int:
         return len(self.share)
 
-    def _joint(self, x: Array, y: Array) -> tuple[Array, list[Array], list[Array]]:
-        """log pi_k f_x f_y (K, n), and its components by view, (K, J, n) each, with their sums (K, n)."""
-        parts = [self.of_x.log_density(x - self.link @ y, self.at_x), self.of_y.log_density(y, self.at_y)]
-        sums = [_log_sum(one, 1) for one in parts]
-        return np.log(self.share)[:, None] + sums[0] + sums[1], parts, sums
+    @classmethod
+    def of(cls, z: Array, weight: Array, given: Array) -> Mixture:
+        """The most likely one, if rows z (n, m) are of the classes with the probabilities given (K, n) and count weight (n,)
+        times; one row more in each class, and a spread above zero."""
+        given = given * weight
+        rows = given.sum(axis=1)
+        centre = given @ z / np.maximum(rows, 1e-9)[:, None]
+        within = (z.T * given.sum(axis=0)) @ z - (centre.T * rows) @ centre
+        return cls((rows + 1) / (rows + 1).sum(), centre, within / rows.sum() + 1e-6 * np.eye(z.shape[1]))
 
-    def probabilities(self, x: Array, y: Array) -> Array:
-        """Of the classes, for each row, (n, K); x, y : (n, r)."""
-        joint = self._joint(x.T, y.T)[0]
-        return np.ascontiguousarray(np.exp(joint - _log_sum(joint, 0)).T)
+    def log_joint(self, z: Array) -> Array:
+        """log share_k N(z; centre_k, spread) of rows z (n, m): (K, n)."""
+        root = np.linalg.cholesky(self.spread)
+        points, at = (solve_triangular(root, one.T, lower=True) for one in (z, self.centre))
+        square = np.sum(points**2, axis=0) - 2 * at.T @ points + np.sum(at**2, axis=0)[:, None]
+        level = np.log(self.share) - np.log(np.diag(root)).sum() - 0.5 * z.shape[1] * np.log(2 * np.pi)
+        return np.asarray(level[:, None] - 0.5 * square)
 
-    @property
-    def parameters(self) -> int:
-        (r, s), K, J = self.link.shape, len(self), len(self.of_x.share)
-        shapes = r * (r + 1) // 2 + s * (s + 1) // 2 + (J - 1) * (r + s + 4)
-        return int(K - 1 + K * (r + s) + r * s + shapes)
+    def probabilities(self, z: Array) -> Array:
+        """Of the classes, for each row, (n, K)."""
+        joint = self.log_joint(z)
+        return np.ascontiguousarray(np.exp(joint - logsumexp(joint, axis=0)).T)
 
-    def log_prior(self) -> float:
-        return float(np.log(self.share).sum()) + self.of_x.log_prior() + self.of_y.log_prior()
-
-    def step(self, x: Array, y: Array, weight: Array) -> tuple[ClassModel, float]:
-        """One ECM step, and the log-likelihood before it. x, y (r, n); weight (n,) : how often rows count."""
-        joint, parts, sums = self._joint(x, y)
-        total = _log_sum(joint, 0)
-        given = np.exp(joint - total) * weight
-        given_x, given_y = (given[:, None] * np.exp(a - b[:, None]) for a, b in zip(parts, sums, strict=True))
-        # m and C together: weighted least squares of x - nu_j on y and the classes, weights over tau_j
-        by, offset = given_x / self.of_x.scale[:, None], self.of_x.offset
-        counted = by.sum(axis=1)
-        rows, own = np.maximum(counted.sum(axis=1), 1e-9), counted.sum(axis=0)
-        mean_x, mean_y = (counted @ x.T - by.sum(axis=2) @ offset) / rows[:, None], counted @ y.T / rows[:, None]
-        square = (y * own) @ y.T - (mean_y.T * rows) @ mean_y
-        cross = (x * own - offset.T @ by.sum(axis=0)) @ y.T - (mean_x.T * rows) @ mean_y
-        link = np.linalg.solve(square + 1e-9 * (np.trace(square) + weight.sum()) * np.eye(len(square)), cross.T).T
-        at_x = mean_x - mean_y @ link.T
-        by = given_y / self.of_y.scale[:, None]
-        rows = np.maximum(by.sum(axis=(1, 2)), 1e-9)
-        at_y = (by.sum(axis=1) @ y.T - by.sum(axis=2) @ self.of_y.offset) / rows[:, None]
-        of_x, of_y = self.of_x.updated(x - link @ y, at_x, given_x), self.of_y.updated(y, at_y, given_y)
-        share = (given.sum(axis=1) + 1) / (weight.sum() + len(self))
-        return ClassModel(share, link, at_x, at_y, of_x, of_y), float(weight @ total)
-
-    def by_size(self) -> ClassModel:
+    def by_size(self) -> Mixture:
         """The same with the largest class first."""
         order = np.argsort(-self.share, kind="stable")
-        return replace(self, share=self.share[order], at_x=self.at_x[order], at_y=self.at_y[order])
+        return replace(self, share=self.share[order], centre=self.centre[order])
 
 
-def _log_sum(values: Array, axis: int) -> Array:
-    """log sum exp over an axis."""
-    top = values.max(axis=axis)
-    return np.asarray(top + np.log(np.exp(values - np.expand_dims(top, axis)).sum(axis=axis)))
-
-
-def start(x: Array, y: Array, weight: Array, given: Array, J: int, rng: np.random.Generator) -> ClassModel:
-    """A model from a first guess (n, K) of the classes; its own shapes have J components at random places."""
-    given = given * weight[:, None]
-    n, rows = weight.sum(), given.sum(axis=0) + 1e-9
-    mean_x, mean_y = given.T @ x / rows[:, None], given.T @ y / rows[:, None]
-    square = (y * weight[:, None]).T @ y - (mean_y.T * rows) @ mean_y
-    cross = (x * weight[:, None]).T @ y - (mean_x.T * rows) @ mean_y
-    link = np.linalg.solve(square + 1e-3 * n * np.eye(len(square)), cross.T).T
-    at_x = mean_x - mean_y @ link.T
-
-    def shape(points: Array, at: Array) -> Shape:
-        within = ((points * weight[:, None]).T @ points - (at.T * rows) @ at) / n
-        within += (0.02 * np.trace(within) / len(within) + 1e-6) * np.eye(len(within))
-        offset, scale = np.zeros((J, len(within))), np.ones(J)
-        if J > 1:
-            offset = 0.4 * rng.normal(size=offset.shape) * np.sqrt(np.diag(within))
-            scale = np.geomspace(0.5, 2.0, J)
-        return Shape(np.full(J, 1 / J), offset, scale, within, 0.1 * within)
-
-    return ClassModel(rows / rows.sum(), link, at_x, mean_y, shape(x - y @ link.T, at_x), shape(y, mean_y))
-
-
-def climb(model: ClassModel, x: Array, y: Array, weight: Array, steps: int, least: float) -> tuple[ClassModel, float]:
-    """Steps until the log-likelihood gains less than `least` nats; the model and its log-likelihood."""
-    before, of_x, of_y = -np.inf, np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+def climb(z: Array, weight: Array, label: IntArray, steps: int = 400, least: float = 1e-7) -> tuple[Mixture, float]:
+    """EM from first labels (n,) until the log-likelihood gains less than `least` nats: the mixture and its BIC, in nats."""
+    K, m = int(label.max()) + 1, z.shape[1]
+    given, before = 0.95 * np.eye(K)[label].T + 0.05 / K, -np.inf
     for _ in range(steps):
-        following, value = model.step(of_x, of_y, weight)
-        if abs(value - before) < least:
+        mixture = Mixture.of(z, weight, given)
+        joint = mixture.log_joint(z)
+        total = logsumexp(joint, axis=0)
+        value = float(weight @ total)
+        if value - before < least:
             break
-        model, before = following, value
-    return model, value
+        given, before = np.exp(joint - total), value
+    return mixture, value - 0.5 * (K - 1 + K * m + m * (m + 1) / 2) * np.log(weight.sum())
 
 
-def _guess(points: Array, weight: Array, K: int, rng: np.random.Generator) -> Array:
-    """Classes (n, K) by k-means from spread out points (Arthur and Vassilvitskii 2007)."""
-    centres = points[rng.choice(len(points), p=weight / weight.sum())][None]
+def k_means(points: Array, weight: Array, K: int, seed: int | None, starts: int = 4) -> IntArray:
+    """Labels (n,) from 0 on, none of them empty, of at most K clusters."""
+    from sklearn.cluster import KMeans
 
-    def far() -> Array:
-        return np.asarray(np.sum(points**2, axis=1)[:, None] - 2 * points @ centres.T + np.sum(centres**2, axis=1))
-
-    while len(centres) < K:
-        chance = weight * np.maximum(far().min(axis=1), 1e-12)
-        centres = np.vstack([centres, points[rng.choice(len(points), p=chance / chance.sum())]])
-    for _ in range(10):
-        nearest = np.eye(K)[np.argmin(far(), axis=1)]
-        rows = (nearest * weight[:, None]).sum(axis=0)[:, None]
-        centres = np.where(rows > 0, (nearest * weight[:, None]).T @ points / np.maximum(rows, 1e-9), centres)
-    return _undecided(nearest)
+    K = min(K, len(np.unique(points, axis=0)))
+    label = KMeans(K, n_init=starts, random_state=seed).fit(points, sample_weight=weight).labels_
+    return np.unique(label, return_inverse=True)[1].ravel()
 
 
 # ---- what speaks for classes
 
 
-def valleys(x: Array, y: Array, weight: Array, nearest: Array) -> Array:
-    """Evidence (nats) for a valley between every two classes, (K, K), infinite on the diagonal; nearest (n, K), of zeros and
-    ones : the class of each row."""
-    z, counted = np.hstack([x, y]), nearest * weight[:, None]
-    rows = np.maximum(counted.sum(axis=0), 1e-9)
-    mean = counted.T @ z / rows[:, None]
-    within = (z * weight[:, None]).T @ z - (mean.T * rows) @ mean
-    apart = np.linalg.pinv(within, hermitian=True)
-    nats = np.full((len(mean), len(mean)), np.inf)
-    of = [np.flatnonzero(one) for one in nearest.T]
+def valleys(z: Array, weight: Array, label: IntArray) -> Array:
+    """Evidence (nats) for a valley between every two classes, (K, K), infinite on the diagonal; label (n,) : of each row."""
+    fitted = Mixture.of(z, weight, np.eye(int(label.max()) + 1)[label].T)
+    mean, nats = fitted.centre, np.full((len(fitted), len(fitted)), np.inf)
     for k in range(len(mean)):
         for j in range(k):
-            along, both = apart @ (mean[k] - mean[j]), np.concatenate([of[k], of[j]])
+            along, both = np.linalg.solve(fitted.spread, mean[k] - mean[j]), (label == k) | (label == j)
             place = (z[both] - mean[j]) @ along / max(float((mean[k] - mean[j]) @ along), 1e-300)
-            low, middle, high = (weight[both[(place > i / 3) & (place <= (i + 1) / 3)]].sum() for i in range(3))
-            nats[k, j] = nats[j, k] = _binomial_nats(float(middle), float(min(low, high)))
+            low, middle, high = np.histogram(place, [0, 1 / 3, 2 / 3, 1], weights=weight[both])[0]
+            few, many = float(middle), float(min(low, high))
+            half = (few + many) / 2
+            nats[k, j] = nats[j, k] = rel_entr(few, half) + rel_entr(many, half) if few < many else 0.0
     return nats
 
 
-def merged(x: Array, y: Array, weight: Array, given: Array) -> Array:
-    """Classes (n, K), zeros and ones, of which those without a valley between them were made one, the least separate first."""
-    nearest = np.eye(given.shape[1])[np.argmax(given, axis=1)]
-    nearest = nearest[:, nearest.any(axis=0)]
-    while nearest.shape[1] > 1:
-        nats = valleys(x, y, weight, nearest)
-        k, j = sorted(np.unravel_index(np.argmin(nats), nats.shape))
-        if nats[k, j] > VALLEY:
+def merged(z: Array, weight: Array, label: IntArray) -> IntArray:
+    """Labels of classes of which those without a valley between them were made one, the least separate first."""
+    while label.any():
+        label = np.unique(label, return_inverse=True)[1].ravel()
+        nats = valleys(z, weight, label)
+        k, j = np.unravel_index(np.argmin(nats), nats.shape)
+        if nats[k, j] > NATS:
             break
-        nearest[:, k] += nearest[:, j]
-        nearest = np.delete(nearest, j, axis=1)
-    return np.asarray(nearest)
+        label = np.where(label == max(k, j), min(k, j), label)
+    return label
 
 
-def _binomial_nats(few: float, many: float) -> float:
-    """-log of Chernoff's bound on so few of few + many where half of them, or more, are expected."""
-    n = few + many
-    if few >= many:
-        return 0.0
-    p = few / n
-    return float(n * (np.log(2) + (p * np.log(p) if p > 0 else 0.0) + (1 - p) * np.log(1 - p)))
+def told(covariance: Array) -> float:
+    """Nats a row that both halves of the columns tell of each other, if they are normal."""
+    r = len(covariance) // 2
+    x, y, both = (np.linalg.slogdet(one)[1] for one in (covariance[:r, :r], covariance[r:, r:], covariance))
+    return float(x + y - both) / 2
 
 
-def explained(x: Array, y: Array, weight: Array, given: Array) -> float:
-    """Share of what x and y tell of each other (-1/2 sum log(1 - D^2)) that is gone once the classes are partialled out."""
+def one_class(z: Array, weight: Array, seed: int | None) -> float:
+    """The best BIC of one class, linked linearly in either direction, with up to three normals in what one view has alone."""
 
-    def told(a: Array, b: Array) -> float:
-        of_a, of_b = ((one * weight[:, None]).T @ one / weight.sum() for one in (a, b))
-        cross = whitening(of_a)[0] @ ((a * weight[:, None]).T @ b / weight.sum()) @ whitening(of_b)[0].T
-        d = np.linalg.svd(cross, compute_uv=False)
-        return float(-0.5 * np.log1p(-(np.minimum(d, 1 - 1e-9) ** 2)).sum())
+    def linked(x: Array, y: Array) -> float:
+        root, link = np.sqrt(weight)[:, None], 0.5 * x.shape[1] * y.shape[1] * np.log(weight.sum())
+        own = x - y @ np.linalg.lstsq(y * root, x * root, rcond=None)[0]
+        best = max(climb(own, weight, k_means(own, weight, J, seed), least=0.1)[1] for J in (1, 2, 3))
+        return float(climb(y, weight, np.zeros(len(y), dtype=int))[1] + best - link)
 
-    root = np.sqrt(weight)[:, None]
-    Q = np.linalg.qr(np.hstack([np.ones((len(given), 1)), given[:, 1:]]) * root)[0]
-    left = [one - (Q @ (Q.T @ (one * root))) / np.maximum(root, 1e-300) for one in (x, y)]
-    before = told(x - weight @ x / weight.sum(), y - weight @ y / weight.sum())
-    return 1 - told(*left) / max(before, 1e-300)
+    x, y = np.hsplit(z, 2)
+    return max(linked(x, y), linked(y, x))
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A model, its probabilities (n, K), and what speaks for it: BIC, the least valley, both in nats; certainty; what it
-    explains."""
+class Found(NamedTuple):
+    """Classes, and what speaks for them: how sure rows are, nats over one class, and for the least valley."""
 
-    model: ClassModel
-    given: Array
-    bic: float
-    valley: float
+    model: Mixture
     certainty: float
-    explained: float
-
-    @property
-    def separate(self) -> bool:
-        return self.valley > VALLEY and self.certainty > CERTAINTY and self.explained > EXPLAINED
+    evidence: float
+    valley: float
 
 
-def find_classes(
-    x: Array,
-    y: Array,
-    correlations: Array,
-    weight: Array,
-    wanted: object,
-    seed: int | None,
-    *,
-    steps: tuple[int, int] = (20, 400),
-    starts: int = 2,
-) -> tuple[Fitted, float] | None:
-    """Classes in canonical coordinates x, y (n, r), and their evidence over one class; None where there are none.
+def find_classes(z: Array, correlations: Array, weight: Array, wanted: object, seed: int | None) -> Found | None:
+    """Classes in canonical coordinates z = (x, y) (n, 2r), the largest first; None where there are none.
 
     correlations : (r,), Cov(x, y); weight : (n,), how often rows count, adding up to the number of independent rows; wanted :
-    "auto", or the number of classes, which is then not questioned; steps : of a first climb and of a long one;
-    starts : from each guess.
+    "auto", or the number of classes, which is then not questioned.
     """
-    first, long = steps
-    rng, n, r = np.random.default_rng(seed), float(weight.sum()), x.shape[1]
-    d = np.clip(correlations, 1e-3, 1 - 1e-6)
-    places = (x + y) * np.sqrt(d / (2 * (1 + d))), np.hstack([(x - d * y) / np.sqrt(1 - d**2), y])
+    r, auto = len(correlations), wanted == "auto"
+    x, y = np.hsplit(z, 2)
+    shared = (x + y) * np.sqrt(correlations / (1 + correlations))  # the more, the more it is seen above its noise
 
-    def fitted(begin: ClassModel, steps: int, least: float) -> Fitted:
-        model, value = climb(begin, x, y, weight, steps, least)
-        given = model.probabilities(x, y)
-        nearest = np.eye(len(model))[np.argmax(given, axis=1)]
-        bic, valley = value - 0.5 * model.parameters * np.log(n), float(valleys(x, y, weight, nearest).min())
-        return Fitted(model, given, bic, valley, float(weight @ given.max(axis=1)) / n, explained(x, y, weight, given))
+    def start(K: int) -> IntArray:
+        many = climb(z, weight, k_means(shared, weight, K, seed), 20, 0.1)[0]
+        return merged(z, weight, many.log_joint(z).argmax(axis=0))
 
-    def quick(guess: Array, J: int = 1) -> Fitted:
-        return fitted(start(x, y, weight, guess, J, rng), first, 0.1)
-
-    def many(K: int, place: Array) -> Array:
-        begin = start(x, y, weight, _guess(place, weight, K, rng), 1, rng)
-        return merged(x, y, weight, climb(begin, x, y, weight, first, 0.1)[0].probabilities(x, y))
-
-    if wanted == "auto":
-        parts = [many(r + k, place) for k in range(1, BEYOND + 1) for place in places]
-        few = {part.tobytes(): part for part in parts if part.shape[1] > 1}
-        guesses = list(few.values())
+    if auto:
+        starts = [label for label in map(start, range(r + 1, r + 4)) if label.any()]
     else:
-        guesses = [_guess(place, weight, int(str(wanted)), rng) for place in places for _ in range(starts)]
-    found = sorted(map(quick, map(_undecided, guesses)), key=lambda one: -one.bic)
-    found = [one for one in found if one.separate or wanted != "auto"][:2]
-    skewed = [quick(_undecided(one.given), 2) for one in found for _ in range(starts)]
-    found = [fitted(one.model, long, 1e-2) for one in (*found, *skewed)]
-    found = [one for one in found if one.separate or wanted != "auto"]
-    if not found:
+        starts = [k_means(place, weight, int(str(wanted)), seed) for place in (shared, z)]
+    if not starts:
         return None
-    best = fitted(max(found, key=lambda one: one.bic).model, long, 1e-7)
-    alone, one_class = -np.inf, np.ones((len(x), 1))
-    for J in (1, 2, 3):  # components of own shapes
-        for a, b in ((x, y), (y, x)):  # a linear link in either direction
-            model, value = climb(start(a, b, weight, one_class, J, rng), a, b, weight, long, 0.1)
-            alone = max(alone, value - 0.5 * model.parameters * np.log(n))
-    gain = best.bic - alone
-    if wanted == "auto" and gain < EVIDENCE:
+    model, bic = max((climb(z, weight, label) for label in starts), key=lambda one: one[1])
+    given = model.probabilities(z)
+    certainty, evidence = float(weight @ given.max(axis=1) / weight.sum()), bic - one_class(z, weight, seed)
+    valley = float(valleys(z, weight, given.argmax(axis=1)).min())
+    left = told(model.spread) / told(Mixture.of(z, weight, np.ones((1, len(z)))).spread)
+    if auto and (valley < NATS or evidence < 2 * NATS or certainty < CERTAINTY or left > 1 - EXPLAINED):
         return None
-    return replace(best, model=best.model.by_size()), gain
-
-
-def _undecided(given: Array) -> Array:
-    """Probabilities that leave a little to every class."""
-    return np.asarray(0.95 * given + 0.05 / given.shape[1])
+    return Found(model.by_size(), certainty, evidence, valley)
 
 
 # ---- classes of rows
@@ -374,7 +210,7 @@ class HiddenClasses:
     shares (K,) : of the rows, the largest first.
     """
 
-    model: ClassModel
+    model: Mixture
     centre: Array
     lead: Array
     partial: Partial | None
@@ -393,9 +229,7 @@ class HiddenClasses:
     def probabilities(self, rows: Array) -> Array:
         """Of the classes (n, K), of rows of the columns of both views, then the covariates."""
         views = rows if self.partial is None else Inflated(self.partial, self.stretch)(rows)
-        z = (views - self.centre) @ self.lead
-        r = z.shape[1] // 2
-        return self.model.probabilities(z[:, :r], z[:, r:])
+        return self.model.probabilities((views - self.centre) @ self.lead)
 
     def __call__(self, rows: Array) -> Array:
         """Rows with the probabilities of all classes but the first behind them: covariates that nobody measured."""

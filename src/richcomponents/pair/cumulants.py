@@ -15,16 +15,12 @@ Two ways to the same matrices (`form_of` chooses):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import permutations
-from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra.arrays import Array, IntArray, available_cores, run_all
-from richcomponents.algebra.packing import packed_indices, packed_rank
+from richcomponents.algebra import Array
+from richcomponents.algebra.packing import packed_rank
 from richcomponents.cumulants.kstatistics import block_grams, linearised_block_cumulants
 from richcomponents.inference.draws import jackknife_variance
 from richcomponents.inference.posterior import Mode, Prior, entries, logistic, symmetric_of
@@ -162,16 +158,6 @@ def form_of(n: int, r: int, n_blocks: int) -> str:
     return "pairs" if 4 * n_blocks <= n < r**3 / 10 else "state"
 
 
-def joint_whitening(correlations: Array) -> Array:
-    """The map W (2r, 2r) from z = (x, y) to w = (h^-1 (x - D y), y), for correlations D (r,)."""
-    r = len(correlations)
-    h = np.sqrt(1 - correlations**2)
-    out = np.eye(2 * r)
-    out[:r, :r] = np.diag(1 / h)
-    out[:r, r:] = np.diag(-correlations / h)
-    return out
-
-
 def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
     """Gram matrices M_a'M_b of all pairs of non-empty blocks: (2 orders, B, B, 2r, 2r), last slot z = (x, y).
 
@@ -180,96 +166,20 @@ def grams(state: Moments, correlations: Array, *, order: int = 4) -> Array:
     second matrix zero. Memory: about 10 (2 B r)^2 doubles (50 MB for r = 20, B = 20).
     """
     sizes = state.block_sizes[state.block_sizes > 0]
-    share = sizes / sizes.mean()
-    m = 2 * len(correlations)
-    out = np.zeros((2, len(sizes), len(sizes), m, m))
+    B, r, m = len(sizes), len(correlations), 2 * len(correlations)
+    out, h = np.zeros((2, B, B, m, m)), np.sqrt(1 - correlations**2)[:, None, None]
     for t in range(3, order + 1):
-        packed = linearised_block_cumulants(state, t) * share[:, None]
-        out[t - 3] = _pair_products(packed, correlations, t)
-    return _in_z(out, correlations)
-
-
-def _in_z(seen: Array, correlations: Array) -> Array:
-    """Grams whose last slot is w, as those in (x, y)."""
-    back = np.linalg.inv(joint_whitening(correlations))
-    return np.asarray(back @ seen @ back.T)
-
-
-def _pair_products(
-    packed: Array, correlations: Array, order: int, *, pieces: int = 16, least: int = 1000, many: int = 12
-) -> Array:
-    """M_a'M_b (B, B, 2r, 2r) for M = unfold k(x, y, [w,] w), from packed block cumulants (B, .) of z.
-
-    pieces : of the work for threads, at most; least : rows of one; many : directions from which rows of order four are counted
-    in thousands.
-    """
-    n_blocks, r = len(packed), len(correlations)
-    m = 2 * r
-    where = _places(r, order)
-    # All blocks side by side: one product for all pairs. Many rows are held in single precision: rounding is then five
-    # orders of magnitude below the sampling noise of the rows, and the product takes half the time.
-    kind: Any = np.float32 if r >= many else np.float64
-    entries: Array = np.ascontiguousarray(packed.T, dtype=kind)  # (., B)
-    scale = 1 / np.sqrt(1 - correlations**2)
-    of_x, of_y = (part.astype(kind)[:, None] for part in (scale, -correlations * scale))  # joint whitening
-    roots = _row_roots(correlations).astype(kind) if order == 4 else None
-    split = np.array_split(np.arange(len(where)), np.clip(where.size // m // least, 1, min(len(where), pieces)))
-    products: list[Array] = [np.empty(0)] * len(split)
-
-    def multiply(numbers: Iterator[int]) -> None:
-        for number in numbers:
-            piece = split[number]
-            rows = entries[where[piece]]  # (rows, 1 or 6, z, B)
-            rows[..., :r, :] *= of_x
-            rows[..., :r, :] += rows[..., r:, :] * of_y
-            rows = rows.reshape(*rows.shape[:2], -1)
-            flat = (rows if roots is None else roots[piece] @ rows).reshape(-1, m * n_blocks)
-            products[number] = flat.T @ flat
-
-    run_all(multiply, range(len(split)), available_cores())
-    product = np.zeros((n_blocks * m, n_blocks * m))
-    for part in products:  # in a fixed order: the same bits for any number of threads
-        product += part
-    return np.ascontiguousarray(product.reshape(m, n_blocks, m, n_blocks).transpose(1, 3, 0, 2))
-
-
-@lru_cache(maxsize=2)
-def _places(r: int, order: int) -> IntArray:
-    """Where the entries of rows stand in a packed symmetric tensor of z: (., rows, 2r).
-
-    Order three: rows (x_i, y_j), one by one. Order four: of rows (x_i, y_j, z_b) the ones that differ. Those of three numbers
-    p, q and s, in any order, stand together: (x, y, x) with y_p, y_q and y_s, then (x, y, y) with x_p, x_q and x_s.
-    """
-    m = 2 * r
-    if order == 3:
-        rows = np.stack(np.meshgrid(np.arange(r), np.arange(r, m), indexing="ij"), axis=-1).reshape(-1, 1, 2)
-    else:
-        odd = np.eye(3, dtype=np.int64)
-        rows = packed_indices(r, 3)[:, None, :] + r * np.concatenate([odd, 1 - odd])  # (., 6, 3)
-    last = np.broadcast_to(np.arange(m)[:, None], (*rows.shape[:2], m, 1))
-    full = np.concatenate([np.broadcast_to(rows[:, :, None], (*rows.shape[:2], m, order - 1)), last], axis=-1)
-    return packed_rank(np.sort(full, axis=-1), m)
-
-
-def _row_roots(correlations: Array) -> Array:
-    """(., 6, 6): maps of the six rows of each p <= q <= s to rows of the same Gram as all their (x_i, y_j, w_b).
-
-    By symmetry r^2 2r rows are about half as many different ones. Row (x_i, y_j, e_b) is ((x_i, y_j, x_b) - D_b (x_i, y_j,
-    y_b)) / h_b; over the orders of p, q, s these and the (x_i, y_j, y_b) have the Gram R'Q R in the six rows R, and L'R has it
-    for Q = L L'. Equal numbers repeat orders: each counts once.
-    """
-    triples = packed_indices(len(correlations), 3)  # p <= q <= s
-    D = correlations[triples]  # (., 3)
-    scale = 1 / np.sqrt(1 - D**2)
-    Q = np.zeros((len(D), 6, 6))
-    for i, j, b in permutations(range(3)):
-        e = np.zeros((len(D), 6))
-        e[:, j], e[:, 3 + i] = scale[:, b], -D[:, b] * scale[:, b]
-        Q += e[:, :, None] * e[:, None, :]
-        Q[:, 3 + i, 3 + i] += 1.0
-    p, q, s = triples.T
-    same = np.where(p == s, 6.0, np.where((p == q) | (q == s), 2.0, 1.0))
-    return np.swapaxes(np.linalg.cholesky(Q / same[:, None, None]), 1, 2)
+        packed = np.ascontiguousarray((linearised_block_cumulants(state, t) * (sizes / sizes.mean())[:, None]).T)
+        product = np.zeros((m * B, m * B))
+        for i in range(r):
+            slots = np.stack(np.meshgrid(i, np.arange(r, m), *[np.arange(m)] * (t - 2), indexing="ij"), axis=-1)
+            rows = packed[packed_rank(np.sort(slots, axis=-1), m)[0]]  # (y_j, [z_b,] z_a, block)
+            if t == 4:  # w_b in the place of z_b
+                rows[:, :r] = (rows[:, :r] - correlations[:, None, None] * rows[:, r:]) / h
+            flat = rows.reshape(-1, m * B)
+            product += flat.T @ flat
+        out[t - 3] = product.reshape(m, B, m, B).transpose(1, 3, 0, 2)
+    return out
 
 
 def implicit_grams(z: Array, correlations: Array, *, n_blocks: int) -> Array:
@@ -277,6 +187,6 @@ def implicit_grams(z: Array, correlations: Array, *, n_blocks: int) -> Array:
 
     Block cumulants are k-statistics of their own rows here: slightly noisier, equally unbiased.
     """
-    z = z - z.mean(axis=0)
-    (x, y), w = np.hsplit(z, 2), z @ joint_whitening(correlations).T
-    return _in_z(block_grams([x, y, w], w, n_blocks=n_blocks, below=True), correlations)
+    (x, y), h = np.hsplit(z - z.mean(axis=0), 2), np.sqrt(1 - correlations**2)
+    w = np.hstack([(x - correlations * y) / h, y])
+    return block_grams([x, y, w], np.hstack([x, y]), n_blocks=n_blocks, below=True)

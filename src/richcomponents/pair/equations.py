@@ -234,7 +234,7 @@ def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Arra
     left_out = Pair.left_out(canonical, sums, rank, MOST_CORRECTED).leading()
     prior = Prior(pair, 6.0)
     evidence = KnownMixing(A=A).weighed(pair, logistic(symmetric_of(prior.centre))[0])
-    T = logistic(symmetric_of(best([evidence], pair, [prior])[0][0]))[0]
+    T = logistic(symmetric_of(best([evidence], pair, [prior])[0]))[0]
     test = evidence.use(pair, left_out, T)[1]
     nothing = KnownMixing(A=0 * A, weight=evidence.weight)
     explains = evidence.parts(pair, T)[0][0] > nothing.parts(pair, T)[0][0]

@@ -353,6 +353,7 @@ class _H5adParts(Annotated, FileSource):
         self.names = tuple(name for part in self._parts for name in part.names or ())
         self.width, self.n_rows, self.samples = len(self.names), first.n_rows, first.samples
         self.annotations, self.groups, self.key = first.annotations, first.groups, first.key
+        self._said = first._said
 
     def including(self, groups: Sequence[str]) -> Source:
         return self._parts[0].including(groups)
@@ -360,9 +361,6 @@ class _H5adParts(Annotated, FileSource):
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
         return super().read(names, written)
-
-    def _annotated(self, names: Sequence[str]) -> Any:
-        return self._parts[0]._annotated(names)
 
     def _obs(self, columns: list[Any]) -> Any:
         return self._parts[0]._obs(columns)

@@ -95,9 +95,8 @@ class Source(ABC):
 
     def take_after(self, source: Source) -> None:
         """Be like another source, but for what its rows are."""
-        for name in ("names", "annotations", "views", "groups", "behind", "width", "named"):
-            setattr(self, name, getattr(source, name))
-        for name in ("rereadable", "held", "shared", "title", "files"):
+        columns = ("names", "annotations", "views", "groups", "behind", "width", "named")
+        for name in (*columns, "rereadable", "held", "shared", "title", "files"):
             setattr(self, name, getattr(source, name))
 
     @property
@@ -206,6 +205,8 @@ def obsm_names(key: str, columns: Iterable[object] | int, variables: Sequence[st
 
 class Annotated(Source):
     """A source with a data frame (obs of AnnData) that describes its samples; variables may have the name of a column of it."""
+
+    _said: Mapping[str, object] = {}
 
     def describe(self, columns: Iterable[object]) -> None:
         """columns : of obs; they are called as they are, obs:name where a variable has that name."""
