@@ -50,11 +50,14 @@ def _identified(fit: PairFit) -> Test:
 
 
 def _correction(answer: ExposureAnswer) -> Test:
-    says, beyond = (
-        f"{answer.share:.0%} of the correction was made",
-        "Compare the estimate with the adjusted one: the truth may lie beyond.",
-    )
-    return Test("correction", answer.share, (), answer.share, says, beyond)
+    """How far the correction moves the effects, in standard errors: where it hardly does, nothing of it can be relied on."""
+    found = answer.effects
+    known = np.isfinite(found.standard_error) & (found.standard_error > 0)
+    moved = np.sum((found.value - found.others["adjusted"])[known] ** 2)
+    size = float(np.sqrt(moved / max(np.sum(found.standard_error[known] ** 2), 1e-300)))
+    says = f"{answer.share:.0%} of the correction was made, {size:.1f} standard errors"
+    remedy = "Compare the estimate with the adjusted one: the truth may lie beyond."
+    return Test("correction", size, (), size, says, remedy)
 
 
 def _structure(fit: PairFit) -> list[Test]:

@@ -114,7 +114,7 @@ RULES = {
     "outcome": Rule(((0.001, Verdict.CONTRADICTED), (0.01, Verdict.WEAK))),
     "controls agree": Rule(((0.001, Verdict.CONTRADICTED), (0.05, Verdict.WEAK)), unknown=Verdict.NOT_CHECKED),
     "held-out controls": Rule(((0.001, Verdict.CONTRADICTED), (0.05, Verdict.WEAK)), unknown=Verdict.NOT_CHECKED),
-    "correction": Rule(((0.5, Verdict.WEAK),)),  # p : the share of the correction that was made
+    "correction": Rule(((0.4, Verdict.WEAK),)),  # p : the correction that was made, in standard errors
     "shared": Rule(((0.01, Verdict.STRONG),), above=Verdict.NOTHING_SHARED),  # that anything is shared at all
     "instruments": Rule(
         ((1e-4, Verdict.STRONG),), unknown=Verdict.STRONG, above=Verdict.WEAK

@@ -381,7 +381,7 @@ def checks(found: Findings) -> str:
     rows = _of_two_views(found.diagnostics) if found.diagnostics is not None and not found.effects else []
     for answer in found.effects:
         for test in answer.tests:
-            value = f"{test.p_value:.0%}" if test.name == "correction" else test.p_text
+            value = f"{test.p_value:.2g}" if test.name == "correction" else test.p_text
             value = "not tested" if np.isnan(test.p_value) else value
             name = f"{test.name.capitalize()} ({answer.exposure})"
             rows.append((name, value, test.finding == Verdict.STRONG, as_sentence(test.says)))
