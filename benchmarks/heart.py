@@ -10,7 +10,8 @@ have. The simple methods (covariates, ANCOVA, residualising, two-stage least squ
 Sections: good, unif, laws (coefficients over V as covariates), mixing (A over the regression of V on U), directions (the top
 one over residualising), effects, protection (simulated confounding, over ANCOVA), cells, null (a cohort of methylation sites:
 FOLDER has beta.csv.gz and pheno.csv, or a folder gse42861 with them), instruments, rhc (FOLDER has rhc.csv.gz, or a folder rhc
-with it), luck (what should not move effects). Cells that are slow have a quarter of the draws.
+with it), luck (what should not move effects), outcome (coefficients and log-odds of an outcome that goes with S2, over V as
+covariates). Cells that are slow have a quarter of the draws.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ Cell = Mapping[str, Any]  # settings of a cell: "name", "n", and what its sectio
 FIRST_SEED = 20261118000
 SECTIONS = (
     "good", "unif", "laws", "mixing", "directions", "effects", "protection", "cells", "null", "instruments", "rhc", "luck",
+    "outcome",
 )  # fmt: skip
 _TAKES_INSTRUMENTS = "instruments" in inspect.signature(rc.ExposureEffects).parameters  # the old edition does not
 KNOWN = ("sexF", "age", "smoking_current", "smoking_ex", "smoking_occasional")
@@ -63,6 +65,9 @@ def cells_of(section: str) -> list[Cell]:
     mixing: Designs = {"paper": {}, "paper, A good": {"A": "good"}, **{k: laws[k] for k in ("skewed", "gaussian")}}
     mixing |= {"quiet V": {"scale_S3": 0.1}, "pca": {"S1": "pca"}, "pca, A good": {"S1": "pca", "A": "good"}}
     null = [(k, kind) for k in many[:3] for kind in ("mix", "permuted", "mix, half changed")]
+    outcome = [
+        (k, n, link) for n in three[:2] for k in ("labs(3)", "gaussian", "skewed") for link in ("linear", "logistic")
+    ]
     told = {"instruments": {"share": 1.0}, "options": {"rank": 2}}
     cells: dict[str, list[Cell]] = {
         "good": _contrastive({"paper, A good": {"A": "good"}}, (100, 200, 300, 500, 1000)),
@@ -79,6 +84,7 @@ def cells_of(section: str) -> list[Cell]:
                 {"name": "instruments", "instruments": {}}, {"name": "instruments, share 1, rank 2", **told}],
         "luck": [*({"name": f"{kind}, N = 500", "n": 500, "design": _HIDDEN[kind]} for kind in ("labs3", "gaussian")),
                  {"name": "GSE42861, 10 controls", "controls": 10}],
+        "outcome": [{"name": f"{link}, {k}, N = {n}", "n": n, "link": link, "design": laws[k]} for k, n, link in outcome],
     }  # fmt: skip
     return cells[section]
 
@@ -279,6 +285,26 @@ def coefficients(cell: Cell, seed: int, folder: str) -> Row:
     return row | {"covers": inside(model.coefficients_, data.beta).mean(), "covers Var(S1)": variances.mean()}
 
 
+def with_shared(cell: Cell, seed: int, folder: str) -> Row:
+    """An outcome of both parts: beta'S1 + gamma'S2 + noise, or its sign with logistic noise."""
+    from sklearn.linear_model import LogisticRegression
+
+    data, rng = datasets.make_contrastive(cell["n"], random_state=seed, **cell["design"]), np.random.default_rng(seed)
+    beta, gamma = rng.normal(size=(2, data.U.shape[1]))
+    signal, X = (data.U - data.S2) @ beta + data.S2 @ gamma, data.X
+    if cell["link"] == "linear":
+        y = signal + rng.normal(size=len(signal))
+        simple = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)[0][:10]
+        model: Any = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=10)).fit(X, y)
+    else:
+        y = np.where(signal + rng.logistic(size=len(signal)) > 0, 1, 0)
+        simple = LogisticRegression(C=np.inf, max_iter=1000).fit(X, y).coef_[0, :10]
+        model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=10)).fit(X, y)
+    row: Row = {"data": X, "verdict": word(model), "rank": int(model.rca_.rank_)}
+    row |= {"error": squared(np.ravel(model.coef_), beta), "base": squared(simple, beta)}
+    return row | {"covers": inside(model.coefficients_, beta).mean()}
+
+
 def mixing(cell: Cell, seed: int, folder: str) -> Row:
     data, model, row = contrastive(cell, seed, rc.ContrastiveRCA(views=10))
     simple = np.linalg.lstsq(data.U - data.U.mean(axis=0), data.V - data.V.mean(axis=0), rcond=None)[0].T
@@ -382,7 +408,7 @@ _MEASURES: dict[str, Callable[[Cell, int, str], Row]] = {
     "good": coefficients, "unif": coefficients, "laws": coefficients, "mixing": mixing, "directions": directions,
     "effects": partial(effects, confounded), "protection": partial(effects, confounded),
     "cells": partial(effects, arthritis), "null": partial(effects, no_effect),
-    "instruments": instruments, "rhc": catheter, "luck": luck,
+    "instruments": instruments, "rhc": catheter, "luck": luck, "outcome": with_shared,
 }  # fmt: skip
 
 
