@@ -119,7 +119,7 @@ class Pair:
         n = canonical.n * (kept @ sums.count) / sums.count.sum()
         return cls.of(canonical, sums.covariance(kept), n, kept, rank, corrected)
 
-    @property
+    @cached_property
     def rank(self) -> int:
         return int(self.to_x.shape[-2])
 
@@ -158,6 +158,29 @@ class Pair:
     @cached_property
     def h(self) -> Array:
         return power(np.eye(self.rank) - self.K @ self.K.mT, 0.5, EDGE)
+
+    @cached_property
+    def slope(self) -> Array:
+        """h^-1 K."""
+        return np.asarray(np.linalg.solve(self.h, self.K))
+
+    @cached_property
+    def whitening(self) -> Array:
+        """(x, y) of the whole sample -> w = (h^-1 (x - K y), y), jointly white, (..., 2r, 2r)."""
+        r = self.rank
+        out = np.zeros((*self.K.shape[:-2], 2 * r, 2 * r))
+        to_x, to_y = self.to_x[..., :r], self.to_y[..., :r]
+        out[..., :r, :r], out[..., r:, r:] = np.linalg.solve(self.h, to_x), to_y
+        out[..., :r, r:] = -self.slope @ to_y
+        return out
+
+    @cached_property
+    def in_columns(self) -> tuple[Array, Array, Array, Array]:
+        """In the user's columns: Cov(S1) at T = 0, F with Cov(S1) = that - F T F', Cov(V), and G with Cov(S3) = Cov(V) -
+        G S^-1 G'."""
+        lift, loadings = self.canonical.u_from_x @ self.from_x, self.canonical.v_from_y @ self.from_y @ self.K.mT
+        cov_v = self.canonical.v_from_y @ self.cov_y @ self.canonical.v_from_y.T
+        return self.cov_s1(np.zeros_like(self.K)), lift @ self.h, cov_v, loadings
 
     # ---- at a given T
 
@@ -240,7 +263,7 @@ class PairFit:
         """0 to 1: whether any evidence tells T from T = 0."""
         return gate(self.strength)
 
-    @property
+    @cached_property
     def strength(self) -> float:
         """Of the evidence that tells T best from T = 0, in standard errors."""
         return max(self.posterior.strengths.values(), default=0.0)
