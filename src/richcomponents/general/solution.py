@@ -9,7 +9,7 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -656,16 +656,12 @@ class SetSolution:
         white = cumulant_terms(self.system, self.white_transforms, self.gauge, self.white.columns)
         return {q: Terms(((Term(1.0, (), lifts[q], white[q]),),)) for q in self.keys}
 
-    def components(
-        self, names: Sequence[str], titles: Mapping[Subset, str], given: Mapping[Subset, object] | None = None
-    ) -> dict[Subset, Component]:
-        """names : of the columns of all views; titles : of the components; given : known means of some."""
-        own = self._means(self.mean, given or {})
-        out = {}
-        for q in self.keys:
-            columns = tuple(names[self.white.place[self.gauge[q]]])
-            out[q] = Component(titles[q], columns, own[q], self.covariance(q), self.source, self._terms[q])
-        return out
+    def component(
+        self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
+    ) -> Component:
+        """names : of the columns of all views; title : of the component; given : known means of some."""
+        columns, own = tuple(names[self.white.place[self.gauge[key]]]), self._means(self.mean, given or {})[key]
+        return Component(title, columns, own, self.covariance(key), self.source, self._terms[key])
 
     def _means(self, means: Array, given: Mapping[Subset, object]) -> dict[Subset, Array]:
         """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
@@ -1098,7 +1094,3 @@ class SetSolution:
     def replicable(self) -> bool:
         """Whether solutions without a block know as much as this one."""
         return not self.beyond
-
-    def without_blocks(self, key: Subset, *, refit: bool) -> Iterator[SetSolution]:
-        """Without each block in turn: refitted, whatever is asked for."""
-        return map(self.without, self.blocks)

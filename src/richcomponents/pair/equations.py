@@ -33,7 +33,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.views import EDGE, MOST_CORRECTED, BlockSums, Pair
+from richcomponents.pair.views import EDGE, BlockSums, Pair
 
 __all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
 
@@ -230,8 +230,8 @@ def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Arra
     """
     if not rank or len(sums.count) < 3:
         return None
-    pair = Pair.whole(canonical, len(sums.count), rank, MOST_CORRECTED).leading()
-    left_out = Pair.left_out(canonical, sums, rank, MOST_CORRECTED).leading()
+    pair = Pair.whole(canonical, len(sums.count), rank).leading()
+    left_out = Pair.left_out(canonical, sums, rank).leading()
     prior = Prior(pair, 6.0)
     evidence = KnownMixing(A=A).weighed(pair, logistic(symmetric_of(prior.centre))[0])
     T = logistic(symmetric_of(best([evidence], pair, [prior])[0]))[0]
