@@ -189,7 +189,7 @@ class ContrastiveRCA(ComponentAnalysis):
         whole = found.composed(u, v).leading(r).T
         centre = second.mean if space.mean is None else space.mean
         stretch = 1.0 if self._partial is None else self._stretch(data.lost)
-        return HiddenClasses(best.model, centre, whole, self._partial, stretch, *best[1:])
+        return HiddenClasses(best[0], centre, whole, self._partial, stretch, *best[1:])
 
     @property
     def _questioned(self) -> bool:

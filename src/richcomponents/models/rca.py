@@ -1102,10 +1102,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
         of some of the rows, with what they lack.
         """
-        solution, order = self._facing(component)
-        found: Estimate = solution.estimate(
-            calibrated, outcome.turned(order), grouped=grouped, replicates=replicates, refit=refit
-        )
+        outcome = outcome.turned(self._facing(component)[1])
+        found: Estimate = calibrated.by(calibrated, outcome, grouped=grouped, replicates=replicates, refit=refit)
         return found
 
     def outcome_test(

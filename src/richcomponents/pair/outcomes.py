@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
@@ -380,10 +380,12 @@ class OnOwnPart:
             factor=float(self.stretch.factor(np.asarray(here.m @ (self.M @ here.m - here.m)))),
             shared=through if on_v.goes_with else None,
             on_v=on_v,
-            by=self,
+            by=self.estimate,
         )
 
-    def estimate(self, calibrated: Calibrated, outcome: Outcome, grouped: bool, replicates: Array | None) -> Estimate:
+    def estimate(
+        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None, **_: Any
+    ) -> Estimate:
         """With errors and the identified set. replicates (B, d_u) : log-odds on the residual without each block.
 
         On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
@@ -491,7 +493,7 @@ class BothParts:
         left_out = solution.left_out, solved.left_out, outcome.with_rows_without_blocks()[1]
         split = solution.fit.answer(parts, share=solved.shrunk.share, at=(here, left_out))
         return cls(
-            coef=solved.estimate(solved.calibrated(outcome), outcome, grouped, None),
+            coef=solved.estimate(solved.calibrated(outcome), outcome, grouped=grouped),
             shared=Estimate(shared, error, degrees),
             residualised=solved.here.b,
             trust=solved.shrunk.share,

@@ -54,7 +54,7 @@ from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places, Prediction, Refit
+from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.pair.canonical import (
@@ -373,24 +373,6 @@ class PairSolution(TwoViews):
         """Coefficients of an outcome on a component. Log-odds : of R, and of variates of V beside it."""
         return self._on_shared(outcome) if key == self.keys[1] else OnOwnPart.of(self, outcome).calibrated(outcome)
 
-    def estimate(
-        self,
-        calibrated: Calibrated,
-        outcome: Outcome,
-        *,
-        grouped: bool,
-        replicates: Array | None = None,
-        refit: Refit | None = None,
-    ) -> Estimate:
-        """Calibrated coefficients with their errors and their identified set.
-
-        replicates : (B, d_u), of log-odds: those on the residual without each block. refit : of log-odds, on other features.
-        """
-        if isinstance(calibrated.by, OnOwnPart):
-            return calibrated.by.estimate(calibrated, outcome, grouped, replicates)
-        found: Estimate = calibrated.by.estimate(calibrated.coef, outcome, refit)
-        return found
-
     def cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""
         squares = np.diag(self.canonical.correlations[:beside] ** 2)
@@ -409,13 +391,13 @@ class PairSolution(TwoViews):
             outcome,
             Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
             found.n,
-            Prediction(shared_prediction(self.pair, self.T), self.pair.S(self.T)),
+            (shared_prediction(self.pair, self.T), self.pair.S(self.T)),
             self._shared_predictions(),
             LinearMap(found.x_from_u[:r], self.lift_u),
         )
         return solved.calibrated(outcome, self._lifted(self.lift_u, solved.covariance), r)
 
-    def _shared_predictions(self) -> list[Prediction] | None:
+    def _shared_predictions(self) -> list[Array] | None:
         """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
         if self.reduced_views:
             return None
@@ -423,8 +405,7 @@ class PairSolution(TwoViews):
         maps = shared_prediction(pairs, self.share * self.fit.posterior.T.blocks)
         into = np.zeros((len(maps), 2 * r, 2 * r))  # (x, y) of the whole sample -> those of the replicate
         into[:, :r, :r], into[:, r:, r:] = pairs.to_x[..., :r], pairs.to_y[..., :r]
-        maps = into.mT @ maps @ pairs.from_x[..., :r, :].mT
-        return [Prediction(one, self.pair.S(self.T)) for one in maps]
+        return list(into.mT @ maps @ pairs.from_x[..., :r, :].mT)
 
     # ---- how sure it is
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -422,17 +422,18 @@ class PaperSolution(TwoViews):
         features = self.predict(key, outcome.rows)[0]
         simple = "instrumental" if key == self.keys[1] else "residualised"
         return Calibrated(
-            coef, coef, 1.0, features, outcome.y, own, free=outcome.free, simple=simple, weighed=False, by=key
-        )
+            coef, coef, 1.0, features, outcome.y, own, outcome.free, simple=simple, weighed=False,
+            by=partial(self._estimate, key),
+        )  # fmt: skip
 
-    def estimate(
-        self, calibrated: Calibrated, outcome: Outcome, *, replicates: Array | None = None, **_: Any
+    def _estimate(
+        self, key: Key, calibrated: Calibrated, outcome: Outcome, *, replicates: Array | None = None, **_: Any
     ) -> Estimate:
-        """Jackknife at fixed formulas; arguments as in PairSolution."""
+        """Jackknife at fixed formulas; replicates : of log-odds, those on the stand-in without each block."""
         if replicates is None:
             error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
         else:
-            R = self.stand_in(calibrated.by, outcome.rows)
+            R = self.stand_in(key, outcome.rows)
             inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
             error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
         return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
