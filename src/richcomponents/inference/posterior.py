@@ -56,7 +56,7 @@ class Views(Protocol):
 
 
 class Evidence(Protocol):
-    """Something that tells T. Its parts are log-likelihoods up to a factor each; `scale` (parts,) makes them nats."""
+    """A dataclass that tells T. Its parts are log-likelihoods up to a factor each; `scale` (parts,) makes them nats."""
 
     @property
     def scale(self) -> Array: ...
@@ -69,9 +69,6 @@ class Evidence(Protocol):
 
     def weighed(self, pair: Any, T: Array) -> Evidence:
         """The same, with weights that are right near T."""
-
-    def scaled(self, scale: Array) -> Evidence:
-        """The same with other factors."""
 
     def above_noise(self, values: Array) -> Array:
         """The share (parts,) of their values without each block, (parts, B), that stands above noise; 1 for a likelihood."""
@@ -228,7 +225,7 @@ class Modes:
 
 
 def calibrated(
-    evidences: Sequence[Evidence], pair: Any, left_out: Any, rounds: int = 3
+    evidences: Sequence[Any], pair: Any, left_out: Any, rounds: int = 3
 ) -> tuple[list[Evidence], dict[str, Test]]:
     """Every part in nats; what says nothing is left out; and the tests of what they assume."""
     prior, loose, used, tests = Prior(pair, 0.5), Prior(pair, 2.0), [], {}
@@ -242,11 +239,12 @@ def calibrated(
             values, scores = score_of_parts(one, left_out, X)
             noise = jackknife_variance(np.moveaxis(scores * (pair.n / left_out.n)[:, None], 1, 0)).sum(-1)
             curvature = np.trace(bend(partial(score_of_parts, one, pair), X[None])[:, 0], axis1=-2, axis2=-1)
-            one = one.scaled(np.maximum(curvature / np.maximum(noise, 1e-300), 0.0) * one.above_noise(values))
+            scale = np.maximum(curvature / np.maximum(noise, 1e-300), 0.0) * one.above_noise(values)
+            one = replace(one, scale=scale)
         if one.scale.any():
             T = logistic(symmetric_of(best([one], pair, [loose], X)[0]))[0]
             share, tests[one.name] = one.use(pair, left_out, T)
-            one = one.scaled(one.scale * share)
+            one = replace(one, scale=one.scale * share)
         if one.scale.any():
             used.append(one)
     return used, tests

@@ -171,10 +171,10 @@ class OnPrediction:
         weighed: bool = True,
         told: bool = True,
     ) -> OnPrediction:
-        """n : independent rows; here : the map (k, d) from z to the fitted model's prediction, and the covariance there; replicas :
-        the map refitted without each block, None where it cannot be: then errors are those at the fitted one, and it is used as
-        it is, as without `weighed`. told : whether the fit tells the component; else
-        the simple prediction is used."""
+        """n : independent rows; here : the map (k, d) from z to the fitted model's prediction, and the covariance there;
+        replicas : the map refitted without each block, None where it cannot be: then errors are those at the fitted one, and
+        it is used as it is, as without `weighed`. told : whether the fit tells the component; else the simple prediction is
+        used."""
         sums, (full, covariance) = Sums.of(z, outcome), here
         if replicas is None or len(replicas) != len(sums.crosses):
             replicas, weighed = [full] * len(sums.crosses), False

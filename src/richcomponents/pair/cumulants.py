@@ -15,7 +15,7 @@ Two ways to the same matrices (`form_of` chooses):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -49,9 +49,6 @@ class CrossCumulants:
             mean = np.moveaxis(mean, -3, 0)
             self._seen[id(pair)] = pair, white @ (mean + mean.mT) / 2 @ white.mT
         return self._seen[id(pair)][1]
-
-    def scaled(self, scale: Array) -> CrossCumulants:
-        return replace(self, scale=scale)
 
     def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
         G, r = self._gram(pair), T.shape[-1]

@@ -65,9 +65,6 @@ class Equations:
         """g (..., k)."""
         return self.at(pair, T)[0]
 
-    def scaled(self, scale: Array) -> Self:
-        return replace(self, scale=scale)
-
     def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
         g, pulled = self.at(pair, T)
         y = g @ self.weight
@@ -135,7 +132,7 @@ class UncorrelatedOwnParts(Equations):
     def weighed(self, pair: Pair, T: Array) -> Self:
         """With N^-1 at T; without any equation, or with very many, no evidence."""
         if not 0 < self.count <= self.most:
-            return self.scaled(np.zeros(1))
+            return replace(self, scale=np.zeros(1))
         own = [(R, size) for _, _, R, size in self._own(pair, inside(T))]
         noise = Noise(pair, inside(T)).covariance(own, self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
@@ -295,7 +292,7 @@ class Noise:
         pair, r, T, D = self.pair, self.pair.rank, self.T, self._D
         ex, exy, ey = self._moves()
         d = np.diag(D)[:r]
-        K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.S(T)
+        K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.K @ pair.K.T + pair.h @ T @ pair.h
         m = exy - ex @ D / 2 - D @ ey / 2
         dK = m[:, :r, :r]
         dh = -(dK * d + (dK * d).mT) / (h[:, None] + h)

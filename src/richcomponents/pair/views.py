@@ -242,7 +242,9 @@ class PairFit:
             return cls(pair, left_out, Posterior(Draws.certain(T, np.zeros((len(left_out.n), 0, 0)))))
         with one_blas_thread():
             posterior = infer(pair.leading(), left_out.leading(), evidences, seed, signs)
-        return cls(pair, left_out, replace(posterior, T=posterior.T.map(lambda T: padded(T, pair.rank))))
+        if pair.corrected < pair.rank:
+            posterior = replace(posterior, T=posterior.T.map(lambda T: padded(T, pair.rank)))
+        return cls(pair, left_out, posterior)
 
     @property
     def rank(self) -> int:
