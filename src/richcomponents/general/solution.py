@@ -1070,11 +1070,6 @@ class SetSolution:
             mean=self.mean + state.mean @ self.white.back,
         )
 
-    @property
-    def replicable(self) -> bool:
-        """Whether solutions without a block know as much as this one."""
-        return not self.beyond
-
 
 def _of_textbook(
     error: Array, degrees: int, found: Calibrated, _: Outcome, *, grouped: bool, replicates: Array | None, **__: Any

@@ -1189,7 +1189,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def without_blocks(self, component: object = None) -> Iterator[tuple[int, Self]]:
         """Each block of samples, with this model without it, as far as a component depends on it: refitted, or moved by one
         Newton step where that is known. None of views of which few directions were looked at (see :meth:`jackknife`)."""
-        if not self._solution.replicable:
+        if self._solution.reduced_views:
             return
         for block in self._solution.blocks:
             yield block, self._without(block)

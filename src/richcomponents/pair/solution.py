@@ -421,7 +421,11 @@ class PairSolution(TwoViews):
         if what == "cov_s3":
             return self.exchanged.interval("cov_s1")
         degrees = max(len(self.sums.count) - 1, 1)
-        value = self._point(what)
+        if what == "mixing":
+            value = self.A
+        else:
+            own = self.covariance(self.keys[int(what[-1]) - 1])
+            value = np.array(own.diagonal()) if what == "var_s1" else np.asarray(own)
         if what == "mixing" and self.known_A is not None:
             return Estimate(value, np.zeros_like(value), degrees)
         if what == "mixing" and (self.largest_rank > self.rank or not self.rank):
@@ -471,13 +475,6 @@ class PairSolution(TwoViews):
             return pair.cov_s2(none) + low, pair.cov_s2(none) + high
         low, high = pair.cov_s1(none) - high, pair.cov_s1(none) - low
         return (np.einsum("...ii->...i", low), np.einsum("...ii->...i", high)) if what == "var_s1" else (low, high)
-
-    def _point(self, what: Target) -> Array:
-        if what == "mixing":
-            return self.A
-        if what == "var_s1":
-            return np.array(self.covariance(self.keys[0]).diagonal())
-        return np.asarray(self.covariance(self.keys[int(what[-1]) - 1]))
 
     def covariance_for_directions(self, key: Key, k: int) -> Blend:
         """What the k leading directions of S1 are read from: Cov(S1) at the share that the projector on them deserves."""

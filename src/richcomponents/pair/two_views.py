@@ -171,11 +171,6 @@ class TwoViews:
         """Refitted without one block."""
 
     @property
-    def replicable(self) -> bool:
-        """Whether solutions without a block know as much as this one: not of views that were searched in few directions."""
-        return not self.reduced_views
-
-    @property
     def d_u(self) -> int:
         return len(self.cov_u)
 
