@@ -42,7 +42,8 @@ def test_the_parts_are_exact_at_the_true_T(d_u, d_v, r):
     assert np.linalg.eigvalsh(T).max() < 1 + 1e-9
     np.testing.assert_allclose(pair.cov_s1(T), own, atol=1e-9)
     np.testing.assert_allclose(pair.cov_s2(T), shared, atol=1e-9)
-    np.testing.assert_allclose(pair.cov_s3(T), noise, atol=1e-9)
+    *_, cov_v, G = pair.in_columns
+    np.testing.assert_allclose(cov_v - G @ np.linalg.solve(pair.S(T), G.T), noise, atol=1e-9)
     np.testing.assert_allclose(pair.mixing(T) @ shared, A @ shared, atol=1e-9)
 
 

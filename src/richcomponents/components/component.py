@@ -657,7 +657,7 @@ class Calibrated:
     those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
     factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far as the outcome goes with it; on_v :
     what the outcome has to do with the other view of two; weighed : whether the correction was weighed against the simple
-    method; by : what the solver remembers.
+    method; by : (calibrated, outcome, grouped, replicates, refit) -> the coefficients with their errors.
     """
 
     coef: Array

@@ -291,8 +291,8 @@ class Problem:
         rank, kept = min(rank, len(where.correlations)), 1.0 - np.eye(len(blocks))
         to = linalg.block_diag(where.x_from_u, where.y_from_v)
         stack, n = to @ np.stack([one.cov for one in blocks]) @ to.T, rows * (kept @ self.counts) / self.counts.sum()
-        pair = Pair.whole(where, len(blocks), rank, MOST_CORRECTED)
-        left_out = Pair.of(where, stack, n, kept, rank, MOST_CORRECTED)
+        pair = Pair.whole(where, len(blocks), rank)
+        left_out = Pair.of(where, stack, n, kept, rank)
         if stated is not None and self.share is not None and rank:
             return Fit(_solved(pair, left_out, stated), given, blocks, 1.0, 0.0)
         known = PairFit.of(pair, left_out, self.evidences(where, rank))

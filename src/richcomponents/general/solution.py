@@ -9,7 +9,7 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -72,7 +72,7 @@ from richcomponents.general.refine import (
     refit,
 )
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import SHARES, OnPrediction, Places, Prediction, Refit, between, least_risk
+from richcomponents.learning.predicted import SHARES, OnPrediction, Places, between, least_risk
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.moments.kernel import MAX_ORDER
@@ -656,16 +656,12 @@ class SetSolution:
         white = cumulant_terms(self.system, self.white_transforms, self.gauge, self.white.columns)
         return {q: Terms(((Term(1.0, (), lifts[q], white[q]),),)) for q in self.keys}
 
-    def components(
-        self, names: Sequence[str], titles: Mapping[Subset, str], given: Mapping[Subset, object] | None = None
-    ) -> dict[Subset, Component]:
-        """names : of the columns of all views; titles : of the components; given : known means of some."""
-        own = self._means(self.mean, given or {})
-        out = {}
-        for q in self.keys:
-            columns = tuple(names[self.white.place[self.gauge[q]]])
-            out[q] = Component(titles[q], columns, own[q], self.covariance(q), self.source, self._terms[q])
-        return out
+    def component(
+        self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
+    ) -> Component:
+        """names : of the columns of all views; title : of the component; given : known means of some."""
+        columns, own = tuple(names[self.white.place[self.gauge[key]]]), self._means(self.mean, given or {})[key]
+        return Component(title, columns, own, self.covariance(key), self.source, self._terms[key])
 
     def _means(self, means: Array, given: Mapping[Subset, object]) -> dict[Subset, Array]:
         """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
@@ -937,19 +933,19 @@ class SetSolution:
             point, nothing, len(left_out) - 1, identified=(low, high), identified_error=(errors[0], errors[1])
         )
 
-    def _prediction(self, key: Subset, fitted: Fitted) -> Prediction:
-        """The best linear prediction of a component from the white columns, as a fit has it: Cov(z)^-1 L K."""
+    def _prediction(self, key: Subset, fitted: Fitted) -> tuple[Array, Array]:
+        """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K."""
         L = loading(fitted.transforms, self.white.columns, self.gauge[key], key)
         inverse = _inverse_of(fitted.total)
         K = fitted.covariances[key] if self.parameters is None else self._kept(key, L, inverse, fitted.covariances[key])
-        return Prediction(np.asarray(inverse @ L @ K), K)
+        return np.asarray(inverse @ L @ K), K
 
-    def _predictions_without_blocks(self, key: Subset) -> list[Prediction] | None:
+    def _predictions_without_blocks(self, key: Subset) -> list[Array] | None:
         """Refitted; None where refits do not tell: of views of which few directions were looked at."""
         if self.beyond:
             return None
         refits = [self._fitted_without(block) for block in self.blocks]
-        return [self._prediction(key, one) for one in refits if key in one.system]
+        return [self._prediction(key, one)[0] for one in refits if key in one.system]
 
     def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
         """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
@@ -999,28 +995,8 @@ class SetSolution:
             determined=self._determined(key, outcome.covariates),
             reduced=True,
             wanted=wanted,
-            by=(np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
+            by=partial(_of_textbook, np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
         )
-
-    def estimate(
-        self,
-        calibrated: Calibrated,
-        outcome: Outcome,
-        *,
-        grouped: bool,
-        replicates: Array | None = None,
-        refit: Refit | None = None,
-    ) -> Estimate:
-        """Coefficients and their standard errors over left-out blocks, each with its own refitted prediction; of log-odds by
-        `refit`.
-
-        On all columns of a wide view those of the textbook, which take samples for independent: none with groups.
-        """
-        if not isinstance(calibrated.by, OnPrediction):
-            error, degrees = calibrated.by
-            error = error if replicates is None else jackknife_error(replicates)
-            return Estimate(calibrated.coef, np.full_like(error, np.nan) if grouped else error, degrees)
-        return calibrated.by.estimate(calibrated.coef, outcome, refit)
 
     def covariance_for_directions(self, key: Subset, k: int) -> Blend:
         """Between the covariance of the simple prediction and the fitted one, by the risk of the projector on the k leading
@@ -1094,11 +1070,10 @@ class SetSolution:
             mean=self.mean + state.mean @ self.white.back,
         )
 
-    @property
-    def replicable(self) -> bool:
-        """Whether solutions without a block know as much as this one."""
-        return not self.beyond
 
-    def without_blocks(self, key: Subset, *, refit: bool) -> Iterator[SetSolution]:
-        """Without each block in turn: refitted, whatever is asked for."""
-        return map(self.without, self.blocks)
+def _of_textbook(
+    error: Array, degrees: int, found: Calibrated, _: Outcome, *, grouped: bool, replicates: Array | None, **__: Any
+) -> Estimate:
+    """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
+    error = error if replicates is None else jackknife_error(replicates)
+    return Estimate(found.coef, np.full_like(error, np.nan) if grouped else error, degrees)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,7 +56,7 @@ class Views(Protocol):
 
 
 class Evidence(Protocol):
-    """Something that tells T. Its parts are log-likelihoods up to a factor each; `scale` (parts,) makes them nats."""
+    """A dataclass that tells T. Its parts are log-likelihoods up to a factor each; `scale` (parts,) makes them nats."""
 
     @property
     def scale(self) -> Array: ...
@@ -70,11 +70,8 @@ class Evidence(Protocol):
     def weighed(self, pair: Any, T: Array) -> Evidence:
         """The same, with weights that are right near T."""
 
-    def scaled(self, scale: Array) -> Evidence:
-        """The same with other factors."""
-
-    def above_noise(self, values: Array) -> float:
-        """The share of a part's values without each block, (B,), that stands above their noise; 1 for a likelihood."""
+    def above_noise(self, values: Array) -> Array:
+        """The share (parts,) of their values without each block, (parts, B), that stands above noise; 1 for a likelihood."""
 
     def use(self, pair: Any, left_out: Any, T: Array) -> tuple[float, Test]:
         """0 to 1: how far what it assumes may be used, at its own best T, and the test of it."""
@@ -137,15 +134,22 @@ def score(evidences: Sequence[Evidence], pair: Any, X: Array) -> tuple[Array, Ar
     return value, entries(pull(slope)) * multiplicity(T.shape[-1])
 
 
-def bend(evidences: Sequence[Evidence], pair: Any, X: Array, step: float = 1e-3) -> Array:
-    """Minus the Hessian (m, m) of the nats, by differences of the gradient."""
-    moves, chunk = step * np.eye(len(X)), max(1, 200_000 // max(pair.rank, 1) ** 2)
-    rows = [
-        (score(evidences, pair, X + part)[1] - score(evidences, pair, X - part)[1]) / (2 * step)
-        for part in np.split(moves, range(chunk, len(X), chunk))
-    ]
-    hessian = np.concatenate(rows)
-    return np.asarray(-(hessian + hessian.T) / 2)
+def score_of_parts(one: Evidence, pair: Any, X: Array) -> tuple[Array, Array]:
+    """The same of each part of an evidence, before they are nats: (parts, ...) and (parts, ..., m)."""
+    T, pull = logistic(symmetric_of(X))
+    values, slopes = one.parts(pair, T)
+    return values, entries(pull(slopes)) * multiplicity(T.shape[-1])
+
+
+def bend(scored: Callable[[Array], tuple[Array, Array]], X: Array, step: float = 1e-3) -> Array:
+    """Minus the Hessians (..., k, m, m) at X (k, m), by differences of the gradients that a score has."""
+    (k, m), chunk = X.shape, max(1, 100_000 // X.shape[1])
+    moves = step * np.concatenate([np.eye(m), -np.eye(m)])
+    places = (X[:, None] + moves).reshape(-1, m)
+    found = np.concatenate([scored(part)[1] for part in np.split(places, range(chunk, len(places), chunk))], axis=-2)
+    found = found.reshape(*found.shape[:-2], k, 2, m, m)
+    hessian = (found[..., 0, :, :] - found[..., 1, :, :]) / (2 * step)
+    return np.asarray(-(hessian + hessian.mT) / 2)
 
 
 # ---- prior, mode, posterior
@@ -182,49 +186,46 @@ def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], star
     return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
 
 
-@dataclass(frozen=True)
-class Mode:
-    """X (m,) at a mode; the curvature there, in units of the prior: values (m,), axes (m, m); evidence : log of the integral of
-    likelihood times prior (Laplace)."""
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """X (k, m) at the modes of k posteriors; the curvature there, in units of the priors, whose roots are root (k, m, m):
+    values (k, m), axes (k, m, m); evidence (k,) : log of the integral of likelihood times prior (Laplace)."""
 
     X: Array
-    evidence: float
-    prior: Prior
+    evidence: Array
+    root: Array
     values: Array
     axes: Array
 
     @classmethod
-    def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> list[Mode]:
-        """One for every prior."""
-        return [cls._near(evidences, pair, *one) for one in zip(priors, best(evidences, pair, priors), strict=True)]
-
-    @classmethod
-    def _near(cls, evidences: Sequence[Evidence], pair: Any, prior: Prior, X: Array) -> Mode:
-        """After one Newton step, so that it does not matter where the search stopped."""
-        values, axes = np.linalg.eigh(np.eye(len(X)) + prior.root.T @ bend(evidences, pair, X) @ prior.root)
-        values, s = np.maximum(values, 0.5), np.linalg.solve(prior.root, X - prior.centre)
-        s = s + axes @ ((prior.root.T @ score(evidences, pair, X)[1] - s) @ axes / values)
-        X = prior.centre + prior.root @ s
-        height = score(evidences, pair, X)[0] - np.sum(s**2) / 2
-        return cls(X, float(height - np.log(values).sum() / 2), prior, values, axes)
-
-    def solve(self, rows: Array) -> Array:
-        """rows (n, m) times the posterior covariance."""
-        return np.asarray((rows @ self.prior.root @ self.axes / self.values) @ self.axes.T @ self.prior.root.T)
+    def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> Modes:
+        """One for every prior, after one Newton step, so that it does not matter where the search stopped."""
+        centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
+        X = best(evidences, pair, priors)
+        curved = bend(partial(score, evidences, pair), X)
+        values, axes = np.linalg.eigh(np.eye(X.shape[1]) + root.mT @ curved @ root)
+        values, s = np.maximum(values, 0.5), np.linalg.solve(root, (X - centre)[..., None])
+        pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s)
+        s = s + axes @ (pulled / values[..., None])
+        X = centre + (root @ s)[..., 0]
+        height = score(evidences, pair, X)[0] - np.sum(s**2, (-1, -2)) / 2
+        return cls(X, height - np.log(values).sum(-1) / 2, root, values, axes)
 
     def without_blocks(self, evidences: Sequence[Evidence], pair: Any, left_out: Any) -> Array:
-        """T without each block, (B, r, r): one Newton step each."""
-        each = np.tile(self.X, (len(left_out.n), 1))
+        """T without each block, (k, B, r, r): one Newton step each."""
+        each = np.repeat(self.X[:, None], len(left_out.n), axis=1)
         scores = score(evidences, left_out, each)[1] * (pair.n / left_out.n)[:, None]
-        return logistic(symmetric_of(each + self.solve(scores - scores.mean(0))))[0]
+        scaled = (scores - scores.mean(1, keepdims=True)) @ self.root @ self.axes / self.values[:, None]
+        return logistic(symmetric_of(each + scaled @ self.axes.mT @ self.root.mT))[0]
 
-    def deviations(self, normal: Array) -> Array:
-        """Standard normal rows (n, m) as deviations of X."""
-        return np.asarray((normal @ self.axes / np.sqrt(self.values)) @ self.axes.T @ self.prior.root.T)
+    def drawn(self, normal: Array) -> Array:
+        """T (k, n, r, r) at the deviations that standard normal rows (n, m) are."""
+        deviations = (normal @ self.axes / np.sqrt(self.values)[:, None]) @ self.axes.mT @ self.root.mT
+        return logistic(symmetric_of(self.X[:, None] + deviations))[0]
 
 
 def calibrated(
-    evidences: Sequence[Evidence], pair: Any, left_out: Any, rounds: int = 3
+    evidences: Sequence[Any], pair: Any, left_out: Any, rounds: int = 3
 ) -> tuple[list[Evidence], dict[str, Test]]:
     """Every part in nats; what says nothing is left out; and the tests of what they assume."""
     prior, loose, used, tests = Prior(pair, 0.5), Prior(pair, 2.0), [], {}
@@ -234,18 +235,16 @@ def calibrated(
             one = one.weighed(pair, logistic(symmetric_of(X))[0])
             if not one.scale.any():
                 break
-            X, scale = best([one], pair, [prior], X)[0], np.zeros(len(one.scale))
-            for k, unit in enumerate(np.eye(len(scale))):
-                alone = one.scaled(unit)
-                value, scores = score([alone], left_out, X)
-                noise = jackknife_variance(scores * (pair.n / left_out.n)[:, None]).sum()
-                curvature = np.trace(bend([alone], pair, X))
-                scale[k] = max(0.0, curvature / max(noise, 1e-300)) * one.above_noise(value)
-            one = one.scaled(scale)
+            X = best([one], pair, [prior], X)[0]
+            values, scores = score_of_parts(one, left_out, X)
+            noise = jackknife_variance(np.moveaxis(scores * (pair.n / left_out.n)[:, None], 1, 0)).sum(-1)
+            curvature = np.trace(bend(partial(score_of_parts, one, pair), X[None])[:, 0], axis1=-2, axis2=-1)
+            scale = np.maximum(curvature / np.maximum(noise, 1e-300), 0.0) * one.above_noise(values)
+            one = replace(one, scale=scale)
         if one.scale.any():
             T = logistic(symmetric_of(best([one], pair, [loose], X)[0]))[0]
             share, tests[one.name] = one.use(pair, left_out, T)
-            one = one.scaled(one.scale * share)
+            one = replace(one, scale=one.scale * share)
         if one.scale.any():
             used.append(one)
     return used, tests
@@ -291,16 +290,14 @@ def infer(
     (evidences, tests), m = calibrated(evidences, pair, left_out), len(entries(np.eye(pair.rank)))
     half = np.random.default_rng(seed).normal(size=(DRAWS // 2, m))
     half = half if signs is None else half * entries(np.outer(signs, signs))
-    weights, gains, moves, drawn = [], [], [], []
-    for top in Mode.of(evidences, pair, [Prior(pair, tau, level) for tau in TAUS for level in LEVELS]):
-        without = top.without_blocks(evidences, pair, left_out)
-        weights.append(top.prior.log_weight + top.evidence)
-        gains.append(float(np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0])))
-        moves.append(without - logistic(symmetric_of(top.X))[0])
-        drawn.append(logistic(symmetric_of(top.X + top.deviations(np.concatenate([half, -half]))))[0])
-    levels = softmax(np.reshape(weights, (len(TAUS), -1)))
-    taus = softmax(np.sum(levels * np.reshape(gains, levels.shape), axis=1))
-    weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(drawn)
+    priors = [Prior(pair, tau, level) for tau in TAUS for level in LEVELS]
+    tops = Modes.of(evidences, pair, priors)
+    without = tops.without_blocks(evidences, pair, left_out)
+    gains = np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0], axis=1)
+    moves = without - logistic(symmetric_of(tops.X))[0][:, None]
+    levels = softmax(np.reshape([one.log_weight for one in priors] + tops.evidence, (len(TAUS), -1)))
+    taus = softmax(np.sum(levels * gains.reshape(levels.shape), axis=1))
+    weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(tops.drawn(np.concatenate([half, -half])))
     each = np.repeat(weight, DRAWS) / DRAWS
     mean = np.tensordot(each, draws, 1)
     return Posterior(

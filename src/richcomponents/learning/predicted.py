@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,14 +89,6 @@ class Places:
         kept = np.flatnonzero(values > _RANGE)[: self.rank]
         size = values[kept] + WEAK_INSTRUMENT / (n * values[kept])
         return np.asarray(others @ white_others.T @ (right[kept].T * size) @ left[:, kept].T @ back.T)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Maps (k, d) from z to a component: of the fitted model, and what its covariance (d, d) is there."""
-
-    full: Array
-    covariance: Array
 
 
 @dataclass(frozen=True)
@@ -171,24 +164,25 @@ class OnPrediction:
         outcome: Outcome,
         places: Places,
         n: float,
-        here: Prediction,
-        replicas: Sequence[Prediction] | None,
+        here: tuple[Array, Array],
+        replicas: Sequence[Array] | None,
         frame: LinearMap,
         *,
         weighed: bool = True,
         told: bool = True,
     ) -> OnPrediction:
-        """n : independent rows; replicas : the prediction refitted without each block, None where it cannot be: then errors are
-        those at the fitted one, and it is used as it is, as without `weighed`. told : whether the fit tells the component; else
-        the simple prediction is used."""
-        sums = Sums.of(z, outcome)
+        """n : independent rows; here : the map (k, d) from z to the fitted model's prediction, and the covariance there;
+        replicas : the map refitted without each block, None where it cannot be: then errors are those at the fitted one, and
+        it is used as it is, as without `weighed`. told : whether the fit tells the component; else the simple prediction is
+        used."""
+        sums, (full, covariance) = Sums.of(z, outcome), here
         if replicas is None or len(replicas) != len(sums.crosses):
-            replicas, weighed = [here] * len(sums.crosses), False
+            replicas, weighed = [full] * len(sums.crosses), False
         simple = places.simple_map(sums.covariance, n)
         simples = np.stack([places.simple_map(C, n) for C in sums.covariances])
-        fulls = np.stack([one.full for one in replicas])
+        fulls = np.stack(replicas)
         shares = SHARES[:1] if not told else SHARES if weighed else SHARES[-1:]
-        path = np.stack([on_features(between(simple, here.full, w), sums.covariance, sums.cross) for w in shares])
+        path = np.stack([on_features(between(simple, full, w), sums.covariance, sums.cross) for w in shares])
         paths = np.stack([on_features(between(simples, fulls, w), sums.covariances, sums.crosses) for w in shares])
         at = least_risk(path, paths)
         w = float(shares[at])
@@ -197,10 +191,10 @@ class OnPrediction:
             z=z,
             frame=frame,
             share=w,
-            map=between(simple, here.full, w),
-            full=here.full,
+            map=between(simple, full, w),
+            full=full,
             maps=between(simples, fulls, w),
-            covariance=symmetric((1 - w) * seen + w * here.covariance),
+            covariance=symmetric((1 - w) * seen + w * covariance),
             coef=path[at],
             at_full=path[-1],
             simple=on_features(simple, sums.covariance, sums.cross),
@@ -224,12 +218,12 @@ class OnPrediction:
             wanted=wanted + outcome.covariates,
             simple=self.kind,
             weighed=self.weighed,
-            by=self,
+            by=self.estimate,
         )
 
-    def estimate(self, coef: Array, outcome: Outcome, refit: Refit | None = None) -> Estimate:
+    def estimate(self, found: Calibrated, outcome: Outcome, *, refit: Refit | None = None, **_: Any) -> Estimate:
         """Reported coefficients, in the user's columns, with their errors; refit : of log-odds."""
-        degrees = max(len(outcome.kept) - 1, 1)
+        coef, degrees = found.coef, max(len(outcome.kept) - 1, 1)
         if self.ends is not None and refit is None:
             (low, high), errors = self.ends[0], np.sqrt(jackknife_variance(self.ends[1:]))
             nothing = np.full_like(coef, np.nan)

@@ -22,9 +22,8 @@ from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
 from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
 from richcomponents.pair.outcomes import BothParts
-from richcomponents.pair.paper_solution import PaperSolution, solve_paper
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
-from richcomponents.pair.two_views import PairOptions, Parts, Target
+from richcomponents.pair.two_views import PaperSolution, Parts, Target, solve_paper
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")
@@ -171,7 +170,7 @@ class ContrastiveRCA(ComponentAnalysis):
     def _hidden_classes(self, data: RowData) -> HiddenClasses | None:
         if self.classes == "none" or self.method == "paper" or self.A is not None or "S3" in (self.mean or {}):
             return None
-        space = self._searched(data, PairOptions(self.rank).at_least)
+        space = self._searched(data, self.rank)
         second = space.data.moments(2)
         u, v = space.frames.values()
         found = canonical_coordinates(space.data, second, len(u.to))[0]
@@ -190,7 +189,7 @@ class ContrastiveRCA(ComponentAnalysis):
         whole = found.composed(u, v).leading(r).T
         centre = second.mean if space.mean is None else space.mean
         stretch = 1.0 if self._partial is None else self._stretch(data.lost)
-        return HiddenClasses(best.model, centre, whole, self._partial, stretch, *best[1:])
+        return HiddenClasses(best[0], centre, whole, self._partial, stretch, *best[1:])
 
     @property
     def _questioned(self) -> bool:
@@ -200,10 +199,11 @@ class ContrastiveRCA(ComponentAnalysis):
         rank = self.rank
         if self._class_part is not None and isinstance(rank, (int, np.integer)):
             rank = max(0, int(rank) - self._class_part.rank)
-        options = PairOptions(rank, self.A, self.order, self.random_state, _of_both_views(self.errors))
+        given = rank, self.A, self.order
         if self.method == "paper":
-            return solve_paper(data, self._places, _KEYS, options)
-        return solve_pair(self._space(data, options.at_least), _KEYS, options)
+            return solve_paper(data, self._places, _KEYS, given)
+        errors = _of_both_views(self.errors)
+        return solve_pair(self._space(data, rank), _KEYS, *given, self.random_state, errors)
 
     def _adopt(self, solution: PairSolution | PaperSolution) -> None:
         self._solution = solution

@@ -32,7 +32,7 @@ from richcomponents.notebook import Summary, Table, Tabular
 from richcomponents.pair.canonical import canonical
 from richcomponents.pair.diagnostics import rounded
 from richcomponents.pair.solution import PairSolution, solve_pair
-from richcomponents.pair.two_views import PairOptions, Target
+from richcomponents.pair.two_views import Target
 from richcomponents.plots import GREY, new_figure
 from richcomponents.text import counted, in_line, listed, page
 
@@ -206,8 +206,8 @@ class RCA(ComponentAnalysis):
                     f"written in the columns of this view. Leave it out, or give that of view {v!r}"
                 )
             A = value
-        options = PairOptions(ranks.get((u, v), "auto"), A, self.order, self.random_state)
-        return solve_pair(self._space(data, options.at_least), ((u,), (u, v), (v,)), options)
+        rank = ranks.get((u, v), "auto")
+        return solve_pair(self._space(data, rank), ((u,), (u, v), (v,)), rank, A, self.order, self.random_state)
 
     def _adopt(self, solution: PairSolution | SetSolution) -> None:
         self._solution = solution
@@ -219,7 +219,7 @@ class RCA(ComponentAnalysis):
         self.variance_shares_ = solution.variance_shares()
         titles = {q: component_name(q) for q in solution.keys}
         given = by_subset(self.mean, "mean", self.system_)
-        self._parts = solution.components(self._names, titles, given)
+        self._parts = {q: solution.component(q, self._names, titles[q], given) for q in solution.keys}
         errors = getattr(solution, "relative_errors", None)
         if errors is not None:
             self.relative_errors_ = errors

@@ -623,13 +623,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 f"n_blocks must be an integer, at least {MIN_BLOCKS} and at most {MOST_BLOCKS}, got {self.n_blocks!r}"
             )
 
-    def _space(self, data: Data, at_least: int = 1) -> SearchSpace:
-        """The columns to look at: of wide views their principal components, at least so many."""
-        space = self._searched(data, at_least)
+    def _space(self, data: Data, rank: object = None) -> SearchSpace:
+        """The columns to look at: of wide views their principal components, at least so many as a rank that is a number."""
+        space = self._searched(data, rank)
         self._warn_of_constants(space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
         return space
 
-    def _searched(self, data: Data, at_least: int) -> SearchSpace:
+    def _searched(self, data: Data, rank: object) -> SearchSpace:
+        at_least = int(rank) if isinstance(rank, (int, np.integer)) else 1
         return search_space(data, self._places, lambda rows: check_range(rows, self.views_), at_least)
 
     def _warn_of_counts(self, rows: Array) -> None:
@@ -1101,10 +1102,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
         of some of the rows, with what they lack.
         """
-        solution, order = self._facing(component)
-        found: Estimate = solution.estimate(
-            calibrated, outcome.turned(order), grouped=grouped, replicates=replicates, refit=refit
-        )
+        outcome = outcome.turned(self._facing(component)[1])
+        found: Estimate = calibrated.by(calibrated, outcome, grouped=grouped, replicates=replicates, refit=refit)
         return found
 
     def outcome_test(
@@ -1180,26 +1179,20 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _without(self, block: int) -> Self:
         """This model refitted without one block."""
-        return self._replicate(block, partial(self._solution.without, block))
-
-    def _replicate(self, block: int, solve: Callable[[], Any]) -> Self:
-        """This model with a solution without one block."""
         other = copy(self)
         other._class_part = None if self._class_part is None else self._class_part.without(block)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            other._adopt(solve())
+            other._adopt(self._solution.without(block))
         return other
 
     def without_blocks(self, component: object = None) -> Iterator[tuple[int, Self]]:
         """Each block of samples, with this model without it, as far as a component depends on it: refitted, or moved by one
         Newton step where that is known. None of views of which few directions were looked at (see :meth:`jackknife`)."""
-        if not self._solution.replicable:
+        if self._solution.reduced_views:
             return
-        key = self._key(component)
-        solutions = self._solution.without_blocks(key, refit=self._moved_by_A(key))
         for block in self._solution.blocks:
-            yield block, self._replicate(block, partial(next, solutions))
+            yield block, self._without(block)
 
     def leaves_open(self, component: object = None) -> bool:
         """Whether the data tell no more of a component than its identified set."""

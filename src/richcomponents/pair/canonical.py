@@ -19,6 +19,7 @@ How many directions the views share: the sequential Bartlett-Lawley test, and wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -59,12 +60,12 @@ class Canonical:
     n: float
     dependence: Dependence | None = None
 
-    @property
+    @cached_property
     def rank_u(self) -> int:
         """Number of linearly independent columns of U."""
         return len(self.x_from_u)
 
-    @property
+    @cached_property
     def rank_v(self) -> int:
         """Number of linearly independent columns of V."""
         return len(self.y_from_v)

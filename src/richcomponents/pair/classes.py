@@ -23,8 +23,7 @@ because four things are asked before classes are believed. A mixture fits anythi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -76,11 +75,6 @@ class Mixture:
         """Of the classes, for each row, (n, K)."""
         joint = self.log_joint(z)
         return np.ascontiguousarray(np.exp(joint - logsumexp(joint, axis=0)).T)
-
-    def by_size(self) -> Mixture:
-        """The same with the largest class first."""
-        order = np.argsort(-self.share, kind="stable")
-        return replace(self, share=self.share[order], centre=self.centre[order])
 
 
 def climb(z: Array, weight: Array, label: IntArray, steps: int = 400, least: float = 1e-7) -> tuple[Mixture, float]:
@@ -157,17 +151,11 @@ def one_class(z: Array, weight: Array, seed: int | None) -> float:
     return max(linked(x, y), linked(y, x))
 
 
-class Found(NamedTuple):
-    """Classes, and what speaks for them: how sure rows are, nats over one class, and for the least valley."""
-
-    model: Mixture
-    certainty: float
-    evidence: float
-    valley: float
-
-
-def find_classes(z: Array, correlations: Array, weight: Array, wanted: object, seed: int | None) -> Found | None:
-    """Classes in canonical coordinates z = (x, y) (n, 2r), the largest first; None where there are none.
+def find_classes(
+    z: Array, correlations: Array, weight: Array, wanted: object, seed: int | None
+) -> tuple[Mixture, float, float, float] | None:
+    """Classes in canonical coordinates z = (x, y) (n, 2r), the largest first, and what speaks for them: how sure rows are, nats
+    over one class, and for the least valley; None where there are none.
 
     correlations : (r,), Cov(x, y); weight : (n,), how often rows count, adding up to the number of independent rows; wanted :
     "auto", or the number of classes, which is then not questioned.
@@ -193,7 +181,8 @@ def find_classes(z: Array, correlations: Array, weight: Array, wanted: object, s
     left = told(model.spread) / told(Mixture.of(z, weight, np.ones((1, len(z)))).spread)
     if auto and (valley < NATS or evidence < 2 * NATS or certainty < CERTAINTY or left > 1 - EXPLAINED):
         return None
-    return Found(model.by_size(), certainty, evidence, valley)
+    order = np.argsort(-model.share, kind="stable")
+    return Mixture(model.share[order], model.centre[order], model.spread), certainty, evidence, valley
 
 
 # ---- classes of rows

@@ -15,7 +15,7 @@ Two ways to the same matrices (`form_of` chooses):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.packing import packed_rank
 from richcomponents.cumulants.kstatistics import block_grams, linearised_block_cumulants
 from richcomponents.inference.draws import jackknife_variance
-from richcomponents.inference.posterior import Mode, Prior, entries, logistic, symmetric_of
+from richcomponents.inference.posterior import Modes, Prior, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test
 from richcomponents.moments.state import Moments
 from richcomponents.pair.views import Pair
@@ -40,32 +40,20 @@ class CrossCumulants:
     name: str = "skewness and kurtosis"
     _seen: dict[int, tuple[Pair, Array]] = field(default_factory=dict, repr=False)
 
-    def whitening(self, pair: Pair) -> Array:
-        """(x, y) of the whole sample -> w of the pair, (..., 2r, 2r)."""
-        r = pair.rank
-        out = np.zeros((*pair.K.shape[:-2], 2 * r, 2 * r))
-        to_x, to_y = pair.to_x[..., :r], pair.to_y[..., :r]
-        out[..., :r, :r], out[..., r:, r:] = np.linalg.solve(pair.h, to_x), to_y
-        out[..., :r, r:] = -np.linalg.solve(pair.h, pair.K @ to_y)
-        return out
-
     def _gram(self, pair: Pair) -> Array:
         """G (2, ..., 2r, 2r) in w."""
         if id(pair) not in self._seen:
-            white, kept = self.whitening(pair), pair.kept
+            white, kept = pair.whitening, pair.kept
             pairs = kept[..., :, None] * kept[..., None, :] * (1 - np.eye(kept.shape[-1]))
             mean = np.tensordot(pairs / pairs.sum((-1, -2), keepdims=True), self.grams, ((-2, -1), (1, 2)))
             mean = np.moveaxis(mean, -3, 0)
             self._seen[id(pair)] = pair, white @ (mean + mean.mT) / 2 @ white.mT
         return self._seen[id(pair)][1]
 
-    def scaled(self, scale: Array) -> CrossCumulants:
-        return replace(self, scale=scale)
-
     def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
         G, r = self._gram(pair), T.shape[-1]
         G = G.reshape(2, *(1,) * (T.ndim - G.ndim + 1), *G.shape[1:])
-        R = np.concatenate(np.broadcast_arrays(T, np.linalg.solve(pair.h, pair.K)), axis=-1)
+        R = row_space(pair, T)
         dual = np.linalg.solve(R @ R.mT, R)
         inner = dual @ G @ R.mT
         slope = (dual @ G)[..., :r] - inner @ dual[..., :r]
@@ -74,9 +62,10 @@ class CrossCumulants:
     def weighed(self, pair: Pair, T: Array) -> CrossCumulants:
         return self
 
-    def above_noise(self, values: Array) -> float:
+    def above_noise(self, values: Array) -> Array:
         """An energy is a square: the share above its jackknife variance counts."""
-        return max(0.0, 1 - float(jackknife_variance(values) / max(float(values.mean()) ** 2, 1e-300)))
+        noise = jackknife_variance(values.T) / np.maximum(values.mean(1) ** 2, 1e-300)
+        return np.asarray(np.maximum(1 - noise, 0.0))
 
     def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
         """As far as its test does not reject: energy of the cumulants outside the fitted row space, with a sign-flip p-value.
@@ -89,30 +78,36 @@ class CrossCumulants:
         values, vectors = np.linalg.eigh(T)
         values = np.clip(values, 1e-6, 1 - 1e-6)
         centre = entries((vectors * np.log(values / (1 - values))) @ vectors.T)
-        top = Mode.of([self], pair, [Prior(pair, 3.0, centre=centre)])[0]
-        e0 = _outside(self, pair, logistic(symmetric_of(top.X))[0])
-        each = _outside(self, left_out, top.without_blocks([self], pair, left_out))
-        test = _flip_test(_inner_products(self.grams, e0, each, self.whitening(pair).T))
+        top = Modes.of([self], pair, [Prior(pair, 3.0, centre=centre)])
+        e0 = _outside(pair, logistic(symmetric_of(top.X[0]))[0])
+        each = _outside(left_out, top.without_blocks([self], pair, left_out)[0])
+        test = _flip_test(_inner_products(self.grams, e0, each, pair.whitening.T))
         return test.allowed, test
-
-    def projector(self, pair: Pair, T: Array) -> Array:
-        """P (..., 2r, 2r), in w."""
-        R = np.concatenate(np.broadcast_arrays(T, np.linalg.solve(pair.h, pair.K)), axis=-1)
-        return np.asarray(R.mT @ np.linalg.pinv(R @ R.mT, hermitian=True) @ R)
 
     def strength(self, pair: Pair, T: Array, end: Array) -> float:
         """Energy above that of the end, over its standard error under random signs of the blocks: without any signal their
         cumulants are noise about zero. (A jackknife does not tell the error of a degenerate U-statistic.)"""
-        white = self.whitening(pair)
-        contrast = white.T @ (self.projector(pair, T) - self.projector(pair, end)) @ white
+        white = pair.whitening
+        contrast = white.T @ (projector(pair, T) - projector(pair, end)) @ white
         q = np.tensordot(np.tensordot(self.scale, self.grams, 1), contrast, 2) * (1 - np.eye(self.grams.shape[1]))
         return float(q.sum() / np.sqrt(2 * np.sum(q**2) + 1e-300))
 
 
-def _outside(seen: CrossCumulants, pair: Pair, T: Array) -> Array:
+def row_space(pair: Pair, T: Array) -> Array:
+    """R (..., r, 2r), in w."""
+    return np.concatenate(np.broadcast_arrays(T, pair.slope), axis=-1)
+
+
+def projector(pair: Pair, T: Array) -> Array:
+    """P (..., 2r, 2r), in w."""
+    R = row_space(pair, T)
+    return np.asarray(R.mT @ np.linalg.pinv(R @ R.mT, hermitian=True) @ R)
+
+
+def _outside(pair: Pair, T: Array) -> Array:
     """E (..., 2m, 2m) with M E = the part of the cumulants M outside the row space of [S | K], in the sample's (x, y)."""
-    lift = seen.whitening(pair).mT
-    outside = np.eye(lift.shape[-1]) - seen.projector(pair, T)
+    lift = pair.whitening.mT
+    outside = np.eye(lift.shape[-1]) - projector(pair, T)
     return np.asarray(lift @ outside @ np.linalg.inv(lift))
 
 

@@ -37,10 +37,10 @@ from richcomponents.text import page
 
 def identified_test(fit: PairFit) -> Test:
     """Whether any evidence tells T from T = 0, in standard errors."""
-    p = float(stats.norm.sf(fit.strength))
     says = (
         "Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common."
     )
+    p = float(stats.norm.sf(fit.strength))
     return Test("identified", fit.strength, (), p, says, "More samples or more controls help.")
 
 
@@ -277,10 +277,8 @@ class Diagnostics:
 
     def advice(self) -> list[str]:
         """Sentences for the user: what the verdict means, then every finding that speaks against the model."""
-        if self.verdict == Verdict.STRONG and not self.rank:
-            out = ["Beside the hidden classes, which are removed, the views share nothing that can be seen."]
-        else:
-            out = [ADVICE[Verdict(self.verdict)]]
+        alone = "Beside the hidden classes, which are removed, the views share nothing that can be seen."
+        out = [alone if self.verdict == Verdict.STRONG and not self.rank else ADVICE[Verdict(self.verdict)]]
         if self.largest_rank > self.rank:
             out.append(
                 f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}. Use more "
@@ -296,10 +294,9 @@ class Diagnostics:
                 f"Too many columns for {self.n} samples: shared directions were looked for in {' and '.join(wide)}; what was "
                 "found there is removed from every column, and coefficients use every column."
             )
-        for test in self.tests:
-            if test.name not in ("identified", "shared") and test.finding != Verdict.STRONG:
-                out.append(f"Warning: {test.says} ({test.p_text}) {test.remedy}".rstrip())
-        return out
+        against = (one for one in self.tests if one.name not in ("identified", "shared"))
+        warned = (one for one in against if one.finding != Verdict.STRONG)
+        return [*out, *(f"Warning: {one.says} ({one.p_text}) {one.remedy}".rstrip() for one in warned)]
 
     def __repr__(self) -> str:
         return str(self.summary())
@@ -366,8 +363,7 @@ class VarianceTable(Tabular):
     @property
     def shared_share(self) -> Array:
         """Var(S2) / Var(U) (d_u,), between 0 and 1; 0 for a constant column."""
-        positive = self.total > 0
-        share = np.divide(self.shared, self.total, out=np.zeros_like(self.total), where=positive)
+        share = np.divide(self.shared, self.total, out=np.zeros_like(self.total), where=self.total > 0)
         return np.asarray(np.clip(share, 0.0, 1.0))
 
     def rows(self) -> Table:

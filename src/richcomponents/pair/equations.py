@@ -33,7 +33,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.views import EDGE, MOST_CORRECTED, BlockSums, Pair
+from richcomponents.pair.views import EDGE, BlockSums, Pair
 
 __all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
 
@@ -65,9 +65,6 @@ class Equations:
         """g (..., k)."""
         return self.at(pair, T)[0]
 
-    def scaled(self, scale: Array) -> Self:
-        return replace(self, scale=scale)
-
     def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
         g, pulled = self.at(pair, T)
         y = g @ self.weight
@@ -77,8 +74,8 @@ class Equations:
     def weighed(self, pair: Pair, T: Array) -> Self:
         """With N^-1 at T."""
 
-    def above_noise(self, values: Array) -> float:
-        return 1.0
+    def above_noise(self, values: Array) -> Array:
+        return np.ones(len(values))
 
     def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
         """As far as the test does not reject, or one over the dispersion. What nothing can contradict is not used, unless it
@@ -121,19 +118,23 @@ class UncorrelatedOwnParts(Equations):
     def count(self) -> int:
         return sum(len(i) for i, _ in self.between)
 
-    def _own(self, pair: Pair, T: Array) -> list[tuple[Array, Array]]:
-        """Correlations and standard deviations of S1 and of S3."""
-        own = []
-        for W in (pair.cov_s1(T), pair.cov_s3(T)):
+    def _own(self, pair: Pair, T: Array) -> list[tuple[int, Array, Array, Array]]:
+        """Of S1 and of S3: sign and F (..., d, r) with dW = sign F dT F', correlations R and standard deviations of W."""
+        own, F, cov_v, G = pair.in_columns
+        S = pair.K @ pair.K.mT + pair.h @ T @ pair.h
+        turned = np.linalg.solve(S, G.mT)
+        out = []
+        for sign, way, W in ((-1, F, own - F @ T @ F.mT), (1, turned.mT @ pair.h, cov_v - G @ turned)):
             size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), 1e-300))
-            own.append((W / size[..., :, None] / size[..., None, :], size))
-        return own
+            out.append((sign, way, W / size[..., :, None] / size[..., None, :], size))
+        return out
 
     def weighed(self, pair: Pair, T: Array) -> Self:
         """With N^-1 at T; without any equation, or with very many, no evidence."""
         if not 0 < self.count <= self.most:
-            return self.scaled(np.zeros(1))
-        noise = Noise(pair, inside(T)).covariance(self._own(pair, inside(T)), self.between)
+            return replace(self, scale=np.zeros(1))
+        own = [(R, size) for _, _, R, size in self._own(pair, inside(T))]
+        noise = Noise(pair, inside(T)).covariance(own, self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
         return replace(self, weight=symmetric(np.asarray(np.linalg.inv(noise + ridge), dtype=np.float64)))
 
@@ -143,19 +144,15 @@ class UncorrelatedOwnParts(Equations):
         own = self._own(pair, T)
 
         def pulled(y: Array) -> Array:
-            ways = (
-                pair.canonical.u_from_x @ (pair.from_x @ pair.h),
-                pair.canonical.v_from_y @ (pair.from_y @ pair.K.mT @ np.linalg.solve(pair.S(T), pair.h)),
-            )
             slope, first = np.zeros(np.broadcast_shapes(T.shape, pair.K.shape)), 0
-            for sign, way, (R, size), (i, j) in zip((-1, 1), ways, own, self.between, strict=True):
+            for (sign, way, R, size), (i, j) in zip(own, self.between, strict=True):
                 Y = np.zeros(np.broadcast_shapes(R.shape, (*y.shape[:-1], 1, 1)))
                 Y[..., i, j] = Y[..., j, i] = y[..., first : first + len(i)] / 2
                 Y = (Y - np.sum(Y * R, -1)[..., None] * np.eye(R.shape[-1])) / size[..., :, None] / size[..., None, :]
                 slope, first = slope + sign * way.mT @ Y @ way, first + len(i)
             return np.asarray((1 - 2 * INSIDE) * slope)
 
-        g = [R[..., i, j] for (R, _), (i, j) in zip(own, self.between, strict=True)]
+        g = [R[..., i, j] for (_, _, R, _), (i, j) in zip(own, self.between, strict=True)]
         return np.concatenate(g, axis=-1), pulled
 
 
@@ -230,8 +227,8 @@ def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Arra
     """
     if not rank or len(sums.count) < 3:
         return None
-    pair = Pair.whole(canonical, len(sums.count), rank, MOST_CORRECTED).leading()
-    left_out = Pair.left_out(canonical, sums, rank, MOST_CORRECTED).leading()
+    pair = Pair.whole(canonical, len(sums.count), rank).leading()
+    left_out = Pair.left_out(canonical, sums, rank).leading()
     prior = Prior(pair, 6.0)
     evidence = KnownMixing(A=A).weighed(pair, logistic(symmetric_of(prior.centre))[0])
     T = logistic(symmetric_of(best([evidence], pair, [prior])[0]))[0]
@@ -270,13 +267,13 @@ class Noise:
 
     @cached_property
     def _D(self) -> Array:
-        k = self.pair.canonical.rank_u
+        k = self.pair.to_x.shape[-1]
         return np.asarray(self.pair.covariance[:k, k:])
 
     def _moves(self) -> tuple[Array, Array, Array]:
         """Changes of Cov(x), Cov(x, y), Cov(y), (units, ., .), for every entry of E with a shared coordinate."""
-        k_u, k_v, r = self.pair.canonical.rank_u, self.pair.canonical.rank_v, self.pair.rank
-        p, D = k_u + k_v, self._D
+        D, r = self._D, self.pair.rank
+        k_u, p = len(D), sum(D.shape)
         shared = np.zeros(p, dtype=bool)
         shared[:r] = shared[k_u : k_u + r] = True
         i, j = np.tril_indices(p)
@@ -295,7 +292,7 @@ class Noise:
         pair, r, T, D = self.pair, self.pair.rank, self.T, self._D
         ex, exy, ey = self._moves()
         d = np.diag(D)[:r]
-        K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.S(T)
+        K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.K @ pair.K.T + pair.h @ T @ pair.h
         m = exy - ex @ D / 2 - D @ ey / 2
         dK = m[:, :r, :r]
         dh = -(dK * d + (dK * d).mT) / (h[:, None] + h)

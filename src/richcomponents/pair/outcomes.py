@@ -42,21 +42,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.algebra.spectral import symmetric
-from richcomponents.components.component import LEAST_KEPT
+from richcomponents.components.component import LEAST_KEPT, Calibrated, error_at_fixed_features
+from richcomponents.components.wide import Factored, Spread, added, inverse_factor
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError
-from richcomponents.inference.draws import Draws, Shrunk, shrink
+from richcomponents.inference.draws import Shrunk
 from richcomponents.inference.limits import range_of_products
-from richcomponents.inference.posterior import Posterior
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.predicted import WEAK_INSTRUMENT
 from richcomponents.pair.canonical import Canonical
 from richcomponents.pair.diagnostics import outcome_test
 from richcomponents.pair.views import Pair
@@ -102,25 +104,22 @@ class OutcomeOnV:
     name: str = "y"
 
     @classmethod
-    def of(
-        cls, outcome: Outcome, found: Canonical, rank: int, columns: IntArray, lost: float, whole: bool
-    ) -> OutcomeOnV:
-        """columns : of V in the outcome's rows; whole : whether all columns of both views were searched."""
-        on_shared = outcome_test(outcome, columns, lost, found.y_from_v[:rank])
-        rest, most = found.y_from_v[rank:], min(found.rank_u, found.rank_v)
-        on_rest = outcome_test(outcome, columns, lost, rest) if len(rest) else None
+    def of(cls, outcome: Outcome, solution: PairSolution) -> OutcomeOnV:
+        found, rank, whole = solution.canonical, solution.rank, not solution.reduced_views
+        rest, most, columns = found.y_from_v[rank:], len(found.correlations), solution.outside(solution.keys[0])
+        on_shared = outcome_test(outcome, columns, solution.lost, found.y_from_v[:rank])
+        on_rest = outcome_test(outcome, columns, solution.lost, rest) if len(rest) else None
         critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
         share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
         belief = not_rejected((on_shared if on_rest is None else on_rest).p_value)
         witnesses = min(1.0, ENOUGH * len(rest) / max(rank, 1))
         belief = belief * (1 - share * (1 - witnesses)) if on_rest is not None else belief
+        if share > 0:  # what else speaks against the model
+            belief *= not_rejected(float(np.nan_to_num(solution.cumulants_test.p_value, nan=1.0)))
         enough = whole and outcome.n > 2 * (found.rank_u + most)
         beside = _beside(outcome, found, rank, most) if enough and most > rank else rank
-        return cls(rank, beside, whole and beside == most, on_shared, on_rest, share, belief)
-
-    def stating(self) -> OutcomeOnV:
-        """The same where the user says that the outcome goes with S2, and with nothing else of V."""
-        return replace(self, share=1.0, belief=1.0, stated=True)
+        letters = ("V", "U") if solution.exchanged_ else ("U", "V")
+        return cls(rank, beside, whole and beside == most, on_shared, on_rest, share, belief, letters=letters)
 
     @property
     def goes_with(self) -> bool:
@@ -202,12 +201,8 @@ def _beside(outcome: Outcome, found: Canonical, rank: int, most: int) -> int:
     u, v = outcome.rows[:, :d_u], outcome.rows[:, d_u:]
     table = np.column_stack([u @ found.x_from_u.T, v @ found.y_from_v[:most].T, np.ones(len(u)), outcome.y])
     order = [*range(found.rank_u + rank), found.rank_u + most, *range(found.rank_u + rank, found.rank_u + most), -1]
-    table = table[:, order]  # the variates that may be left out come last but one
-    blocks = [
-        table[outcome.block == b] * np.sqrt(outcome.weight[outcome.block == b])[:, None]
-        for b in np.unique(outcome.block)
-    ]
-    sums = np.stack([rows.T @ rows for rows in blocks])
+    table = table[:, order] * np.sqrt(outcome.weight)[:, None]  # the variates that may be left out come last but one
+    sums = np.stack([table[~kept].T @ table[~kept] for kept in outcome.kept])
     kept = sums.sum(axis=0) - sums
 
     def squares(k: int) -> float:
@@ -235,16 +230,17 @@ class OnResidual:
     gamma: Array
 
     @classmethod
-    def at(cls, pair: Pair, b: Array, gamma: Array) -> OnResidual:
-        """b in the user's columns."""
+    def at(cls, pair: Pair, b: Array, gamma: Array, lift: Array | None = None) -> OnResidual:
+        """b in the user's columns; lift : of all columns of a wide view."""
         found = pair.canonical
         into = found.x_from_u.T @ np.linalg.solve(pair.h, pair.to_x).mT
-        return cls(b, found.u_from_x @ pair.from_x, into, pair.h, gamma)
+        return cls(b, found.u_from_x @ pair.from_x if lift is None else lift, into, pair.h, gamma)
 
-    def repeated(self, blocks: int) -> OnResidual:
-        """The same for every block."""
-        each = (self.b, self.lift, self.into, self.half, self.gamma)
-        return OnResidual(*(np.repeat(one[None], blocks, axis=0) for one in each))
+    def repeated(self, b: Array) -> OnResidual:
+        """The same for every block, with coefficients b (B, d_u)."""
+        return OnResidual(
+            b, *(np.repeat(one[None], len(b), 0) for one in (self.lift, self.into, self.half, self.gamma))
+        )
 
     @property
     def m(self) -> Array:
@@ -257,12 +253,6 @@ class OnResidual:
         """gamma in the user's columns, (..., d_u)."""
         return np.asarray((self.into @ (self.half @ self.gamma[..., None]))[..., 0])
 
-    def without_shared(self, rows: Array, T: Array) -> Array:
-        """R (n, d_u) -> the prediction of S1 at T: least squares on it gives coefficients stretched by (I - T)^-1."""
-        weights = self.into @ self.half
-        inner = np.linalg.inv(self.half) @ T.T @ self.half
-        return np.asarray(rows - (rows @ weights @ inner) @ self.lift.T)
-
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
@@ -273,16 +263,6 @@ class Stretch:
     size: float
     most: float
     attenuation: Callable[[Array], Array] | None = None
-
-    @classmethod
-    def of(cls, explained: float, noise: float, columns: int, variance: float, posterior: Posterior) -> Stretch:
-        """explained : b'Cov(R) b; columns : of U; variance : of the outcome."""
-        T, r = posterior.T, posterior.T.value.shape[-1]
-        G = np.eye(r) - T.posterior
-        first, second = (float(np.trace(np.tensordot(T.weight, g, 1))) for g in (G, G @ G))
-        noise = noise if np.isfinite(noise) else 0.0
-        size = max(explained - columns * noise, 1e-3 * columns * noise, 1e-300) / max(columns - r + second, 1e-300)
-        return cls(noise, size, max(variance / max(first, LEAST_KEPT), size))
 
     def matrix(self, T: Array, doubt: Array) -> Array:
         """M (..., r, r)."""
@@ -314,29 +294,157 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
-    """Coefficients, what they were read from, the noise of an entry of m, and the T that least squares on the prediction of S1
-    at T gives them."""
+class OnOwnPart:
+    """An outcome on S1, all columns of U included: least squares (or log-odds) on the residual, of all rows and without each
+    block, and the answer f(fit, T, doubt) that corrects them.
 
-    shrunk: Shrunk
+    own : Cov(R); inverse : G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U, None where the canonical coordinates
+    are all of U, or where there are too few samples. Where least squares is not determined (fewer samples than columns of U) it
+    is the regression on the principal components that were searched: a guide for penalised fits, no result.
+    """
+
+    solution: PairSolution
+    on_v: OutcomeOnV
+    own: Spread
+    inverse: Array | None
     here: OnResidual
+    left_out: OnResidual
     stretch: Stretch
-    noise: float
-    T: Array
+
+    @classmethod
+    def of(cls, solution: PairSolution, outcome: Outcome) -> OnOwnPart:
+        found, pair, on_v, n = solution.canonical, solution.pair, solution.on_v(outcome), solution.canonical.n
+        cross, variance = outcome.with_rows()
+        with_u, with_v = solution.split(cross)
+        own, cov_u, odds = solution.cov_residual(on_v.beside), solution.cov_u, outcome.log_odds
+        wide = isinstance(cov_u, Factored) and solution.determined(outcome.covariates)
+        inverse = inverse_factor(cov_u.rows) if isinstance(cov_u, Factored) and wide else None
+        if odds is not None:
+            here, left_out = on_log_odds(solution, odds.coef, on_v), None
+            noise = 1 / (max(odds.information, 1e-12) * max(n - len(here.b) - 1, 1))
+            variance = noise * n
+        elif inverse is not None:
+            with_y, lift, left_out = found.y_from_v[: solution.rank] @ with_v, solution.lift_u, None
+            inside = inverse.T @ (with_u - lift @ (solution.correlations * with_y))
+            left, free = variance - float(with_y @ with_y + inside @ inside), n - solution.coefficients_wanted - 1
+            noise = max(left, 1e-12 * variance) / free if free > 0 else 0.0
+            toward = inverse @ (inverse.T @ lift)
+            values, vectors = np.linalg.eigh(symmetric(lift.T @ toward))  # Q
+            half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
+            here = OnResidual(inverse @ inside, lift, toward @ half, half, on_v.share * instrumented(pair, with_y, n))
+        else:
+            here, left_out = least_squares(pair, with_u, with_v, on_v), without_blocks(solution, outcome, on_v)
+            with_y = found.y_from_v[: on_v.beside] @ with_v
+            left = max(variance - float(here.b @ own @ here.b) - float(with_y @ with_y), 1e-12 * variance)
+            noise = left / max(n - found.rank_u - on_v.beside - 1, 1)
+        columns, T = max(len(here.b) if solution.reduced else found.rank_u, 1), solution.fit.posterior.T
+        G = np.eye(solution.rank) - T.posterior
+        first, second = (float(np.trace(np.tensordot(T.weight, g, 1))) for g in (G, G @ G))
+        size = max(float(here.b @ own @ here.b) - columns * noise, 1e-3 * columns * noise, 1e-300)
+        size = size / max(columns - solution.rank + second, 1e-300)
+        most = max(variance / max(first, LEAST_KEPT), size)
+        stretch = Stretch(noise, size, most, None if odds is None else odds.attenuation)
+        left_out = here.repeated(np.repeat(here.b[None], len(solution.left_out.n), 0)) if left_out is None else left_out
+        return cls(solution, on_v, own, inverse, here, left_out, stretch)
+
+    @cached_property
+    def shrunk(self) -> Shrunk:
+        """Coefficients times the loadings have errors that count alike."""
+        fit, white = self.solution.fit, self.solution.canonical.u_from_x
+        gate = fit.gate * self.on_v.belief if fit.rank else 0.0
+        return fit.answer(self.stretch, gate=gate, metric=lambda c: c @ white, at=(self.here, self.left_out))
+
+    @cached_property
+    def M(self) -> Array:
+        """At the share of the correction."""
+        known, identity = self.solution.fit.posterior, np.eye(self.solution.rank)
+        return identity + self.shrunk.share * (self.stretch.matrix(known.T.value, known.doubt) - identity)
+
+    def calibrated(self, outcome: Outcome) -> Calibrated:
+        """With the prediction of S1, R without T of what is shared: least squares on it gives coefficients stretched by M."""
+        solution, here, on_v, r = self.solution, self.here, self.on_v, self.solution.rank
+        T, through = np.eye(r) - np.linalg.inv(self.M), here.on_shared
+        R = solution.residual(solution.keys[0], outcome.rows, on_v.beside)
+        features = R - (R @ (here.into @ here.half) @ (np.linalg.inv(here.half) @ T.T @ here.half)) @ here.lift.T
+        return Calibrated(
+            coef=self.shrunk.value,
+            residualised=here.b,
+            trust=self.shrunk.share,
+            features=features,
+            outcome=outcome.y - (outcome.rows[:, : solution.d_u] - features) @ through,
+            covariance=added(self.own, solution.canonical.u_from_x[:, :r] @ solution.pair.h, -T),
+            determined=solution.determined(outcome.covariates),
+            reduced=solution.reduced,
+            wanted=solution.coefficients_wanted + on_v.beside - r + outcome.covariates,
+            free=outcome.free,
+            factor=float(self.stretch.factor(np.asarray(here.m @ (self.M @ here.m - here.m)))),
+            shared=through if on_v.goes_with else None,
+            on_v=on_v,
+            by=self.estimate,
+        )
+
+    def estimate(
+        self, calibrated: Calibrated, outcome: Outcome, *, grouped: bool, replicates: Array | None = None, **_: Any
+    ) -> Estimate:
+        """With errors and the identified set. replicates (B, d_u) : log-odds on the residual without each block.
+
+        On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
+        samples for independent. With groups they are not, and there is no honest error.
+        """
+        solution, here, shrunk, degrees = self.solution, self.here, self.shrunk, max(len(outcome.kept) - 1, 1)
+        if replicates is not None:
+            left_out = on_log_odds(solution, replicates, self.on_v, here)
+            shrunk = solution.fit.answer(self.stretch, share=shrunk.share, at=(here, left_out))
+        variance = shrunk.variance
+        if solution.reduced and replicates is None and self.inverse is None:
+            features, left = calibrated.features, calibrated.outcome
+            variance = variance + error_at_fixed_features(features, left, outcome.kept, outcome.weight) ** 2
+        elif solution.reduced and replicates is None and self.inverse is not None:
+            shared = here.half @ (here.lift.T @ self.inverse)
+            own = self.stretch.noise * np.sum((self.inverse + here.into @ (self.M @ shared - shared)) ** 2, axis=1)
+            free = solution.canonical.n - solution.coefficients_wanted - 1
+            degrees, variance = max(round(free), 1), variance + (np.nan if grouped or free <= 0 else own)
+        ends = self.stretch.ends(here) if solution.rank else None
+        return Estimate(shrunk.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
 
 
-def coefficients(
-    here: OnResidual, left_out: OnResidual, posterior: Posterior, stretch: Stretch, gate: float, white: Array
-) -> Shrunk:
-    """left_out : without each block; white (d_u, k) : coefficients times it have errors that count alike."""
-    T, doubt = posterior.T, posterior.doubt
-    full = Draws(
-        stretch(here, T.value, doubt),
-        stretch(left_out, T.blocks, doubt),
-        stretch(here, T.posterior, np.zeros_like(doubt)),
-        T.weight,
-    )
-    return shrink(Draws.certain(here.b, left_out.b), full, gate, lambda c: c @ white)
+def least_squares(pair: Pair, with_u: Array, with_v: Array, on_v: OutcomeOnV) -> OnResidual:
+    """From covariances with the outcome (..., d_u) and (..., d_v), of a sample or of the stack without each block."""
+    found, r = pair.canonical, pair.rank
+    x, y = with_u @ found.x_from_u.T, with_v @ found.y_from_v.T
+    with_y = pair.to_y @ y[..., None]
+    own = x[..., None] - pair.from_x @ pair.K @ with_y
+    covariance = pair.own_x(np.zeros_like(pair.K))
+    if on_v.beside > r:
+        more = found.rank_u + np.arange(r, on_v.beside)
+        between = pair.covariance[..., : found.rank_u, more]
+        rest = np.linalg.solve(pair.covariance[..., more[:, None], more], between.mT)
+        own = own - rest.mT @ y[..., r : on_v.beside, None]
+        covariance = covariance - between @ rest
+    b = np.linalg.solve(covariance, own)[..., 0] @ found.x_from_u
+    return OnResidual.at(pair, b, on_v.share * instrumented(pair, with_y[..., 0], found.n))
+
+
+def without_blocks(solution: PairSolution, outcome: Outcome, on_v: OutcomeOnV) -> OnResidual:
+    """Least squares without each block."""
+    return least_squares(solution.left_out, *solution.split(outcome.with_rows_without_blocks()[0]), on_v)
+
+
+def on_log_odds(solution: PairSolution, coef: Array, on_v: OutcomeOnV, here: OnResidual | None = None) -> OnResidual:
+    """Log-odds (..., d_u + k) of R and of variates of V; here : of all rows, where coef is without each block."""
+    pair, d_u, r = solution.pair if here is None else solution.left_out, solution.d_u, solution.rank
+    b, on_y = coef[..., :d_u], coef[..., d_u:][..., :r]
+    if here is not None and solution.reduced:
+        return here.repeated(b)
+    on_y = on_y if on_y.shape[-1] else np.zeros((*coef.shape[:-1], r))
+    gamma = on_v.share * instrumented(pair, on_y, solution.canonical.n)
+    return OnResidual.at(pair, b, gamma, solution.lift_u if solution.reduced else None)
+
+
+def instrumented(pair: Pair, with_y: Array, n: float) -> Array:
+    """gamma = K'^-1 Cov(y, outcome), with a ridge, (..., r)."""
+    ridge = WEAK_INSTRUMENT / n * np.eye(pair.rank)
+    return np.asarray(np.linalg.solve(pair.K @ pair.K.mT + ridge, pair.K @ with_y[..., None])[..., 0])
 
 
 # ---- coefficients on S1 and on S2
@@ -368,42 +476,27 @@ class BothParts:
                 f"the first view ({solution.d_u} columns for {solution.n} samples) was searched in its principal components "
                 "only, where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
             )
-        on_v, degrees = solution.on_v(outcome).stating(), max(len(outcome.kept) - 1, 1)
-        outcome = replace(outcome, on_v=on_v)
-        solved = solution.calibrate(solution.keys[0], outcome)
-        here = solved.by.here
-        left_out = solution.fitted_without_blocks(outcome, on_v)
-        shared = here.on_shared
-        error = jackknife_error(left_out.on_shared) if solution.rank else np.full_like(shared, np.nan)
+        on_v = replace(solution.on_v(outcome), share=1.0, belief=1.0, stated=True)
+        outcome, degrees = replace(outcome, on_v=on_v), max(len(outcome.kept) - 1, 1)
+        solved = OnOwnPart.of(solution, outcome)
+        shared = solved.here.on_shared
+        error = jackknife_error(solved.left_out.on_shared) if solution.rank else np.full_like(shared, np.nan)
+
+        def parts(at: tuple[Pair, OnResidual, Array], T: Array, doubt: Array) -> Array:
+            pair, fit, variance = at
+            beta = solved.stretch(fit, T, doubt)
+            own = np.einsum("...i,...ij,...j->...", beta, pair.cov_s1(T), beta) / variance
+            other = np.einsum("...i,...ij,...j->...", fit.gamma, pair.S(T), fit.gamma) / variance
+            return np.stack([own, other, 1 - own - other], axis=-1)
+
+        here = solution.pair, solved.here, np.asarray(outcome.with_rows()[1])
+        left_out = solution.left_out, solved.left_out, outcome.with_rows_without_blocks()[1]
+        split = solution.fit.answer(parts, share=solved.shrunk.share, at=(here, left_out))
         return cls(
-            coef=solution.estimate(solved, outcome, grouped=grouped),
+            coef=solved.estimate(solved.calibrated(outcome), outcome, grouped=grouped),
             shared=Estimate(shared, error, degrees),
-            residualised=here.b,
-            trust=solved.trust,
-            split=_split(solution, outcome, solved.by, left_out),
+            residualised=solved.here.b,
+            trust=solved.shrunk.share,
+            split=Estimate(split.value, split.error, degrees, PARTS),
             on_v=on_v,
         )
-
-
-def _split(solution: PairSolution, outcome: Outcome, solved: Solved, left_out: OnResidual) -> Estimate:
-    """Shares of the outcome's variance."""
-    T, doubt, here, stretch = solution.fit.posterior.T, solution.fit.posterior.doubt, solved.here, solved.stretch
-
-    def parts(pair: Pair, beta: Array, gamma: Array, t: Array, variance: Array) -> Array:
-        own = np.einsum("...i,...ij,...j->...", beta, pair.cov_s1(t), beta) / variance
-        shared = np.einsum("...i,...ij,...j->...", gamma, pair.S(t), gamma) / variance
-        return np.stack([own, shared, 1 - own - shared], axis=-1)
-
-    variance, without = np.asarray(outcome.with_rows()[1]), outcome.with_rows_without_blocks()[1]
-    pair, pairs, none = solution.pair, solution.left_out, np.zeros_like(doubt)
-    full = Draws(
-        parts(pair, stretch(here, T.value, doubt), here.gamma, T.value, variance),
-        parts(pairs, stretch(left_out, T.blocks, doubt), left_out.gamma, T.blocks, without),
-        parts(pair, stretch(here, T.posterior, none), here.gamma, T.posterior, variance),
-        T.weight,
-    )
-    safe = Draws.certain(
-        parts(pair, here.b, here.gamma, none, variance), parts(pairs, left_out.b, left_out.gamma, 0 * T.blocks, without)
-    )
-    found = Shrunk.at(safe, full, solved.shrunk.share)
-    return Estimate(found.value, found.error, max(len(outcome.kept) - 1, 1), PARTS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import linalg
@@ -29,7 +29,6 @@ from richcomponents.components.component import (
     CumulantSource,
     Demand,
     Terms,
-    error_at_fixed_features,
 )
 from richcomponents.components.wide import (
     Factored,
@@ -50,12 +49,12 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.inference.draws import Draws, Shrunk, jackknife_variance
+from richcomponents.inference.draws import Draws, jackknife_variance
 from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places, Prediction, Refit
+from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.pair.canonical import (
@@ -67,10 +66,17 @@ from richcomponents.pair.canonical import (
     resolve_rank,
 )
 from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
-from richcomponents.pair.diagnostics import ADVICE, IdentifiedSet, identified_test, leftover_test, shared_test
+from richcomponents.pair.diagnostics import (
+    ADVICE,
+    Diagnostics,
+    IdentifiedSet,
+    identified_test,
+    leftover_test,
+    shared_test,
+)
 from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
-from richcomponents.pair.outcomes import OnResidual, OutcomeOnV, Solved, Stretch, coefficients, not_rejected
-from richcomponents.pair.two_views import Key, PairOptions, Target, TwoViews, own_terms, shared_terms
+from richcomponents.pair.outcomes import OnOwnPart, OutcomeOnV
+from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A, own_terms, shared_terms
 from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable
 
@@ -112,12 +118,12 @@ class PairSolution(TwoViews):
 
     @cached_property
     def pair(self) -> Pair:
-        return Pair.whole(self.canonical, len(self.sums.count), self.rank, MOST_CORRECTED)
+        return Pair.whole(self.canonical, len(self.sums.count), self.rank)
 
     @cached_property
     def left_out(self) -> Pair:
         """Without each block."""
-        return Pair.left_out(self.canonical, self.sums, self.rank, MOST_CORRECTED)
+        return Pair.left_out(self.canonical, self.sums, self.rank)
 
     @cached_property
     def fit(self) -> PairFit:
@@ -192,7 +198,7 @@ class PairSolution(TwoViews):
 
     def through_A(self, s: Array) -> Array:
         if self.known_A is not None:
-            return np.asarray(s @ self.known_A.T)
+            return super().through_A(s)
         return np.asarray((s @ self._on_u.T) @ (self.lift_v * self.correlations).T)
 
     def covariance(self, key: Key) -> Spread:
@@ -275,7 +281,7 @@ class PairSolution(TwoViews):
 
     def identified_set(self) -> IdentifiedSet:
         """Ends of Cov(S1), entry by entry."""
-        return IdentifiedSet(self._widest(self.pair), self._cov_residual(self.rank))
+        return IdentifiedSet(self._widest(self.pair), self.cov_residual(self.rank))
 
     @property
     def root_s2(self) -> Array:
@@ -335,15 +341,7 @@ class PairSolution(TwoViews):
 
     def on_v(self, outcome: Outcome) -> OutcomeOnV:
         """What an outcome has to do with V."""
-        if isinstance(outcome.on_v, OutcomeOnV):
-            return outcome.on_v
-        columns, whole = np.arange(self.d_u, len(self.mean)), not self.reduced_views
-        found = OutcomeOnV.of(outcome, self.canonical, self.rank, columns, self.lost, whole)
-        found = replace(found, letters=("V", "U") if self.exchanged_ else ("U", "V"))
-        if not found.goes_with:
-            return found
-        misfit = float(np.nan_to_num(self.cumulants_test.p_value, nan=1.0))  # what else speaks against the model
-        return replace(found, belief=found.belief * not_rejected(misfit))
+        return outcome.on_v if isinstance(outcome.on_v, OutcomeOnV) else OutcomeOnV.of(outcome, self)
 
     @property
     def coefficients_wanted(self) -> int:
@@ -372,161 +370,13 @@ class PairSolution(TwoViews):
             self._demand.check(covariates, self.determined(covariates))
 
     def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
-        """Coefficients of an outcome on S1, all columns of U included. Log-odds : of R, and of variates of V beside it.
+        """Coefficients of an outcome on a component. Log-odds : of R, and of variates of V beside it."""
+        return self._on_shared(outcome) if key == self.keys[1] else OnOwnPart.of(self, outcome).calibrated(outcome)
 
-        Where least squares is not determined (fewer samples than columns of U) it is the regression on the principal components
-        that were searched: a guide for penalised fits, no result.
-        """
-        if key == self.keys[1]:
-            return self._on_shared(outcome)
-        on_v, r, known = self.on_v(outcome), self.rank, self.fit.posterior
-        own = self._cov_residual(on_v.beside)
-        here, left_out, noise, variance = self._fitted(outcome, on_v, own)
-        columns = max(len(here.b) if self.reduced else self.canonical.rank_u, 1)
-        stretch = Stretch.of(float(here.b @ own @ here.b), noise, columns, variance, known)
-        if outcome.log_odds is not None:
-            stretch = replace(stretch, attenuation=outcome.log_odds.attenuation)
-        gate = self.fit.gate * on_v.belief if r else 0.0
-        solved = coefficients(here, left_out, known, stretch, gate, self.canonical.u_from_x)
-        M = np.eye(r) + solved.share * (stretch.matrix(known.T.value, known.doubt) - np.eye(r))
-        T, through = np.eye(r) - np.linalg.inv(M), here.on_shared
-        features = here.without_shared(self.residual(key, outcome.rows, on_v.beside), T)
-        return Calibrated(
-            coef=solved.value,
-            residualised=here.b,
-            trust=solved.share,
-            features=features,
-            outcome=outcome.y - (outcome.rows[:, : self.d_u] - features) @ through,
-            covariance=added(own, self.canonical.u_from_x[:, :r] @ self.pair.h, -T),
-            determined=self.determined(outcome.covariates),
-            reduced=self.reduced,
-            wanted=self.coefficients_wanted + on_v.beside - r + outcome.covariates,
-            free=outcome.free,
-            factor=float(stretch.factor(np.asarray(here.m @ (M @ here.m - here.m)))),
-            shared=through if on_v.goes_with else None,
-            on_v=on_v,
-            by=Solved(solved, here, stretch, noise, T),
-        )
-
-    def _cov_residual(self, beside: int) -> Spread:
+    def cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""
         squares = np.diag(self.canonical.correlations[:beside] ** 2)
         return added(self.cov_u, self.canonical.u_from_x[:, :beside], -squares)
-
-    def _fitted(self, outcome: Outcome, on_v: OutcomeOnV, own: Spread) -> tuple[OnResidual, OnResidual, float, float]:
-        """Coefficients on the residual, those without each block, the noise of an entry of m, Var(outcome); own : Cov(R)."""
-        cross, variance = outcome.with_rows()
-        with_u, with_v = self.split(cross)
-        n, blocks = self.canonical.n, len(self.left_out.n)
-        if outcome.log_odds is not None:
-            on_x, on_y = self._of_log_odds(outcome.log_odds.coef)
-            noise = 1 / (max(outcome.log_odds.information, 1e-12) * max(n - len(on_x) - 1, 1))
-            gamma = on_v.share * self._gamma(self.pair, on_y)
-            here = self._on_all_columns(on_x, gamma) if self.reduced else OnResidual.at(self.pair, on_x, gamma)
-            return here, here.repeated(blocks), noise, noise * n
-        inverse = self._inverse_of_residual(outcome.covariates)
-        with_y = self.canonical.y_from_v[: self.rank if inverse is not None else on_v.beside] @ with_v
-        if inverse is not None:
-            inside = inverse.T @ (with_u - self.lift_u @ (self.correlations * with_y))
-            left, free = variance - float(with_y @ with_y + inside @ inside), n - self.coefficients_wanted - 1
-            here = self._on_all_columns(inverse @ inside, on_v.share * self._gamma(self.pair, with_y), inverse)
-            noise = max(left, 1e-12 * variance) / free if free > 0 else np.nan
-            return here, here.repeated(blocks), noise, variance
-        here = self._least_squares(self.pair, with_u, with_v, on_v)
-        left = max(variance - float(here.b @ own @ here.b) - float(with_y @ with_y), 1e-12 * variance)
-        noise = left / max(n - self.canonical.rank_u - on_v.beside - 1, 1)
-        return here, self.fitted_without_blocks(outcome, on_v), noise, variance
-
-    def fitted_without_blocks(self, outcome: Outcome, on_v: OutcomeOnV) -> OnResidual:
-        """Least squares of an outcome on the residual, without each block."""
-        crosses, _ = outcome.with_rows_without_blocks()
-        return self._least_squares(self.left_out, *self.split(crosses), on_v)
-
-    def _least_squares(self, pair: Pair, with_u: Array, with_v: Array, on_v: OutcomeOnV) -> OnResidual:
-        """From covariances with the outcome (..., d_u) and (..., d_v), of a sample or of the stack without each block."""
-        found, r = self.canonical, self.rank
-        x, y = with_u @ found.x_from_u.T, with_v @ found.y_from_v.T
-        with_y = pair.to_y @ y[..., None]
-        own = x[..., None] - pair.from_x @ pair.K @ with_y
-        covariance = pair.own_x(np.zeros_like(pair.K))
-        if on_v.beside > r:
-            more = found.rank_u + np.arange(r, on_v.beside)
-            between = pair.covariance[..., : found.rank_u, more]
-            rest = np.linalg.solve(pair.covariance[..., more[:, None], more], between.mT)
-            own = own - rest.mT @ y[..., r : on_v.beside, None]
-            covariance = covariance - between @ rest
-        b = np.linalg.solve(covariance, own)[..., 0] @ found.x_from_u
-        return OnResidual.at(pair, b, on_v.share * self._gamma(pair, with_y[..., 0]))
-
-    def _gamma(self, pair: Pair, with_y: Array) -> Array:
-        """K'^-1 Cov(y, outcome), with a ridge, (..., r)."""
-        ridge = WEAK_INSTRUMENT / self.canonical.n * np.eye(self.rank)
-        return np.asarray(np.linalg.solve(pair.K @ pair.K.mT + ridge, pair.K @ with_y[..., None])[..., 0])
-
-    def _on_all_columns(self, b: Array, gamma: Array, inverse: Array | None = None) -> OnResidual:
-        """Of a wide U: read off all columns where least squares on them is determined, best in least squares."""
-        if inverse is None:
-            into = self.canonical.x_from_u[: self.rank].T / np.diag(self.pair.h)
-            return OnResidual(b, self.lift_u, into, self.pair.h, gamma)
-        toward = inverse @ (inverse.T @ self.lift_u)
-        values, vectors = np.linalg.eigh(symmetric(self.lift_u.T @ toward))  # Q
-        half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
-        return OnResidual(b, self.lift_u, toward @ half, half, gamma)
-
-    def _inverse_of_residual(self, covariates: int) -> Array | None:
-        """G (d_u, k) with G G' = Cov(R)^-1 over all columns of a wide U; None where the canonical coordinates are all of U, or
-        where there are too few samples."""
-        whole = self.cov_u
-        return inverse_factor(whole.rows) if isinstance(whole, Factored) and self.determined(covariates) else None
-
-    def _of_log_odds(self, coef: Array) -> tuple[Array, Array]:
-        """Log-odds (..., d_u + k) of R and of variates of V -> of R (..., d_u), and of the shared variates (..., r), zero where
-        there are none."""
-        on_y = coef[..., self.d_u :][..., : self.rank]
-        return coef[..., : self.d_u], on_y if on_y.shape[-1] else np.zeros((*coef.shape[:-1], self.rank))
-
-    def estimate(
-        self,
-        calibrated: Calibrated,
-        outcome: Outcome,
-        *,
-        grouped: bool,
-        replicates: Array | None = None,
-        refit: Refit | None = None,
-    ) -> Estimate:
-        """Calibrated coefficients with their errors and their identified set.
-
-        replicates : (B, d_u), of log-odds: those on the residual without each block. refit : of log-odds, on other features.
-
-        On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
-        samples for independent. With groups they are not, and there is no honest error.
-        """
-        if isinstance(calibrated.by, OnPrediction):
-            return calibrated.by.estimate(calibrated.coef, outcome, refit)
-        by, degrees = calibrated.by, max(len(outcome.kept) - 1, 1)
-        solved, here = by.shrunk, by.here
-        if replicates is not None:
-            b, on_y = self._of_log_odds(replicates)
-            if self.reduced:
-                left_out = replace(here.repeated(len(b)), b=b)
-            else:
-                left_out = OnResidual.at(self.left_out, b, calibrated.on_v.share * self._gamma(self.left_out, on_y))
-            blocks = by.stretch(left_out, self.fit.posterior.T.blocks, self.fit.posterior.doubt)
-            solved = Shrunk.at(Draws.certain(here.b, left_out.b), replace(solved.full, blocks=blocks), solved.share)
-        variance = solved.variance
-        if self.reduced and replicates is None:
-            inverse = self._inverse_of_residual(outcome.covariates)
-            if inverse is None:
-                features, left = calibrated.features, calibrated.outcome
-                own = error_at_fixed_features(features, left, outcome.kept, outcome.weight) ** 2
-            else:
-                shared = here.half @ (here.lift.T @ inverse)
-                M = np.linalg.inv(np.eye(self.rank) - by.T)
-                own = by.noise * np.sum((inverse + here.into @ (M @ shared - shared)) ** 2, axis=1)
-                degrees = max(round(self.canonical.n - self.coefficients_wanted - 1), 1)
-            variance = variance + (np.full_like(own, np.nan) if grouped and inverse is not None else own)
-        ends = by.stretch.ends(here) if self.rank else None
-        return Estimate(solved.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
 
     def _on_shared(self, outcome: Outcome) -> Calibrated:
         """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
@@ -541,13 +391,13 @@ class PairSolution(TwoViews):
             outcome,
             Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
             found.n,
-            Prediction(shared_prediction(self.pair, self.T), self.pair.S(self.T)),
+            (shared_prediction(self.pair, self.T), self.pair.S(self.T)),
             self._shared_predictions(),
             LinearMap(found.x_from_u[:r], self.lift_u),
         )
         return solved.calibrated(outcome, self._lifted(self.lift_u, solved.covariance), r)
 
-    def _shared_predictions(self) -> list[Prediction] | None:
+    def _shared_predictions(self) -> list[Array] | None:
         """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
         if self.reduced_views:
             return None
@@ -555,34 +405,33 @@ class PairSolution(TwoViews):
         maps = shared_prediction(pairs, self.share * self.fit.posterior.T.blocks)
         into = np.zeros((len(maps), 2 * r, 2 * r))  # (x, y) of the whole sample -> those of the replicate
         into[:, :r, :r], into[:, r:, r:] = pairs.to_x[..., :r], pairs.to_y[..., :r]
-        maps = into.mT @ maps @ pairs.from_x[..., :r, :].mT
-        return [Prediction(one, self.pair.S(self.T)) for one in maps]
+        return list(into.mT @ maps @ pairs.from_x[..., :r, :].mT)
 
     # ---- how sure it is
 
-    def _answer(self, what: Target) -> tuple[Answer, float]:
-        """The function, and its safe end."""
-        answers: dict[str, tuple[Answer, float]] = {
-            "mixing": (lambda pair, T, _: pair.mixing(least(pair, T)), 1.0),
-            "cov_s1": (lambda pair, T, _: pair.cov_s1(T), 0.0),
-            "cov_s2": (lambda pair, T, _: pair.cov_s2(T), 0.0),
-            "var_s1": (lambda pair, T, _: np.einsum("...ii->...i", pair.cov_s1(T)), 0.0),
-        }
-        return answers[what]
+    _answers: ClassVar[dict[str, Answer]] = {
+        "mixing": lambda pair, T, _: pair.mixing(least(pair, T)),
+        "cov_s1": lambda pair, T, _: pair.cov_s1(T),
+        "cov_s2": lambda pair, T, _: pair.cov_s2(T),
+        "var_s1": lambda pair, T, _: np.einsum("...ii->...i", pair.cov_s1(T)),
+    }
 
     def interval(self, what: Target) -> Estimate:
         """Of A, of the covariance of a component or of Var(S1), with its identified set."""
         if what == "cov_s3":
             return self.exchanged.interval("cov_s1")
         degrees = max(len(self.sums.count) - 1, 1)
-        value = self._point(what)
+        if what == "mixing":
+            value = self.A
+        else:
+            own = self.covariance(self.keys[int(what[-1]) - 1])
+            value = np.array(own.diagonal()) if what == "var_s1" else np.asarray(own)
         if what == "mixing" and self.known_A is not None:
             return Estimate(value, np.zeros_like(value), degrees)
         if what == "mixing" and (self.largest_rank > self.rank or not self.rank):
             return Estimate.unbounded(value)  # directions that cannot be excluded may have any image
-        f, end = self._answer(what)
-        share = self._share_of_mixing if what == "mixing" else self.share
-        found = Shrunk.at(self.fit.safe(f, end), self.fit.full(f), share)
+        end, share = (1.0, self._share_of_mixing) if what == "mixing" else (0.0, self.share)
+        found = self.fit.answer(self._answers[what], end=end, share=share)
         if not self.largest_rank:
             return Estimate(value, found.error, degrees)
         (low, high), errors = self._ends(what, self.pair), None
@@ -627,13 +476,6 @@ class PairSolution(TwoViews):
         low, high = pair.cov_s1(none) - high, pair.cov_s1(none) - low
         return (np.einsum("...ii->...i", low), np.einsum("...ii->...i", high)) if what == "var_s1" else (low, high)
 
-    def _point(self, what: Target) -> Array:
-        if what == "mixing":
-            return self.A
-        if what == "var_s1":
-            return np.array(self.covariance(self.keys[0]).diagonal())
-        return np.asarray(self.covariance(self.keys[int(what[-1]) - 1]))
-
     def covariance_for_directions(self, key: Key, k: int) -> Blend:
         """What the k leading directions of S1 are read from: Cov(S1) at the share that the projector on them deserves."""
         own = self.covariance(key)
@@ -661,8 +503,7 @@ class PairSolution(TwoViews):
         count, x = self.sums.count, self.sums.first[:, : self.canonical.rank_u]
         means = (count @ x - count[:, None] * x) / (count.sum() - count)[:, None]
         moved = (means - count @ x / count.sum()) @ self.canonical.u_from_x.T * (0.0 if mean_fixed else 1.0)
-        f, _ = self._answer("cov_s1")
-        found = Shrunk.at(self.fit.safe(f), self.fit.full(f), self.share)
+        found = self.fit.answer(self._answers["cov_s1"], share=self.share)
         drawn = (found.full.posterior - found.value) * np.sqrt(found.full.weight)[:, None, None]
         spread = change(drawn, np.zeros((len(drawn), moved.shape[1])))
         variance = jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)
@@ -692,16 +533,17 @@ class PairSolution(TwoViews):
         told = [identified_test(self.fit)] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
         return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
 
-    def told(self) -> dict[str, Any]:
-        return {
-            "strength": self.fit.strength if self.rank else float("nan"),
-            "gate": self.fit.gate,
-            "share": self.share,
-            "evidence": dict(self.fit.posterior.strengths),
-            "overidentification": self.cumulants_test if self.rank else None,
-            "searched_u": self.canonical.rank_u if self.reduced else None,
-            "searched_v": self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
-        }
+    def diagnose(self) -> Diagnostics:
+        return replace(
+            super().diagnose(),
+            strength=self.fit.strength if self.rank else float("nan"),
+            gate=self.fit.gate,
+            share=self.share,
+            evidence=dict(self.fit.posterior.strengths),
+            overidentification=self.cumulants_test if self.rank else None,
+            searched_u=self.canonical.rank_u if self.reduced else None,
+            searched_v=self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
+        )
 
     def warn(self) -> None:
         """Say what is not sure."""
@@ -759,25 +601,33 @@ def shared_prediction(pair: Pair, T: Array) -> Array:
 # ---- the one walk
 
 
-def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOptions) -> PairSolution:
+def solve_pair(
+    space: SearchSpace,
+    keys: tuple[Key, Key, Key],
+    rank: object = "auto",
+    A: Any = None,
+    order: int = 4,
+    random_state: int | None = 0,
+    errors: tuple[str, str] = ("auto", "auto"),
+) -> PairSolution:
     """Rows or a state: second order -> canonical coordinates and rank -> the state of these -> block cumulants -> T.
 
-    keys : what S1, S2 and S3 are called.
+    keys : what S1, S2 and S3 are called; the others as in ContrastiveRCA.
     """
     data, (u, v), (first, second_view) = space.data, space.frames.values(), space.frames
     second = data.moments(2)
-    A = options.checked_A(len(u.back), len(v.back))
+    A = checked_A(A, rank, len(u.back), len(v.back))
     inner, everything = canonical_coordinates(data, second, len(u.to))
-    r = resolve_rank(options.rank, inner)
+    r = resolve_rank(rank, inner)
     fourth = _fits(len(u.to) + len(v.to), data.n_blocks)
     state = data.moments(4 if fourth else 2, everything)
     sums, m, found, wide = BlockSums.of(state), min(r, MOST_CORRECTED), inner.composed(u, v), space.rows is not None
-    few_rows = A is None and _too_small(second, inner.n, options.rank)
+    few_rows = A is None and _too_small(second, inner.n, rank)
     seen = np.zeros((2, len(sums.count), len(sums.count), 2 * m, 2 * m))
     if m and A is None and not few_rows:
-        seen = _grams(data, state if fourth else None, second, inner, m, options.order)
+        seen = _grams(data, state if fourth else None, second, inner, m, order)
     (cov_u, lift_u), (cov_v, lift_v) = every_column(space, second, inner, found, r)
-    high = data.moments(options.order, everything, pooled=True) if options.order > 4 and fourth else None
+    high = data.moments(order, everything, pooled=True) if order > 4 and fourth else None
     return PairSolution(
         keys=keys,
         views=(first, second_view),
@@ -789,10 +639,10 @@ def solve_pair(space: SearchSpace, keys: tuple[Key, Key, Key], options: PairOpti
         cov_v=cov_v,
         source=CumulantSource(state, high=high) if fourth else None,
         rank=r,
-        largest_rank=r if A is not None or options.rank != "auto" else largest_rank(inner, r),
+        largest_rank=r if A is not None or rank != "auto" else largest_rank(inner, r),
         lost=data.lost,
-        errors=options.errors,
-        random_state=options.random_state,
+        errors=errors,
+        random_state=random_state,
         sums=sums,
         grams_xy=seen,
         lift_u=lift_u,

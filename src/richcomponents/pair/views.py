@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.algebra.spectral import power, symmetric
-from richcomponents.inference.draws import Draws, Shrunk, shrink
+from richcomponents.inference.draws import Draws, Metric, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate
 from richcomponents.moments import Moments
@@ -36,6 +37,9 @@ from richcomponents.storage import storable
 
 EDGE = 1e-4
 """1 - K K' is kept above this: a canonical correlation of one leaves no room for S1."""
+
+MOST_CORRECTED = 40
+"""Leading shared directions that have a T of their own; the others are residualised."""
 
 
 @storable
@@ -89,11 +93,10 @@ class Pair:
 
     @classmethod
     def of(
-        cls, canonical: Canonical, covariance: Array, n: Array, kept: Array, rank: int, corrected: int | None = None
+        cls, canonical: Canonical, covariance: Array, n: Array, kept: Array, rank: int, corrected: int = MOST_CORRECTED
     ) -> Pair:
         """The basis nearest to the first `rank` coordinates of `canonical`."""
-        first = rank if corrected is None else min(rank, corrected)
-        k_u = canonical.rank_u
+        first, k_u = min(rank, corrected), canonical.rank_u
         cu, cv, cross = covariance[..., :k_u, :k_u], covariance[..., k_u:, k_u:], covariance[..., :k_u, k_u:]
         white_u, white_v = power(cu, -0.5, 1e-8), power(cv, -0.5, 1e-8)
         left, _, right = np.linalg.svd(white_u @ cross @ white_v)
@@ -103,23 +106,22 @@ class Pair:
         return cls(canonical, covariance, np.asarray(n), kept, to_x.mT @ white_u, to_y.mT @ white_v, first)
 
     @classmethod
-    def whole(cls, canonical: Canonical, blocks: int, rank: int, corrected: int | None = None) -> Pair:
+    def whole(cls, canonical: Canonical, blocks: int, rank: int, corrected: int = MOST_CORRECTED) -> Pair:
         """The sample itself: Cov(x, y) = D exactly."""
         k, k_u = canonical.rank_u + canonical.rank_v, canonical.rank_u
         covariance, at = np.eye(k), np.arange(len(canonical.correlations))
         covariance[at, k_u + at] = covariance[k_u + at, at] = canonical.correlations
         eye_u, eye_v, n = np.eye(k_u)[:rank], np.eye(k - k_u)[:rank], np.asarray(canonical.n)
-        first = rank if corrected is None else min(rank, corrected)
-        return cls(canonical, covariance, n, np.ones(blocks), eye_u, eye_v, first)
+        return cls(canonical, covariance, n, np.ones(blocks), eye_u, eye_v, min(rank, corrected))
 
     @classmethod
-    def left_out(cls, canonical: Canonical, sums: BlockSums, rank: int, corrected: int | None = None) -> Pair:
+    def left_out(cls, canonical: Canonical, sums: BlockSums, rank: int) -> Pair:
         """The stack (B,) of the samples without one block each; of one block nothing can be left out."""
         kept = np.asarray(1.0 - np.eye(len(sums.count))) if len(sums.count) > 1 else np.ones((1, 1))
         n = canonical.n * (kept @ sums.count) / sums.count.sum()
-        return cls.of(canonical, sums.covariance(kept), n, kept, rank, corrected)
+        return cls.of(canonical, sums.covariance(kept), n, kept, rank)
 
-    @property
+    @cached_property
     def rank(self) -> int:
         return int(self.to_x.shape[-2])
 
@@ -159,6 +161,29 @@ class Pair:
     def h(self) -> Array:
         return power(np.eye(self.rank) - self.K @ self.K.mT, 0.5, EDGE)
 
+    @cached_property
+    def slope(self) -> Array:
+        """h^-1 K."""
+        return np.asarray(np.linalg.solve(self.h, self.K))
+
+    @cached_property
+    def whitening(self) -> Array:
+        """(x, y) of the whole sample -> w = (h^-1 (x - K y), y), jointly white, (..., 2r, 2r)."""
+        r = self.rank
+        out = np.zeros((*self.K.shape[:-2], 2 * r, 2 * r))
+        to_x, to_y = self.to_x[..., :r], self.to_y[..., :r]
+        out[..., :r, :r], out[..., r:, r:] = np.linalg.solve(self.h, to_x), to_y
+        out[..., :r, r:] = -self.slope @ to_y
+        return out
+
+    @cached_property
+    def in_columns(self) -> tuple[Array, Array, Array, Array]:
+        """In the user's columns: Cov(S1) at T = 0, F with Cov(S1) = that - F T F', Cov(V), and G with Cov(S3) = Cov(V) -
+        G S^-1 G'."""
+        lift, loadings = self.canonical.u_from_x @ self.from_x, self.canonical.v_from_y @ self.from_y @ self.K.mT
+        cov_v = self.canonical.v_from_y @ self.cov_y @ self.canonical.v_from_y.T
+        return self.cov_s1(np.zeros_like(self.K)), lift @ self.h, cov_v, loadings
+
     # ---- at a given T
 
     def S(self, T: Array) -> Array:
@@ -169,11 +194,6 @@ class Pair:
         """Cov(S1) in the coordinates of the whole sample, (..., k_u, k_u)."""
         return symmetric(self.cov_x - self.from_x @ self.S(T) @ self.from_x.mT)
 
-    def own_y(self, T: Array) -> Array:
-        """Cov(S3) alike, (..., k_v, k_v)."""
-        loadings = self.from_y @ self.K.mT
-        return symmetric(self.cov_y - loadings @ np.linalg.solve(self.S(T), loadings.mT))
-
     # ---- the same in the user's columns
 
     def cov_s1(self, T: Array) -> Array:
@@ -183,10 +203,6 @@ class Pair:
     def cov_s2(self, T: Array) -> Array:
         lift = self.canonical.u_from_x @ self.from_x
         return symmetric(lift @ self.S(T) @ lift.mT)
-
-    def cov_s3(self, T: Array) -> Array:
-        back = self.canonical.v_from_y
-        return np.asarray(back @ self.own_y(T) @ back.T)
 
     def mixing(self, T: Array) -> Array:
         """A on the range of S2, zero on its complement in the metric of Cov(U)^-1."""
@@ -204,10 +220,7 @@ def nearest(frame: Array, places: slice) -> Array:
 
 # ---- what is known of T, and every answer
 
-Answer = Callable[[Pair, Array, Array], Array]
-
-MOST_CORRECTED = 40
-"""Leading shared directions that have a T of their own; the others are residualised."""
+Answer = Callable[[Any, Array, Array], Array]
 
 
 @storable
@@ -229,7 +242,9 @@ class PairFit:
             return cls(pair, left_out, Posterior(Draws.certain(T, np.zeros((len(left_out.n), 0, 0)))))
         with one_blas_thread():
             posterior = infer(pair.leading(), left_out.leading(), evidences, seed, signs)
-        return cls(pair, left_out, replace(posterior, T=posterior.T.map(lambda T: padded(T, pair.rank))))
+        if pair.corrected < pair.rank:
+            posterior = replace(posterior, T=posterior.T.map(lambda T: padded(T, pair.rank)))
+        return cls(pair, left_out, posterior)
 
     @property
     def rank(self) -> int:
@@ -240,27 +255,37 @@ class PairFit:
         """0 to 1: whether any evidence tells T from T = 0."""
         return gate(self.strength)
 
-    @property
+    @cached_property
     def strength(self) -> float:
         """Of the evidence that tells T best from T = 0, in standard errors."""
         return max(self.posterior.strengths.values(), default=0.0)
 
-    def full(self, f: Answer) -> Draws:
-        """At the posterior of T."""
-        none = np.zeros_like(self.posterior.T.value)
-        value = f(self.pair, self.posterior.T.value, self.posterior.doubt)
-        known = self.posterior.resampled(np.size(value))
-        blocks = f(self.left_out, known.T.blocks, self.posterior.doubt)
-        return Draws(value, blocks, f(self.pair, known.T.posterior, none), known.T.weight)
+    def answer(
+        self,
+        f: Answer,
+        *,
+        end: float = 0.0,
+        share: float | None = None,
+        gate: float | None = None,
+        metric: Metric = np.asarray,
+        at: tuple[Any, Any] | None = None,
+    ) -> Shrunk:
+        """From T = end I, of the corrected directions, to the posterior of T: protected, or at a share that is given.
 
-    def safe(self, f: Answer, end: float = 0.0) -> Draws:
-        """At T = end I, of the corrected directions."""
-        T, none = padded(end * np.eye(self.pair.corrected), self.rank), np.zeros_like(self.posterior.T.value)
-        return Draws.certain(f(self.pair, T, none), f(self.left_out, np.broadcast_to(T, self.left_out.K.shape), none))
-
-    def answer(self, f: Answer, *, end: float = 0.0) -> Shrunk:
-        """Protected. Only T = 0 has a gate: nobody is content with A at T = I, the regression of V on U."""
-        return shrink(self.safe(f, end), self.full(f), self.gate if end == 0 else 1.0, np.asarray)
+        gate : by default that of T = 0: nobody is content with A at T = I, the regression of V on U. at : what f takes, of all
+        rows and without each block, by default the pairs.
+        """
+        here, left_out = (self.pair, self.left_out) if at is None else at
+        T, doubt = self.posterior.T, self.posterior.doubt
+        start, none = padded(end * np.eye(self.pair.corrected), self.rank), np.zeros_like(doubt)
+        safe = Draws.certain(f(here, start, none), f(left_out, np.broadcast_to(start, T.blocks.shape), none))
+        value = f(here, T.value, doubt)
+        drawn = self.posterior.resampled(np.size(value)).T
+        full = Draws(value, f(left_out, T.blocks, doubt), f(here, drawn.posterior, none), drawn.weight)
+        if share is None:
+            gate = gate if gate is not None else self.gate if end == 0 else 1.0
+            share = share_of(safe, full, gate, metric)
+        return Shrunk.at(safe, full, share)
 
 
 def padded(T: Array, rank: int) -> Array:
