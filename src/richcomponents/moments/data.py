@@ -53,8 +53,8 @@ from richcomponents.algebra.spectral import whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
+from richcomponents.moments.accumulator import column_means, first_means, reduce_rows
 from richcomponents.moments.kernel import block_numbers
-from richcomponents.moments.reduce import column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
 
