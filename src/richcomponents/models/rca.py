@@ -21,8 +21,7 @@ import numpy as np
 from sklearn.base import TransformerMixin
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import LEAF
-from richcomponents.algebra.spectral import least_squares
+from richcomponents.algebra.arrays import LEAF, least_squares
 from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates

@@ -48,8 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray, column_numbers, packed_rank
-from richcomponents.algebra.arrays import LEAF, one_blas_thread
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import LEAF, one_blas_thread, whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError

@@ -48,7 +48,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import symmetric
+from richcomponents.algebra.arrays import symmetric
 from richcomponents.components.component import LEAST_KEPT
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components.component import Blend, Calibrated, CumulantSource, Terms, error_at_fixed_features
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants

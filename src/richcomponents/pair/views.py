@@ -25,8 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
 from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate
