@@ -231,6 +231,21 @@ def unpacked(X: Any) -> Any:
     return X.to_df() if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "to_df") else X
 
 
+def is_annotated(X: object) -> bool:
+    """Whether X looks like an AnnData."""
+    return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
+
+
+def are_tables(X: object) -> bool:
+    """Whether X holds several tables: a MuData, a dict or a list of tables."""
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        return True
+    if not isinstance(X, (Mapping, list, tuple)) or sparse.issparse(X) or not len(X):
+        return False
+    parts = X.values() if isinstance(X, Mapping) else X
+    return all(is_annotated(part) or len(getattr(part, "shape", ())) == 2 for part in parts)
+
+
 def refuse_foreign(X: object) -> None:
     """What numpy would read, but not as it is meant: hidden values laid bare, containers iterated, files taken for text."""
     if isinstance(X, (str, bytes, os.PathLike)):

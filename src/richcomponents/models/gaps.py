@@ -23,11 +23,6 @@ WAYS = ("error", "drop", "available")
 _ROWS_PER_COLUMN = 6  # with fewer rows a view is wide, and would have to be reduced
 
 
-def check_way(missing: object) -> None:
-    if missing not in WAYS:
-        raise ValueError(f"missing must be one of {', '.join(map(repr, WAYS))}, got {missing!r}")
-
-
 def there(values: Any, n: int | None) -> Truth | None:
     """(n,) which rows have all their values; None where that cannot be asked before they are read."""
     if values is None or isinstance(values, str) or hasattr(values, "toarray"):

@@ -119,7 +119,7 @@ class Layout:
     @cached_property
     def size(self) -> int:
         """Length of the vector of sums: the homogeneous tensor of (1, Z), packed."""
-        return packed_size(self.n_columns + 1, self.order)
+        return int(self.orders[-1].stop)
 
     # ---- rows -> leaves
 

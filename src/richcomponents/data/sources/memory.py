@@ -11,7 +11,6 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows
@@ -119,18 +118,3 @@ class TablesSource(Annotated, ArraySource):
 
     def _obs(self, columns: list[Any]) -> Any:
         return self._described[columns]
-
-
-def is_annotated(X: object) -> bool:
-    """Whether X looks like an AnnData."""
-    return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
-
-
-def are_tables(X: object) -> bool:
-    """Whether X holds several tables: a MuData, a dict or a list of tables."""
-    if hasattr(X, "obs_names") and hasattr(X, "mod"):
-        return True
-    if not isinstance(X, (Mapping, list, tuple)) or sparse.issparse(X) or not len(X):
-        return False
-    parts = X.values() if isinstance(X, Mapping) else X
-    return all(is_annotated(part) or len(getattr(part, "shape", ())) == 2 for part in parts)
