@@ -22,19 +22,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.columns import (
-    Column,
-    chosen_columns,
-    first_text,
-    listed,
-    name_in,
-    names_in,
-    not_data,
-    remedy,
-    repeated,
-    resolve_views,
-    written_otherwise,
-)
+from richcomponents.data.cells import Column, first_text, remedy, written_otherwise
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import MatrixSource
 from richcomponents.data.sources.base import (
@@ -48,7 +36,20 @@ from richcomponents.data.sources.base import (
     is_path,
 )
 from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource
-from richcomponents.data.table import are_tables, as_matrix, column_names, frequencies, is_annotated
+from richcomponents.data.table import (
+    are_tables,
+    as_matrix,
+    chosen_columns,
+    column_names,
+    frequencies,
+    is_annotated,
+    listed,
+    name_in,
+    names_in,
+    not_data,
+    repeated,
+    resolve_views,
+)
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.text import in_line
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import IntArray
+from richcomponents.data.cells import declared_order
 from richcomponents.data.classes import Levels
-from richcomponents.data.columns import Views, chosen_columns, declared_order, listed, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource
 from richcomponents.data.sources.memory import TablesSource
-from richcomponents.data.table import are_tables, check_outcome
+from richcomponents.data.table import Views, are_tables, check_outcome, chosen_columns, listed, resolve_views
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import refuse_state
 from richcomponents.moments import Moments

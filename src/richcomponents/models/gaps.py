@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import is_gap
+from richcomponents.data.cells import is_gap
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, MissingValueWarning, warn_user
 from richcomponents.models.design import Design

@@ -25,19 +25,19 @@ from richcomponents.algebra.arrays import LEAF, least_squares
 from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
-from richcomponents.data.align import in_order_of
-from richcomponents.data.columns import Views, listed
+from richcomponents.data.align import in_order_of, named_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Kept, is_dask, is_path
 from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import (
+    Views,
     are_tables,
     check_finite,
     check_outcome,
     check_range,
     counts_in,
     is_annotated,
-    named_views,
+    listed,
 )
 from richcomponents.errors import (
     ConstantColumnWarning,

@@ -46,7 +46,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, packed_size
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
 from richcomponents.algebra.packing import segments
-from richcomponents.data.columns import is_gap
+from richcomponents.data.cells import is_gap
 from richcomponents.errors import CapacityError, DataError, StateFileError
 from richcomponents.storage import storable
 

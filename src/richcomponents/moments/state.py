@@ -13,8 +13,8 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_rank, unpack
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
-from richcomponents.data.columns import chosen_columns
 from richcomponents.data.rows import open_source
+from richcomponents.data.table import chosen_columns
 from richcomponents.errors import CapacityError, DataError, StateFileError
 from richcomponents.moments.accumulator import LeafSums, column_means, reduce_rows
 from richcomponents.moments.kernel import N_BLOCKS, Forest, Layout, check_state

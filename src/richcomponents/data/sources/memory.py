@@ -13,11 +13,11 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.align import counts_rows
-from richcomponents.data.columns import Column, declared_orders, frame_columns
+from richcomponents.data.align import counts_rows, join_views
+from richcomponents.data.cells import Column, declared_orders, frame_columns
 from richcomponents.data.sources.arrays import MatrixSource
 from richcomponents.data.sources.base import Annotated, ArraySource, Source, blocks_of, in_step, obsm_names
-from richcomponents.data.table import as_frame, as_matrix, column_names, join_views, not_numeric, sample_index
+from richcomponents.data.table import as_frame, as_matrix, column_names, not_numeric, sample_index
 from richcomponents.errors import DataError
 
 
