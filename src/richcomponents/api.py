@@ -4,7 +4,7 @@ from richcomponents import baselines, datasets
 from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
 from richcomponents.components import Component
 from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
-from richcomponents.data.table import as_table, join_views
+from richcomponents.data.align import as_table, join_views
 from richcomponents.effects.model import ExposureEffects
 from richcomponents.errors import (
     CapacityError,

@@ -494,14 +494,14 @@ def _write(result: FitResult, save: Path | None, report: Path | None, title: str
 
 def _parts(given: list[str] | None) -> list[str]:
     """What was given once with commas, or several times, or both; names with commas in quotes."""
-    from richcomponents.data.columns import names_in
+    from richcomponents.data.table import names_in
 
     return [name for part in given or () for name in names_in(part)]
 
 
 def _one(name: str | None) -> str | None:
     """A column name, in quotes or not."""
-    from richcomponents.data.columns import name_in
+    from richcomponents.data.table import name_in
 
     return None if name is None else name_in(name)
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import resolve_views
-from richcomponents.data.table import Table
+from richcomponents.data.align import Table
+from richcomponents.data.table import resolve_views
 from richcomponents.learning.ising import Elimination, grid_edges
 from richcomponents.simulated_views import MultiView, make_views
 

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.align import align_labels
-from richcomponents.data.table import join_views
+from richcomponents.data.align import align_labels, join_views
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from scipy import sparse
 import richcomponents as rc
 from richcomponents.data.sources import base
 from richcomponents.moments import Accumulator, Moments, Rows, open_source
-from richcomponents.moments.reduce import column_means, reduce_rows
+from richcomponents.moments.accumulator import column_means, reduce_rows
 
 N, NAMES = 3000, ["a", "b", "c", "d"]
 

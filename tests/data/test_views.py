@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse
 
 import richcomponents as rc
-from richcomponents.data.columns import resolve_views
-from richcomponents.data.table import as_matrix, as_table, join_views
+from richcomponents.data.align import as_table, join_views
+from richcomponents.data.table import as_matrix, resolve_views
 
 NAMES = ["t1", "t2", "c1", "c2", "age"]
 

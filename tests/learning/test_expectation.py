@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit, log_ndtr
 
 import richcomponents as rc
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components.component import CumulantSource
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
 from richcomponents.learning.likelihood import fit_likelihood, maximise

@@ -15,8 +15,8 @@ import richcomponents as rc
 from richcomponents.algebra import packed_indices
 from richcomponents.moments import Accumulator, Layout, Moments, Rows, partial_out
 from richcomponents.moments import accumulator as accumulator_module
+from richcomponents.moments.accumulator import reduce_rows
 from richcomponents.moments.kernel import Workspace, default_executor, homogeneous_sums
-from richcomponents.moments.reduce import reduce_rows
 
 EXECUTORS_HERE = ["numpy", "numba"] if default_executor() == "numba" else ["numpy"]  # numba is optional
 

@@ -109,9 +109,9 @@ def pack(tensor: Array) -> Array:
 
 
 def unpack(packed: Array, p: int, t: int) -> Array:
-    """The dense symmetric tensor of shape (p,) * t."""
+    """The dense symmetric tensors of shape (p,) * t, of packed ones in the last axis."""
     places = _kept_places if p**t <= 100_000 else _dense_places  # small tensors are unpacked often
-    return packed[places(p, t)]
+    return np.take(packed, places(p, t), axis=-1)
 
 
 def _dense_places(p: int, t: int) -> IntArray:

@@ -37,8 +37,7 @@ from richcomponents.algebra import (
     symmetrise,
     unpack,
 )
-from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.algebra.spectral import least_squares
+from richcomponents.algebra.arrays import MEMORY_LIMIT, least_squares
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import jackknife_error

@@ -18,8 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.algebra.spectral import RANK_TOLERANCE
+from richcomponents.algebra.arrays import MEMORY_LIMIT, RANK_TOLERANCE
 from richcomponents.errors import CapacityError
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.storage import storable

@@ -57,8 +57,8 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT, available_cores, run_all
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments, Rows, open_source
+from richcomponents.moments.accumulator import column_means, reduce_rows
 from richcomponents.moments.kernel import Layout
-from richcomponents.moments.reduce import column_means, reduce_rows
 
 _ENTRIES = 2**20  # packed entries worked on at a time, so that scratch memory stays small
 
@@ -243,25 +243,27 @@ def _less_lower_orders(
 
     own, whole : {order s: packed moments of every block, (B, .), and of all rows, (.,)}; index : (entries, order).
     """
-    order = index.shape[1]
+    order, every = index.shape[1], tuple(range(index.shape[1]))
+    place: dict[tuple[int, ...], IntArray] = {}  # of the entries of some of the slots, in the packed moments
+    for size in range(1, order + 1):
+        some = list(combinations(every, size))
+        place |= dict(zip(some, packed_rank(index[:, some], p).T, strict=True))
 
-    def moment(slots: Sequence[int]) -> Array:
-        return whole[len(slots)][packed_rank(index[:, slots], p)]
+    def moment(slots: tuple[int, ...]) -> Array:
+        return whole[len(slots)][place[slots]]
 
-    def over_partitions(slots: Sequence[int], sign: int) -> Array:
+    def over_partitions(slots: tuple[int, ...], sign: int) -> Array:
         """sum over partitions of the slots into m parts of (-1)^m' m'! times their moments; m' = m, or m - 1 for sign -1."""
         total = np.zeros(len(index))
         for partition in partitions_without_singletons(len(slots)):
             m = len(partition) - (sign < 0)
-            parts = [moment([slots[i] for i in part]) for part in partition]
+            parts = [moment(tuple(slots[i] for i in part)) for part in partition]
             total += (-1) ** m * factorial(m) * np.prod(parts, axis=0)
         return total
 
-    every = tuple(range(order))
-    slopes = [over_partitions([i for i in every if i not in B], 1) for B in moving]
-    places = [packed_rank(index[:, list(B)], p) for B in moving]
+    slopes = {B: over_partitions(tuple(i for i in every if i not in B), 1) for B in moving}
     constant = over_partitions(every, -1) - moment(every)
-    for B, slope in zip(moving, slopes, strict=True):
+    for B, slope in slopes.items():
         if len(B) > 1:
             constant -= slope * moment(B)
 
@@ -269,8 +271,8 @@ def _less_lower_orders(
         work = np.empty(len(index))
         for b in numbers:  # one block at a time: its entries stay in the cache
             out[b] += constant
-            for B, place, slope in zip(moving, places, slopes, strict=True):
-                np.take(own[len(B)][b], place, out=work, mode="clip")
+            for B, slope in slopes.items():
+                np.take(own[len(B)][b], place[B], out=work, mode="clip")
                 np.multiply(work, slope, out=work)
                 np.add(out[b], work, out=out[b])
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.data.columns import Column, as_labels
+from richcomponents.data.cells import Column, as_labels
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 

@@ -22,19 +22,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.columns import (
-    Column,
-    chosen_columns,
-    first_text,
-    listed,
-    name_in,
-    names_in,
-    not_data,
-    remedy,
-    repeated,
-    resolve_views,
-    written_otherwise,
-)
+from richcomponents.data.cells import Column, first_text, remedy, written_otherwise
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import MatrixSource
 from richcomponents.data.sources.base import (
@@ -47,8 +35,21 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource, are_tables, is_annotated
-from richcomponents.data.table import as_matrix, column_names, frequencies, refuse_foreign
+from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource
+from richcomponents.data.table import (
+    are_tables,
+    as_matrix,
+    chosen_columns,
+    column_names,
+    frequencies,
+    is_annotated,
+    listed,
+    name_in,
+    names_in,
+    not_data,
+    repeated,
+    resolve_views,
+)
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.text import in_line
 
@@ -82,9 +83,11 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ...     rows.names, rows.read(["b"])["b"].tolist()
     (('a', 'b'), [2.0, 4.0])
     """
+    if isinstance(X, Rows) and id is None and not options:
+        return X
     if is_path(X):
         return Rows(open_path(X, id, **options))
-    several = are_tables(X) and not isinstance(X, (Rows, Source))
+    several = not isinstance(X, (Rows, Source)) and are_tables(X)
     if several and (id is not None or options.keys() == {"align"}):
         return Rows(TablesSource(X, align=options.get("align") or "same", id=id))
     if id is not None or any(value is not None for value in options.values()):
@@ -97,7 +100,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
-    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (are_tables(X) and not isinstance(X, (list, tuple))):
+    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (several and not isinstance(X, (list, tuple))):
         return Rows(TablesSource(X))
     if is_annotated(X):
         return Rows(AnnDataSource(X))
@@ -107,12 +110,12 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
-    refuse_foreign(X)
     if sparse.issparse(X):
         return Rows(MatrixSource(X))
-    if column_names(X) is not None and len(getattr(X, "shape", ())) == 2:
+    names = column_names(X)
+    if names is not None and len(getattr(X, "shape", ())) == 2:
         return Rows(FrameSource(X))
-    return Rows(ArraySource(as_matrix(X), column_names(X)))
+    return Rows(ArraySource(as_matrix(X), names))
 
 
 class Rows:

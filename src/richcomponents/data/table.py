@@ -1,15 +1,21 @@
-"""Whatever holds a table in memory into float64 with named columns: arrays, data frames, AnnData, MuData, sparse matrices.
+"""Tables: whatever holds one in memory into float64, and views, the named groups of its columns.
 
-Every door of the library reads tables here, so that all accept and refuse the same. Users who hold several tables come in
-through :func:`join_views`, which checks that the samples line up.
+Every door of the library reads tables here, so that all accept and refuse the same: arrays, data frames, AnnData, sparse
+matrices. All of the library works on ONE two-dimensional table whose columns belong to named views; that is what keeps
+Pipeline, GridSearchCV and set_output working.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from numbers import Integral, Number
 from typing import Any
 
@@ -17,40 +23,14 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from scipy import sparse
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.align import WAYS, Alignment, align_labels
-from richcomponents.data.columns import EXACT, Views, as_labels, first_text, is_number, remedy, repeated, resolve_views
-from richcomponents.errors import CapacityError, DataError, warn_user
+from richcomponents.data.cells import EXACT, as_labels, first_text, is_number, remedy
+from richcomponents.errors import CapacityError, DataError
+from richcomponents.storage import storable
+from richcomponents.text import in_line
 
 _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the range of float64
-
-
-@dataclass(frozen=True)
-class Table:
-    """Values (n, p) with their views and, when the input had one, the sample index."""
-
-    values: Array
-    views: Views
-    index: tuple[object, ...] | None = None
-    named: bool = False  # whether the column names are the user's
-    alignment: Alignment | None = None  # of rows that were matched by label
-
-    def lined_up(self, values: object, what: str) -> Any:
-        """One value per row of the first view as it was given -> one per row of the table; None stays None."""
-        if values is None or self.alignment is None:
-            return values
-        first, rows = next(iter(self.alignment.rows.items()))
-        entries, lacks = np.asarray(values), int((rows < 0).sum())
-        given = len(rows) - lacks + len(self.alignment.left_out.get(first, ()))
-        if len(entries) != given:
-            raise DataError(f"{what} must have one entry per row of view {first!r} ({given}), got {len(entries)}")
-        if lacks:
-            raise DataError(
-                f"{what} are given for the rows of view {first!r}, which lacks {lacks} samples: use "
-                'align="inner", or join the tables and use fit(X)'
-            )
-        return entries[rows]
 
 
 # ---- values
@@ -70,6 +50,8 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     """
     refuse_foreign(X)
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        from richcomponents.data.align import join_views  # which reads each of its tables here
+
         return join_views(X, finite=False).values
     if sparse.issparse(X):
         X = dense(X)
@@ -229,6 +211,21 @@ def as_frame(X: object) -> Any:
 def unpacked(X: Any) -> Any:
     """The table of an AnnData: X under the names of its variables, as its file is read; anything else as it is."""
     return X.to_df() if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "to_df") else X
+
+
+def is_annotated(X: object) -> bool:
+    """Whether X looks like an AnnData."""
+    return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
+
+
+def are_tables(X: object) -> bool:
+    """Whether X holds several tables: a MuData, a dict or a list of tables."""
+    if hasattr(X, "obs_names") and hasattr(X, "mod"):
+        return True
+    if not isinstance(X, (Mapping, list, tuple)) or sparse.issparse(X) or not len(X):
+        return False
+    parts = X.values() if isinstance(X, Mapping) else X
+    return all(is_annotated(part) or len(getattr(part, "shape", ())) == 2 for part in parts)
 
 
 def refuse_foreign(X: object) -> None:
@@ -448,141 +445,254 @@ def check_weights(weights: Array) -> None:
         )
 
 
-# ---- tables
+# ---- views: what `views=` and `covariates=` mean
 
 
-def as_table(X: object, views: object = None) -> Table:
-    """A table and its column groups, checked.
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that is there twice."""
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
 
-    Examples
-    --------
-    >>> table = as_table(np.zeros((4, 5)), views={"tests": [0, 1, 2], "controls": slice(3, 5)})
-    >>> table.values.shape, table.views["controls"].tolist()
-    ((4, 5), [3, 4])
+
+_WAYS = (
+    "views= says which columns are which: a number k (the first k columns and the rest), a dict such as "
+    '{"tests": [...], "controls": [...]} (names, numbers or slices), or separate tables, fit_views([U, V])'
+)
+# What columns are often called that belong to no view; a number never takes them (see not_data).
+_OUTCOME = re.compile(
+    r"(.*:)?(y|targets?|outcomes?|labels?|class(es)?|response|disease|diagnosis|status|case|survival|event)",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"(.*:)?(|(.*[_ .-])?(id|ids|idx|index|uid|uuid)|unnamed: .*|__index_level_.*|level_\d+|(row)?names|"
+    r"(row|sample|subject|patient|barcode)s?)",
+    re.IGNORECASE,
+)
+
+
+@storable
+@dataclass(frozen=True)
+class Views:
+    """Column groups of a table, in order.
+
+    columns : {view name: column numbers}; feature_names : one name per column of the table.
     """
-    check_labels(X, views)
-    values, names = as_matrix(X), column_names(X)
-    resolved = resolve_views(views, values.shape[1], names, values)
-    check_finite(values, resolved)
-    return Table(values, resolved, sample_index(X), names is not None)
+
+    columns: Mapping[str, IntArray]
+    feature_names: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __getitem__(self, view: str | int) -> IntArray:
+        """Column numbers of a view, by name or position."""
+        name = self.names[view] if isinstance(view, int) else view
+        if name not in self.columns:
+            raise KeyError(f"there is no view {name!r}; the views are {', '.join(map(repr, self.names))}")
+        return self.columns[name]
+
+    def listed(self, view: int, most: int = 12) -> str:
+        """'tests (30 columns): tp53, brca1, ...', for summaries."""
+        names = [in_line(self.feature_names[column]) for column in self[view]]
+        more = ", ..." if len(names) > most else ""
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}{more}"
+
+    def describe(self, column: int) -> str:
+        """'column 'tp53' of view 'tests'', for messages."""
+        name = self.feature_names[column]
+        owner = next((view for view, cols in self.columns.items() if column in cols), None)
+        return f"column {name!r}" + (f" of view {owner!r}" if owner is not None else "")
 
 
-def join_views(views: object, *, align: str = "same", id: str | None = None, finite: bool = True) -> Table:
-    """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
+def resolve_views(
+    views: object,
+    n_columns: int,
+    feature_names: Sequence[str] | None = None,
+    rows: Array | None = None,
+    *,
+    taken: Collection[str] = (),
+    together: Collection[str] = (),
+    title: str = "the table",
+    role: str | None = None,
+) -> Views:
+    """Turn the `views=` argument into column numbers.
 
-    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`, `.obs_names`). Where they
-    carry sample labels (a pandas index, `obs_names`), rows are matched by these and come in the order of the first table that
-    has them; without labels, tables must have the same number of rows and are taken row by row.
+    views : int k: the first k columns and the rest. dict {name: columns}, where columns are names, patterns of names
+        ("C_*"), numbers (negative ones from the end), a slice, or one of them alone.
+    rows : some rows of the table, the first ones. A number takes all columns, and of a table with names some may be
+        no data at all; what can be told from names and rows is refused (:func:`not_data`).
+    taken : names that no pattern takes; together : names of groups of columns, for messages. title, role : what messages call
+    the table, and the columns where they are no view.
 
-    align : "same", labels must be the same ones, in any order; "inner", samples that all tables have, the others are left out,
-    counted and named in a warning; "outer", samples that any table has, with nan where a table has none.
-    id : the column of sample labels, of data frames (of AnnData: of obs); it is no data.
-    finite : refuse missing and infinite values; with align="outer" they are to be expected.
-
-    >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
-    >>> table.values.shape, table.views["protein"].tolist()
-    ((4, 5), [2, 3, 4])
+    >>> resolve_views(2, 5).columns["V"].tolist()
+    [2, 3, 4]
     """
-    named = {view: _labelled(view, part, id) for view, part in named_views(views).items()}
-    found = _aligned({view: (labels, len(values)) for view, (values, _, labels) in named.items()}, align)
-    names = []
-    for view, (values, own, _) in named.items():
-        names.append([f"{view}_{i}" for i in range(values.shape[1])] if own is None else list(own))
-    flat = [name for group in names for name in group]
-    if len(set(flat)) < len(flat):  # the same gene measured in two views: tell them apart by the view
-        flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
-    ends = np.cumsum([0, *(values.shape[1] for values, _, _ in named.values())])
-    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
-    named_by_user = any(own is not None for _, own, _ in named.values())
-    parts = [values if found is None else found.taken(values, view) for view, (values, _, _) in named.items()]
-    index = None if found is None else found.labels
-    table = Table(np.hstack(parts), resolve_views(columns, int(ends[-1]), flat), index, named_by_user, found)
-    if finite and align != "outer":
-        check_finite(table.values, table.views)
-    for note in () if found is None else found.notes():
-        warn_user(note, UserWarning)
-    return table
+    names = tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(n_columns))
+    twice = repeated(names)
+    if twice is not None:
+        raise DataError(f"column name {twice!r} appears twice: rename the columns")
+    if views is None:
+        raise DataError(f"views= is needed for a table of {n_columns} columns. {_WAYS}")
+    if isinstance(views, Integral) and not isinstance(views, bool):
+        k = int(views)
+        if not 0 < k < n_columns:
+            raise DataError(
+                f"views={k} would leave a view empty: the table has {n_columns} column(s); "
+                f"use a number between 1 and {max(n_columns - 1, 1)}"
+            )
+        for name, reason in not_data(feature_names, rows).items():
+            raise DataError(
+                f"views={k} would take column {name!r} as data: it looks like {reason}. Drop it, or name the columns: "
+                f"views={{'U': [{names[0]!r}, ...], 'V': [...]}}"
+            )
+        views = {"U": slice(0, k), "V": slice(k, n_columns)}
+    if not isinstance(views, Mapping):
+        raise TypeError(f"views must be an int or a dict of columns, got {type(views).__name__}. {_WAYS}")
+    if len(views) == 0:
+        raise DataError("views is empty: name at least one group of columns")
+    columns: dict[str, IntArray] = {}
+    owner: dict[int, str] = {}
+    places = {name: i for i, name in enumerate(names)} if feature_names is not None else {}
+    named = _Names(places, taken, together, title)
+    for view, wanted in views.items():
+        if str(view) in columns:
+            raise DataError(f"two views are called {str(view)!r}: rename one")
+        what = role or f"view {str(view)!r}"
+        chosen = _resolve_columns(what, wanted, n_columns, named)
+        if not len(chosen):
+            raise DataError(f"{what} is empty: give it at least one column, or leave it out")
+        for column in chosen.tolist():
+            if column in owner:
+                where = f"views {owner[column]!r} and {view!r}" if owner[column] != str(view) else f"{what} twice"
+                raise DataError(f"column {names[column]!r} is in {where}: every column belongs to one view")
+            owner[column] = str(view)
+        columns[str(view)] = chosen
+    return Views(columns, names)
 
 
-def named_views(views: object) -> dict[str, Any]:
-    """{name: table} of a list, a dict or a MuData-like object; two that are not named are U and V."""
-    parts = getattr(views, "mod", views)
-    if isinstance(parts, Mapping):
-        named = {str(name): part for name, part in parts.items()}
-    elif isinstance(parts, Sequence) and not isinstance(parts, str):
-        default = ("U", "V") if len(parts) == 2 else tuple(f"view{i}" for i in range(len(parts)))
-        named = dict(zip(default, parts, strict=True))
-    else:
-        raise TypeError(f"give a list, a dict or a MuData-like object of views, got {type(views).__name__}")
-    if not named:
-        raise DataError("there are no views")
-    return named
+def chosen_columns(columns: object, width: int, names: Sequence[str] | None) -> IntArray:
+    """Numbers of the columns that are chosen by names or patterns of them, numbers, a mask or a slice."""
+    given = [columns] if isinstance(columns, str) else columns
+    if isinstance(given, (list, tuple)) and any(isinstance(column, str) for column in given):
+        return resolve_views({"columns": given}, width, names, role="what is asked for")["columns"]
+    return column_numbers(given, width)
 
 
-def _labelled(view: str, part: Any, id: str | None) -> tuple[Array, tuple[str, ...] | None, tuple[object, ...] | None]:
-    """Values (n, p) of a view, its column names and its sample labels, where it has any."""
-    annotated = hasattr(part, "obs_names")
-    labels = sample_index(part)
-    if id is not None:
-        part, labels = _without_labels(view, part, id)
-    try:
-        values = as_matrix(getattr(part, "X", part) if annotated else part)
-    except DataError as error:
-        raise DataError(f"view {view!r}: {error}") from error
-    if not values.shape[1]:
-        raise DataError(f"view {view!r} has no columns")
-    own = getattr(part, "var_names", None) if annotated else column_names(part)
-    return values, None if own is None else tuple(map(str, own)), labels
+def not_data(names: Sequence[str] | None, rows: Array | None = None) -> dict[str, str]:
+    """Columns that no number should take for data, and what they look like: {name: "an outcome, by its name"}.
 
-
-def _without_labels(view: str, part: Any, id: str) -> tuple[Any, tuple[object, ...]]:
-    """A table without its column of sample labels, and these."""
-    annotations = getattr(part, "obs", None)
-    if annotations is not None and id in annotations:
-        return part, tuple(annotations[id])
-    frame = as_frame(part)
-    if annotations is not None or not isinstance(frame, nw.DataFrame) or id not in frame.columns:
-        if isinstance(frame, nw.DataFrame) and getattr(getattr(part, "index", None), "name", None) == id:
-            return part, tuple(part.index)
-        there = "columns" if isinstance(frame, nw.DataFrame) else ""
-        there = there if annotations is None else "obs of the AnnData"
-        said = f"not among the {there}" if there else "an array has no named columns: pass a data frame"
-        raise DataError(f"view {view!r} has no sample labels {id!r}: {said}")
-    return frame.drop(id).to_native(), tuple(frame[id].to_list())
-
-
-def _aligned(tables: Mapping[str, tuple[tuple[object, ...] | None, int]], how: str) -> Alignment | None:
-    """How the rows of tables, each with its labels and its length, line up; None where they do row by row, without labels."""
-    if how not in WAYS:
-        raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
-    known = {view: labels for view, (labels, _) in tables.items() if labels is not None}
-    numbered = [view for view, labels in known.items() if labels == tuple(range(len(labels)))]  # says nothing by itself
-    if len(numbered) == len(known):
-        known = {}
-    bare = next((view for view in tables if view not in known), None)
-    if how != "same" and bare is not None:
-        raise DataError(
-            f"align={how!r} matches samples by label, and view {bare!r} has none: give it an index of sample labels (obs_names "
-            "of AnnData), or name the column that holds them, id="
-        )
-    if numbered and known and len(set(known.values())) > 1:
-        other = next(view for view in known if view not in numbered)
-        raise DataError(
-            f"view {numbered[0]!r} numbers its rows 0, 1, 2, ... and view {other!r} labels them otherwise: whether these are "
-            "the same samples in a different order nobody can tell. Give both the same labels, or none (to_numpy())"
-        )
-    lengths = {view: length for view, (_, length) in tables.items()}
-    if bare is not None and len(set(lengths.values())) > 1:
-        counts = ", ".join(f"{view!r} has {n}" for view, n in lengths.items())
-        raise DataError(f"all views must have the same samples: {counts}")
-    if not known:
-        return None
-    found = align_labels(known, how)
-    if bare is not None:
-        first = next(iter(known))
-        warn_user(
-            f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}", UserWarning
-        )
-        rows = {view: found.rows.get(view, found.rows[first]) for view in tables}
-        return Alignment(found.labels, rows, found.left_out)
+    names : of the columns; without names nothing is known. rows (n, columns) : the first rows; one that counts them is an
+    index.
+    """
+    found = {}
+    for i, name in enumerate(names or ()):
+        if _OUTCOME.fullmatch(name.strip()):
+            found[name] = "an outcome, by its name"
+        elif is_label(name):
+            found[name] = "sample labels or an index, by its name"
+        elif rows is not None and len(rows) > 2 and (np.diff(rows[:, i]) == 1).all():
+            found[name] = "an index: it counts the rows"
     return found
+
+
+def is_label(name: str) -> bool:
+    """Whether a column is, by its name, sample labels or an index."""
+    return _LABEL.fullmatch(name.strip()) is not None
+
+
+@dataclass(frozen=True)
+class _Names:
+    """places : the number of each name, empty for a table without names; taken : what no pattern takes; together : names of
+    groups of columns, which are no columns here."""
+
+    places: Mapping[str, int]
+    taken: Collection[str]
+    together: Collection[str]
+    title: str
+
+    def numbers(self, what: str, column: object, n_columns: int) -> list[int]:
+        """The column of that number or name, or those whose names fit the pattern."""
+        if isinstance(column, Integral) and not isinstance(column, bool):
+            number = int(column)
+            if not -n_columns <= number < n_columns:
+                raise DataError(f"{what} asks for column {number}, the table has columns 0..{n_columns - 1}")
+            return [number % n_columns]
+        if not self.places:
+            raise DataError(
+                f"{what} names column {column!r}, but the table has no column names. If it comes from a "
+                "scikit-learn transformer, call its set_output(transform='pandas'); or give column numbers"
+            )
+        if str(column) in self.places:
+            return [self.places[str(column)]]
+        free = [name for name in self.places if name not in self.taken]
+        if any(sign in str(column) for sign in "*?["):
+            fitting = [self.places[name] for name in free if fnmatchcase(name, str(column))]
+            if not fitting:
+                raise DataError(f"{what}: no column of {self.title} fits {column!r}; the columns are {listed(free)}")
+            return fitting
+        close = get_close_matches(str(column), [*self.places, *self.together], n=3)
+        groups = f"; groups of columns are {listed(self.together)}" if self.together else ""
+        rest = f"the first are {list(self.places)[:5]}{groups}"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else rest
+        raise DataError(f"{what} names column {column!r}, which is not in {self.title}; {hint}")
+
+
+def _resolve_columns(what: str, wanted: Any, n_columns: int, named: _Names) -> IntArray:
+    if isinstance(wanted, slice) and not any(isinstance(end, str) for end in (wanted.start, wanted.stop)):
+        return np.arange(n_columns, dtype=np.int64)[wanted]
+    if isinstance(wanted, slice):
+        if wanted.step is not None or any(isinstance(end, Integral) for end in (wanted.start, wanted.stop)):
+            raise DataError(f"{what}: a slice by names goes from name to name, without numbers or steps")
+        low = 0 if wanted.start is None else named.numbers(what, wanted.start, n_columns)[0]
+        high = n_columns - 1 if wanted.stop is None else named.numbers(what, wanted.stop, n_columns)[-1]
+        return np.arange(low, high + 1, dtype=np.int64)  # by name, both ends included, as in pandas
+    if isinstance(wanted, (str, Integral)):
+        wanted = [wanted]
+    array = np.asarray(wanted)
+    if array.dtype == bool:
+        if array.shape != (n_columns,):
+            raise DataError(f"{what}: a mask needs {n_columns} entries, got shape {array.shape}")
+        return np.flatnonzero(array)
+    return np.array([number for column in wanted for number in named.numbers(what, column, n_columns)], dtype=np.int64)
+
+
+def names_in(text: str) -> list[str]:
+    """Column names in one line, as in a row of a CSV file: a name that holds commas, quotes or line ends stands in quotes, its
+    own quotes written twice.
+
+    >>> names_in('age, "weight, kg","5"" disk"')
+    ['age', 'weight, kg', '5" disk']
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise DataError(
+            f"cannot read the names in {text!r} ({error}): put a name that holds commas or quotes in quotes, and write its "
+            'own quotes twice, as in "weight, kg"'
+        ) from error
+    if len(rows) > 1:
+        raise DataError(f"a name that holds a line end stands in quotes: {text!r}")
+    return [cell.strip() for row in rows for cell in row]
+
+
+def name_in(text: str) -> str:
+    """One column name, in quotes or not.
+
+    >>> name_in("weight, kg"), name_in('"weight, kg"')
+    ('weight, kg', 'weight, kg')
+    """
+    quoted = len(text) > 1 and text.strip().startswith('"') and text.strip().endswith('"')
+    found = names_in(text) if quoted else [text]
+    return found[0] if len(found) == 1 else text
+
+
+def listed(names: Collection[str], most: int = 8) -> str:
+    """The first names, and how many there are."""
+    return ", ".join(list(names)[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")

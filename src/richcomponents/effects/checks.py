@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import whitening
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
 from richcomponents.inference.posterior import Prior, best, logistic, symmetric_of

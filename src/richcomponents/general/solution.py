@@ -18,8 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
 from richcomponents.components.component import (
     LEAST_KEPT,
     Blend,

@@ -34,7 +34,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
 from richcomponents.learning.polynomials import gaussian_points, moments_along, monomials, most_variables, stencil
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import least_squares
+from richcomponents.algebra.arrays import least_squares
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.moments.data import AffineMap, Data, Dependence, Partial, RowUnits
 

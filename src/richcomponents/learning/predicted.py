@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import power, symmetric, whitening
+from richcomponents.algebra.arrays import power, symmetric, whitening
 from richcomponents.components.component import LEAST_KEPT, Calibrated
 from richcomponents.components.wide import LinearMap, Spread
 from richcomponents.cumulants.estimate import Estimate, jackknife_variance

@@ -12,8 +12,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.wide import added
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.columns import Views
-from richcomponents.data.table import check_finite
+from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import IntArray
+from richcomponents.data.cells import declared_order
 from richcomponents.data.classes import Levels
-from richcomponents.data.columns import Views, chosen_columns, declared_order, listed, resolve_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource
-from richcomponents.data.sources.memory import TablesSource, are_tables
-from richcomponents.data.table import check_outcome
+from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.table import Views, are_tables, check_outcome, chosen_columns, listed, resolve_views
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import refuse_state
 from richcomponents.moments import Moments
@@ -71,10 +73,10 @@ class Design:
     width: int
     named: bool
 
-    @property
+    @cached_property
     def columns(self) -> IntArray:
         """Of all views side by side."""
-        return np.concatenate([self.views[name] for name in self.views])
+        return np.concatenate(list(self.views.columns.values()))
 
     @property
     def needed(self) -> tuple[str, ...] | None:
@@ -84,15 +86,15 @@ class Design:
         own = (self.views.feature_names[c] for c in self.used if c < self.width)
         return tuple(dict.fromkeys([*own, *(one.name for one in self.added)]))
 
-    @property
+    @cached_property
     def used(self) -> IntArray:
         """Of all views, and then the covariates."""
         return np.concatenate([self.columns, self.known])
 
     def places(self) -> dict[str, slice]:
         """{view: its columns among those of all views side by side}."""
-        ends = np.cumsum([0, *(len(self.views[name]) for name in self.views)])
-        return {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.views)}
+        ends = np.cumsum([0, *map(len, self.views.columns.values())]).tolist()
+        return {name: slice(*part) for name, part in zip(self.views.columns, pairwise(ends), strict=True)}
 
     def side_by_side(self) -> Views:
         """The views by the places of their columns side by side, covariates behind them."""
@@ -305,7 +307,7 @@ def _views(
         )
     first = None if names is None or rows is None or not rows.rereadable else rows.select(rest).head(_FIRST)
     inner = resolve_views(views, len(rest), named, first)
-    return resolve_views({name: rest[inner[name]] for name in inner}, width, names)
+    return resolve_views({name: rest[part] for name, part in inner.columns.items()}, width, names)
 
 
 def check_columns(width: int, names: Sequence[str] | None) -> None:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Source
-from richcomponents.data.sources.memory import FrameSource, TablesSource, are_tables, is_annotated
-from richcomponents.data.table import check_labels
+from richcomponents.data.sources.memory import FrameSource, TablesSource
+from richcomponents.data.table import are_tables, check_labels, is_annotated
 from richcomponents.errors import DataError, not_again
 from richcomponents.moments import Moments
 from richcomponents.notebook import folded, shown

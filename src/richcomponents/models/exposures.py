@@ -10,8 +10,8 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.data.cells import declared_order
 from richcomponents.data.classes import Levels
-from richcomponents.data.columns import declared_order
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names

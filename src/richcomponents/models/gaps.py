@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import is_gap
+from richcomponents.data.cells import is_gap
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, MissingValueWarning, warn_user
 from richcomponents.models.design import Design
@@ -21,11 +21,6 @@ Truth = npt.NDArray[np.bool_]
 
 WAYS = ("error", "drop", "available")
 _ROWS_PER_COLUMN = 6  # with fewer rows a view is wide, and would have to be reduced
-
-
-def check_way(missing: object) -> None:
-    if missing not in WAYS:
-        raise ValueError(f"missing must be one of {', '.join(map(repr, WAYS))}, got {missing!r}")
 
 
 def there(values: Any, n: int | None) -> Truth | None:

@@ -14,7 +14,7 @@ from richcomponents.algebra import Array
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.columns import Views
+from richcomponents.data.table import Views
 from richcomponents.errors import DataError
 from richcomponents.general.discover import SetTest
 from richcomponents.general.evidence import leading, shared_directions

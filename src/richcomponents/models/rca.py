@@ -21,17 +21,24 @@ import numpy as np
 from sklearn.base import TransformerMixin
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import LEAF
-from richcomponents.algebra.spectral import least_squares
+from richcomponents.algebra.arrays import LEAF, least_squares
 from richcomponents.components.component import Blend, Calibrated, Component, RowSource
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
-from richcomponents.data.align import in_order_of
-from richcomponents.data.columns import Views, listed
+from richcomponents.data.align import in_order_of, named_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Kept, is_dask, is_path
-from richcomponents.data.sources.memory import TablesSource, are_tables, is_annotated
-from richcomponents.data.table import check_finite, check_outcome, check_range, counts_in, named_views
+from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.table import (
+    Views,
+    are_tables,
+    check_finite,
+    check_outcome,
+    check_range,
+    counts_in,
+    is_annotated,
+    listed,
+)
 from richcomponents.errors import (
     ConstantColumnWarning,
     CountsWarning,
@@ -56,8 +63,8 @@ from richcomponents.models.design import (
 )
 from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
 from richcomponents.models.gaps import (
+    WAYS,
     available,
-    check_way,
     complete_rows,
     describe,
     parts_of,
@@ -511,10 +518,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         depends on.
         """
         known = self._covariate_columns
+        first = table.array() if table.held else table.head(LEAF)
         if table.held:
-            check_finite(table.array(), self._design.side_by_side())  # the view and the row are named
+            check_finite(first, self._design.side_by_side())  # the view and the row are named
         self._keep_units(table, reading.get("groups"), lambda: table.select([0]).array()[:, -1])
-        self._warn_of_counts(table.head(LEAF))
+        self._warn_of_counts(first[:LEAF])
         self._partial = None
         plain = self._row_data(table, len(known), reading)
         self._classes, partial = self._hidden_classes(plain), self._partial
@@ -613,7 +621,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return views, values[:, len(design.columns) :], design.views
 
     def _check_blocks(self) -> None:
-        check_way(self.missing)
+        if self.missing not in WAYS:
+            raise ValueError(f"missing must be one of {', '.join(map(repr, WAYS))}, got {self.missing!r}")
         if self.method not in ("efficient", "paper"):
             raise ValueError(f"method must be 'efficient' or 'paper', got {self.method!r}")
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 3 <= self.order <= 6:
@@ -1281,6 +1290,8 @@ def check_interval(what: str, level: float) -> None:
 
 def _lined_up(X: Any, values: Any, what: str) -> Any:
     """One value per row of a table, by label; or as the rows of the first of several tables, of which some are left out."""
+    if values is None:
+        return None
     source = X.source if isinstance(X, Rows) else None
     labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
     found = in_order_of(X, values, what, labels)

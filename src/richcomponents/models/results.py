@@ -15,10 +15,10 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import LEAF, one_blas_thread
-from richcomponents.data.columns import Column
+from richcomponents.data.align import join_views
+from richcomponents.data.cells import Column
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import aligned
-from richcomponents.data.table import join_views
 from richcomponents.errors import DataError
 from richcomponents.models.design import UsedColumns
 from richcomponents.outputs import check_outputs, table_writing

@@ -1,12 +1,9 @@
-"""Rows to sums of leaves: the mutable side of a state, which holds rows until their leaf is complete.
+"""Rows to sums: the mutable side of a state, which holds rows until their leaf is complete, and passes over all rows.
 
-FOREST. Sums of leaves that do not depend on the order in which the leaves arrive.
-
-Floating-point addition is not associative, so a sum over chunks depends on the chunks. Leaves are
-therefore merged only with their siblings in a fixed binary tree: node (level, i) is the sum of
-nodes (level-1, 2i) and (level-1, 2i+1). Whatever the order of arrival, each node is the result of
-the same additions, and a set of leaves has one canonical forest: any chunking, any number of
-threads or machines gives identical bits.
+DASK. Rows of dask collections are reduced where they are, and only sums travel. Pieces begin at multiples of the statistic's
+grain, so that every leaf lies in one piece, and partial results are merged as siblings of the fixed tree: no chunking, number
+of workers, order of arrival or lost worker changes a bit. Dask computes lost pieces again by itself. The cluster is the one
+that is active (a distributed.Client); without one, threads of this process.
 """
 
 from __future__ import annotations
@@ -14,15 +11,20 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import lcm
 from queue import Empty, SimpleQueue
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, run_all
+from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, in_pieces, run_all
+from richcomponents.data.rows import Rows
+from richcomponents.data.sources.base import DaskSource, aligned, block_rows
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import (
+    CapacityError,
     ConstantColumnWarning,
     DataError,
     MissingValueError,
@@ -34,119 +36,18 @@ from richcomponents.moments.kernel import (
     EXECUTORS,
     MOST_ROWS,
     N_BLOCKS,
+    Forest,
     Layout,
+    Leaf,
     Workspace,
+    add_leaves,
     block_numbers,
+    check_state,
     column_range,
     column_sum,
     default_executor,
-    homogeneous_sums,
 )
-from richcomponents.storage import storable
-
-Node = tuple[int, int, int]  # tree, level, index
-
-
-class Forest:
-    """A mapping node -> sum, with siblings merged as soon as both are present."""
-
-    def __init__(self, items: Iterable[tuple[Node, Array]] = ()) -> None:
-        self._nodes: dict[Node, Array] = {}
-        for node, value in items:
-            self.add(node, value)
-
-    def add(self, node: Node, value: Array) -> None:
-        """Put in one node. A node that is present already (rows of another site that carry the same
-        numbers, or parts of one leaf) is added to; that is right, but no longer bit-reproducible."""
-        tree, level, index = node
-        while True:
-            key = (tree, level, index)
-            if key in self._nodes:
-                self._nodes[key] = self._nodes[key] + value
-                return
-            sibling = self._nodes.pop((tree, level, index ^ 1), None)
-            if sibling is None:
-                self._nodes[key] = value
-                return
-            value = sibling + value  # commutative, so left or right does not matter
-            level, index = level + 1, index >> 1
-
-    def __iter__(self) -> Iterator[tuple[Node, Array]]:
-        """Nodes in canonical order: by tree, then by the first leaf they cover."""
-
-        def place(item: tuple[Node, Array]) -> Node:
-            tree, level, index = item[0]
-            return tree, index << level, -level
-
-        return iter(sorted(self._nodes.items(), key=place))
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def copy(self) -> Forest:
-        """Nodes are never changed in place, so a copy shares them."""
-        other = Forest()
-        other._nodes = dict(self._nodes)
-        return other
-
-    def merged(self, other: Forest) -> Forest:
-        """The forest of both sets of leaves."""
-        out = self.copy()
-        for node, value in other:
-            out.add(node, value)
-        return out
-
-    def fold(self, n_trees: int, where: slice | IntArray, size: int) -> Array:
-        """The sum of each tree over some of the entries, shape (n_trees, size)."""
-        total = np.zeros((n_trees, size))
-        for (tree, _, _), value in self:
-            total[tree] += value[where]
-        return total
-
-    def arrays(self) -> dict[str, Any]:
-        """The nodes (m, 3) and their sums (m, size), in canonical order, for a file."""
-        nodes = np.array([node for node, _ in self], dtype=np.int64).reshape(-1, 3)
-        return {"nodes": nodes, "sums": np.stack([value for _, value in self]) if len(self) else np.zeros((0, 0))}
-
-    @classmethod
-    def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
-        """The way back; refuses what no forest looks like."""
-        if sums.ndim != 2 or nodes.shape != (len(sums), 3) or nodes.dtype != np.int64:
-            raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
-        if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
-            raise StateFileError("the sums name a node that cannot exist")
-        forest = cls(zip(map(tuple, nodes.tolist()), sums, strict=True))
-        if len(forest) != len(nodes):
-            raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
-        return forest
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Forest):
-            return NotImplemented
-        return self._nodes.keys() == other._nodes.keys() and all(
-            np.array_equal(value, other._nodes[node]) for node, value in self._nodes.items()
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-storable(Forest, Forest.arrays, Forest.from_arrays)
-
-
-def check_state(layout: Layout, shift: Array, sums: Forest) -> None:
-    """Refuse sums out of a file that do not belong to the layout."""
-    if shift.shape != (layout.n_columns,) or shift.dtype != np.float64:
-        raise StateFileError(f"the shift has shape {shift.shape}, the state {layout.n_columns} columns")
-    if len(sums) and not np.isfinite(shift).all():
-        raise StateFileError("the shift is not finite")
-    for (tree, _, _), value in sums:
-        if tree >= layout.n_blocks or value.shape != (layout.size,) or value.dtype != np.float64:
-            raise StateFileError("the sums name a node that cannot exist, or have the wrong length")
-        if not np.isfinite(value).all():
-            raise StateFileError("the sums are damaged (values that are not finite)")
-        if not 0 <= value[0] <= MOST_ROWS or value[0] != np.rint(value[0]):
-            raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
-
+from richcomponents.progress import metered
 
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 
@@ -348,7 +249,7 @@ class LeafSums:
     def _take(self, pieces: Sequence[tuple[int, int, Array]]) -> None:
         """Split the rows of each block into leaves; sum the complete ones, keep the rest."""
         leaf = self.layout.leaf
-        complete: list[tuple[int, int, Array]] = []
+        complete: list[Leaf] = []
         for b, position, rows in pieces:
             for k, low, high in _cut(position, rows.shape[0], leaf):
                 part = rows[low:high, :]
@@ -363,21 +264,17 @@ class LeafSums:
                     complete.append((b, k, _joined(self._fragments.pop((b, k)))))
         self._sum(complete, self._sums)
 
-    def _sum(self, leaves: Sequence[tuple[int, int, Array]], sums: Forest) -> None:
+    def _sum(self, leaves: Sequence[Leaf], sums: Forest) -> None:
         layout = self.layout
         work = sum(len(rows) for _, _, rows in leaves) * float(layout.size)
         threads = 1 if work < _SMALL else min(self._threads, max(len(leaves), 1))
 
-        def add(some: Iterator[tuple[int, int, Array]]) -> None:
+        def add(some: Iterator[Leaf]) -> None:
             try:
                 space = self._spaces.get_nowait()
             except Empty:
                 space = Workspace(layout.n_columns + 1, layout.order, self._executor)
-            for b, k, rows in some:
-                weight = np.ascontiguousarray(rows[:, -1]) if self._weighted else None
-                vector = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
-                with self._lock:
-                    sums.add((b, 0, k), vector)
+            add_leaves(some, self._shift, space, sums, self._lock)
             self._spaces.put(space)
 
         if leaves:
@@ -421,7 +318,7 @@ class LeafSums:
                 PrecisionWarning,
             )
 
-    # ---- parts that are computed apart (see reduce.py)
+    # ---- parts that are computed apart
 
     @property
     def grain(self) -> int:
@@ -568,3 +465,186 @@ def _neighbours_joined(held: dict[int, Array]) -> dict[int, Array]:
             runs.append([at])
         end = at + int(held[at].shape[0])
     return {run[0]: held[run[0]] if len(run) == 1 else np.concatenate([held[at] for at in run]) for run in runs}
+
+
+# ---- all rows of a source
+
+
+def reduce_on_cluster(
+    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, statistic: Any, start: int
+) -> None:
+    """Feed all rows, from absolute number `start` (a multiple of LEAF) on, to a statistic whose parts can be computed apart.
+
+    grain : rows after which a part may end; fork() : an empty statistic of the same kind, for one thread of another process;
+    partial() : what it holds, without rows where that is possible; join(parts), in any order; absorb(part, start, n_rows).
+    """
+    import dask
+
+    n = source.n_rows or 0
+    width = source.width if columns is None else len(columns)
+    grain = lcm(statistic.grain, LEAF)
+    if (need := 8 * width * min(grain, n)) > MEMORY_LIMIT:
+        raise CapacityError(
+            f"pieces of {min(grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
+            f"{need / 2**30:,.1f} GiB each: use fewer columns or fewer blocks (n_blocks=)"
+        )
+    size = grain
+    while 2 * size * width * 8 <= 2**27 and 2 * size * 16 <= n:  # no more than 128 MB, and pieces enough to share
+        size *= 2
+    cuts = [0, *range(size - start % size, n, size), n]
+    lengths = [high - low for low, high in pairwise(cuts)]
+    empty, work, join = statistic.fork(), dask.delayed(_work, pure=False), dask.delayed(statistic.join, pure=False)
+    blocks = source.pieces(lengths, columns)
+    parts = [work(block, transform, empty, start + low) for block, low in zip(blocks, cuts[:-1], strict=True)]
+    while len(parts) > 1:
+        parts = [join(parts[i : i + 8]) for i in range(0, len(parts), 8)]
+    (result,) = dask.compute(parts[0])
+    statistic.absorb(result, start, n)
+
+
+def _work(block: object, transform: Callable[[Array], Array] | None, empty: Any, start: int) -> Any:
+    rows = as_matrix(block)
+    statistic = empty.fork()
+    statistic.update(rows if transform is None else in_pieces(transform, rows), start)
+    return statistic.partial()
+
+
+_T_co = TypeVar("_T_co", covariant=True)
+_T = TypeVar("_T")
+
+
+class Statistic(Protocol[_T_co]):
+    """What can be reduced over rows."""
+
+    def update(self, rows: object, start: int | None = None) -> None: ...
+
+    def result(self) -> _T_co: ...
+
+
+def reduce_rows(
+    rows: Rows, statistic: Statistic[_T], *, start: int = 0, groups: object = None, progress: str | None = None
+) -> _T:
+    """Feed all rows to the statistic and return its result; those that know groups have a method `grouped`, too.
+
+    start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
+    progress : what is done, where it is to be shown how far it is (dask shows its own dashboard).
+    """
+    source, aside = rows.source, groups is None and start % LEAF == 0 and hasattr(statistic, "fork")
+    if isinstance(source, DaskSource) and aside and rows.n_rows:
+        reduce_on_cluster(source, rows.columns, rows.transform, statistic, start)
+        return statistic.result()
+    if groups is not None and start:
+        raise ValueError("rows with groups are read whole: start must be 0")
+    take = statistic.update if groups is None else statistic.grouped(groups)  # type: ignore[attr-defined]
+    done = 0
+    for block in rows.chunks() if progress is None else _shown(rows, progress):
+        take(block, start + done)
+        done += len(block)
+    if groups is not None and done != len(np.asarray(groups)):
+        raise DataError(f"groups must have one label per row ({done}), got {len(np.asarray(groups))}")
+    return statistic.result()
+
+
+def _shown(rows: Rows, label: str) -> Iterator[Array]:
+    """As :meth:`Rows.chunks`, no block longer than the time between two looks at the clock; how far they are is shown.
+
+    But for the first block of rows that are read only once: its mean becomes the shift, and watching changes no bit.
+    """
+    whole = not rows.rereadable
+    with metered(label, rows.n_rows, unit="rows") as advance:
+        for block in rows.chunks():
+            size = max(len(block), 1) if whole else block_rows(block.shape[1])
+            whole = False
+            for at in range(0, len(block), size):
+                yield block[at : at + size]
+                advance(len(block[at : at + size]))
+
+
+def column_means(rows: Rows, progress: str | None = None) -> Array | None:
+    """Column means (exactly the value for a constant column); None when the rows can be read only once."""
+    if not rows.rereadable:
+        return None
+    return reduce_rows(rows, _Means(rows.labels, rows.weighted), progress=progress)
+
+
+def first_means(rows: Rows, n: int) -> Array:
+    """Column means of the first n rows, each that counts once, for rows that can be read again."""
+    first, means = rows.head(n), _Means(rows.labels)
+    if rows.weighted:  # what does not count may be anything
+        first = first[first[:, -1] > 0, :-1]
+    if not len(first):
+        return reduce_rows(rows, _Means(rows.labels, rows.weighted))
+    means.update(first)
+    return means.result()
+
+
+class _Means:
+    """Column means to rounding, and the exact value of columns that never change.
+
+    Sums of pieces of 2048 rows are merged as the leaves of a state are, so that no chunking changes a bit.
+    """
+
+    grain = LEAF
+
+    def __init__(self, names: Sequence[str | int] | None, weighted: bool = False) -> None:
+        self.names, self.weighted, self.n, self._sums = names, weighted, 0.0, Forest()
+        self._rest: list[Array] = []
+        self._piece: int | None = None
+
+    def update(self, rows: object, start: int | None = None) -> None:
+        """Rows in order; the first ones begin a piece."""
+        block = as_matrix(rows)
+        if not len(block):
+            return
+        if self._piece is None:
+            width = block.shape[1] - self.weighted
+            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+            self._piece = (start or 0) // LEAF
+        counted, weight = (block[block[:, -1] > 0, :-1], block[:, -1:]) if self.weighted else (block, None)
+        if len(counted):
+            low, high = column_range(np.ascontiguousarray(counted))
+            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+        self.n += len(block) if weight is None else float(weight.sum())
+        if weight is not None:  # what does not count may be anything
+            block = np.where(weight > 0, block[:, :-1], 0.0) * weight
+        for piece in aligned([*self._rest, block], LEAF):
+            if len(piece) < LEAF:
+                self._rest = [piece.copy()]
+                return
+            self._sums.add((0, 0, self._piece), column_sum(piece))
+            self._piece += 1
+        self._rest = []
+
+    def fork(self) -> Self:
+        return type(self)(self.names, self.weighted)
+
+    def partial(self) -> tuple[Any, ...]:
+        sums = self._sums.copy()
+        if self._rest and self._piece is not None:
+            sums.add((0, 0, self._piece), column_sum(self._rest[0]))
+        return sums, self.low, self.high, self.n
+
+    @staticmethod
+    def join(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        sums, low, high, n = parts[0]
+        for more in parts[1:]:
+            sums, n = sums.merged(more[0]), n + more[3]
+            low, high = np.minimum(low, more[1]), np.maximum(high, more[2])
+        return sums, low, high, n
+
+    def absorb(self, part: tuple[Any, ...], start: int, n_rows: int) -> None:
+        self._sums, self.low, self.high, self.n = part
+
+    def result(self) -> Array:
+        if not self.n:
+            raise DataError("there are no rows" + (", or all weights are zero" if self.weighted else ""))
+        sums, low, high, n = self.partial()
+        bad = ~(np.isfinite(low) & np.isfinite(high))
+        if bad.any():
+            column = int(np.flatnonzero(bad)[0])
+            label = repr(self.names[column]) if self.names is not None else column
+            raise MissingValueError(
+                f"column {label} holds a missing or infinite value: drop those rows or impute them first"
+            )
+        total = sums.fold(1, slice(0, len(low)), len(low))[0]
+        return np.asarray(np.clip(total / n, low, high))  # between the extremes even where the sum overflows or rounds

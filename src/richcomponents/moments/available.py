@@ -47,9 +47,8 @@ from scipy.stats import chi2
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.moments.accumulator import Forest
 from richcomponents.moments.data import AffineMap, Data, Dependence, RowData, dependence_of_blocks, standardised
-from richcomponents.moments.kernel import block_numbers
+from richcomponents.moments.kernel import Forest, block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
 from richcomponents.text import p_value
@@ -362,7 +361,7 @@ class Available(Data):
         for data, like in self.masked:
             total -= blocks(data, like) * like[:, None] / own
         total[:, 0] = np.rint(total[:, 0])
-        out = Forest(((int(b), 0, 0), total[b]) for b in np.flatnonzero(total[:, 0]))
+        out = Forest({(int(b), 0, 0): total[b] for b in np.flatnonzero(total[:, 0])})
         return Moments(whole.layout, whole.shift, out, dependent=True)
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:

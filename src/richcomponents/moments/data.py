@@ -48,13 +48,12 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray, column_numbers, packed_rank
-from richcomponents.algebra.arrays import LEAF, one_blas_thread
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import LEAF, one_blas_thread, whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError
+from richcomponents.moments.accumulator import column_means, first_means, reduce_rows
 from richcomponents.moments.kernel import block_numbers
-from richcomponents.moments.reduce import column_means, first_means, reduce_rows
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
 

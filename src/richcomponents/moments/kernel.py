@@ -11,6 +11,14 @@ Row i has block b and a position inside that block; leaf (b, k) holds the rows o
 positions k*leaf .. (k+1)*leaf - 1. Both depend on the absolute row number only, never on how the
 rows arrive.
 
+FOREST. Sums of leaves that do not depend on the order in which the leaves arrive.
+
+Floating-point addition is not associative, so a sum over chunks depends on the chunks. Leaves are
+therefore merged only with their siblings in a fixed binary tree: node (level, i) is the sum of
+nodes (level-1, 2i) and (level-1, 2i+1). Whatever the order of arrival, each node is the result of
+the same additions, and a set of leaves has one canonical forest: any chunking, any number of
+threads or machines gives identical bits.
+
 KERNEL. The only hot loop: the distinct entries of sum_n w_n (1, z_n)^(t times) for one leaf of rows.
 
 Samples are contiguous (features x samples tiles). An order-t entry i1 <= ... <= it is a product of
@@ -26,18 +34,20 @@ sizes. They agree to rounding; one process uses one of them throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank, packed_size
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT
 from richcomponents.algebra.packing import segments
-from richcomponents.data.columns import is_gap
-from richcomponents.errors import CapacityError, DataError
+from richcomponents.data.cells import is_gap
+from richcomponents.errors import CapacityError, DataError, StateFileError
 from richcomponents.storage import storable
 
 MAX_ORDER = 6
@@ -109,7 +119,7 @@ class Layout:
     @cached_property
     def size(self) -> int:
         """Length of the vector of sums: the homogeneous tensor of (1, Z), packed."""
-        return packed_size(self.n_columns + 1, self.order)
+        return int(self.orders[-1].stop)
 
     # ---- rows -> leaves
 
@@ -142,6 +152,117 @@ class Layout:
             "or raise `memory_limit`. ContrastiveRCA fitted to a table that can be read again (an array, a file) needs no "
             "such state."
         )
+
+
+Node = tuple[int, int, int]  # tree, level, index
+Leaf = tuple[int, int, Array]  # block, number of the leaf in it, rows (weights last where there are any)
+
+
+class Forest:
+    """A mapping node -> sum, with siblings merged as soon as both are present."""
+
+    def __init__(self, nodes: Mapping[Node, Array] | None = None) -> None:
+        self._nodes: dict[Node, Array] = {}
+        for node, value in (nodes or {}).items():
+            self.add(node, value)
+
+    def add(self, node: Node, value: Array) -> None:
+        """Put in one node. A node that is present already (rows of another site that carry the same
+        numbers, or parts of one leaf) is added to; that is right, but no longer bit-reproducible."""
+        tree, level, index = node
+        while True:
+            key = (tree, level, index)
+            if key in self._nodes:
+                self._nodes[key] = self._nodes[key] + value
+                return
+            sibling = self._nodes.pop((tree, level, index ^ 1), None)
+            if sibling is None:
+                self._nodes[key] = value
+                return
+            value = sibling + value  # commutative, so left or right does not matter
+            level, index = level + 1, index >> 1
+
+    def __iter__(self) -> Iterator[tuple[Node, Array]]:
+        """Nodes in canonical order: by tree, then by the first leaf they cover."""
+
+        def place(item: tuple[Node, Array]) -> Node:
+            tree, level, index = item[0]
+            return tree, index << level, -level
+
+        return iter(sorted(self._nodes.items(), key=place))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def copy(self) -> Forest:
+        """Nodes are never changed in place, so a copy shares them."""
+        other = Forest()
+        other._nodes = dict(self._nodes)
+        return other
+
+    def part(self, where: slice | IntArray) -> Forest:
+        """Some of the entries of every sum."""
+        other = Forest()
+        other._nodes = {node: value[where] for node, value in self._nodes.items()}
+        return other
+
+    def merged(self, other: Forest) -> Forest:
+        """The forest of both sets of leaves."""
+        out = self.copy()
+        for node, value in other:
+            out.add(node, value)
+        return out
+
+    def fold(self, n_trees: int, where: slice | IntArray, size: int) -> Array:
+        """The sum of each tree over some of the entries, shape (n_trees, size)."""
+        total = np.zeros((n_trees, size))
+        for (tree, _, _), value in self:
+            total[tree] += value[where]
+        return total
+
+    def arrays(self) -> dict[str, Any]:
+        """The nodes (m, 3) and their sums (m, size), in canonical order, for a file."""
+        nodes = np.array([node for node, _ in self], dtype=np.int64).reshape(-1, 3)
+        return {"nodes": nodes, "sums": np.stack([value for _, value in self]) if len(self) else np.zeros((0, 0))}
+
+    @classmethod
+    def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
+        """The way back; refuses what no forest looks like."""
+        if sums.ndim != 2 or nodes.shape != (len(sums), 3) or nodes.dtype != np.int64:
+            raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
+        if len(nodes) and not (nodes.min() >= 0 and nodes[:, 1].max() < 64):
+            raise StateFileError("the sums name a node that cannot exist")
+        forest = cls(dict(zip(map(tuple, nodes.tolist()), sums, strict=True)))
+        if len(forest) != len(nodes):
+            raise StateFileError("the sums are damaged (repeated nodes, or siblings that should have been merged)")
+        return forest
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Forest):
+            return NotImplemented
+        return self._nodes.keys() == other._nodes.keys() and all(
+            np.array_equal(value, other._nodes[node]) for node, value in self._nodes.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+storable(Forest, Forest.arrays, Forest.from_arrays)
+
+
+def check_state(layout: Layout, shift: Array, sums: Forest) -> None:
+    """Refuse sums out of a file that do not belong to the layout."""
+    if shift.shape != (layout.n_columns,) or shift.dtype != np.float64:
+        raise StateFileError(f"the shift has shape {shift.shape}, the state {layout.n_columns} columns")
+    if len(sums) and not np.isfinite(shift).all():
+        raise StateFileError("the shift is not finite")
+    for (tree, _, _), value in sums:
+        if tree >= layout.n_blocks or value.shape != (layout.size,) or value.dtype != np.float64:
+            raise StateFileError("the sums name a node that cannot exist, or have the wrong length")
+        if not np.isfinite(value).all():
+            raise StateFileError("the sums are damaged (values that are not finite)")
+        if not 0 <= value[0] <= MOST_ROWS or value[0] != np.rint(value[0]):
+            raise StateFileError(f"the sums are damaged: {value[0]} is not a number of rows")
 
 
 TILE = {"numpy": 1024, "numba": 384}  # samples per tile: measured, see benchmarks/kernel.py
@@ -261,6 +382,18 @@ class Workspace:
         self.first_right = self.x if plan.right_order else np.ones((1, self.tile))
         self.weighted = np.empty((int(plan.right_offsets[-1]), self.tile))
         self.product = np.empty(plan.raw_size if executor == "numpy" else 0)
+
+
+def add_leaves(
+    leaves: Iterable[Leaf], shift: Array, space: Workspace, sums: Forest, lock: AbstractContextManager[Any]
+) -> None:
+    """The sums of leaves about the shift, put into the forest, which other threads hold the lock for."""
+    p = len(shift)
+    for b, k, rows in leaves:
+        weight = np.ascontiguousarray(rows[:, p]) if rows.shape[1] > p else None
+        vector = homogeneous_sums(rows[:, :p], shift, space, weight)
+        with lock:
+            sums.add((b, 0, k), vector)
 
 
 def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array | None = None) -> Array:

@@ -13,12 +13,11 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_rank, unpack
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.algebra.packing import translate
-from richcomponents.data.columns import chosen_columns
 from richcomponents.data.rows import open_source
+from richcomponents.data.table import chosen_columns
 from richcomponents.errors import CapacityError, DataError, StateFileError
-from richcomponents.moments.accumulator import Forest, LeafSums, check_state
-from richcomponents.moments.kernel import N_BLOCKS, Layout
-from richcomponents.moments.reduce import column_means, reduce_rows
+from richcomponents.moments.accumulator import LeafSums, column_means, reduce_rows
+from richcomponents.moments.kernel import N_BLOCKS, Forest, Layout, check_state
 from richcomponents.storage import Storable, storable, write
 
 
@@ -109,7 +108,7 @@ class Moments(Storable):
             return Moments(self.layout, shift, Forest(), names=self.names)
         if np.array_equal(shift, self.shift):
             return self
-        moved = ((node, self._translated(value, shift - self.shift)) for node, value in self.sums)
+        moved = {node: self._translated(value, shift - self.shift) for node, value in self.sums}
         return Moments(self.layout, shift, Forest(moved), self.dependent, self.names)
 
     def _translated(self, vector: Array, delta: Array) -> Array:
@@ -198,24 +197,20 @@ class Moments(Storable):
     def covariance(self, *, unbiased: bool = True) -> Array:
         """Covariance of all columns, (n_columns, n_columns)."""
         self._need_rows(2)
-        return self._second(self.central_total) / (self.n - 1 if unbiased else self.n)
+        return unpack(self.central_sums(2), self.layout.n_columns, 2) / (self.n - 1 if unbiased else self.n)
 
     def block_covariances(self) -> Array:
         """E[(c - mean)(c - mean)'] per block about the GLOBAL mean, shape (n_blocks, n_columns, n_columns).
 
         Averaged over blocks with their sizes as weights they give the (plain) covariance exactly.
         """
-        sizes = np.maximum(self.block_sizes, 1)
-        return np.stack([self._second(b) / n for b, n in zip(self.up_to(2).central_blocks(), sizes, strict=True)])
-
-    def _second(self, vector: Array) -> Array:
-        """The second-order sums in a vector, as a matrix."""
-        return unpack(vector[self.layout.orders[2]], self.layout.n_columns, 2)
+        sums = self.up_to(2).central_blocks()[:, self.layout.orders[2]]
+        return unpack(sums, self.layout.n_columns, 2) / np.maximum(self.block_sizes, 1)[:, None, None]
 
     def without(self, blocks: Iterable[int]) -> Moments:
         """The state with these statistical blocks left out (delete-a-block jackknife, held-out folds)."""
         gone = set(blocks)
-        kept = ((node, value) for node, value in self.sums if node[0] not in gone)
+        kept = {node: value for node, value in self.sums if node[0] not in gone}
         return Moments(self.layout, self.shift, Forest(kept), self.dependent, self.names)
 
     def select(self, columns: object) -> Moments:
@@ -226,21 +221,19 @@ class Moments(Storable):
             return self
         wide = np.concatenate([[0], cols + 1])[packed_indices(len(cols) + 1, lay.order)]
         take = packed_rank(np.sort(wide, axis=1), lay.n_columns + 1)  # where their entries lie in the larger vector
-        sums = Forest((node, value[take]) for node, value in self.sums)
         names = None if self.names is None else tuple(self.names[c] for c in cols)
-        return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], sums, self.dependent, names)
+        return Moments(replace(lay, n_columns=len(cols)), self.shift[cols], self.sums.part(take), self.dependent, names)
 
     def up_to(self, order: int) -> Moments:
         """The same state without the sums of higher orders."""
         if order >= self.layout.order:
             return self
         layout = replace(self.layout, order=order)
-        sums = Forest((node, value[: layout.size]) for node, value in self.sums)
-        return Moments(layout, self.shift, sums, self.dependent, self.names)
+        return Moments(layout, self.shift, self.sums.part(slice(0, layout.size)), self.dependent, self.names)
 
     def pooled(self) -> Moments:
         """The same sums in one block."""
-        sums = Forest() if self.is_empty else Forest([((0, 0, 0), self.total)])
+        sums = Forest() if self.is_empty else Forest({(0, 0, 0): self.total})
         return Moments(replace(self.layout, n_blocks=1), self.shift, sums, self.dependent, self.names)
 
     def transformed(self, matrix: Array) -> Moments:
@@ -366,7 +359,7 @@ class Moments(Storable):
         A state keeps the sums of its last, incomplete leaves apart, so that more rows can follow to the same bits; such a leaf
         may hold a single row. Folded, no sum is over less than a block. Everything read from it agrees to rounding.
         """
-        whole = (((block, 0, 0), vector) for block, vector in enumerate(self.blocks) if self.block_sizes[block])
+        whole = {(block, 0, 0): vector for block, vector in enumerate(self.blocks) if self.block_sizes[block]}
         return Moments(self.layout, self.shift, Forest(whole), self.dependent, self.names)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:

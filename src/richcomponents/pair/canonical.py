@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, f, ncx2
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, triangular
 from richcomponents.errors import DataError
 from richcomponents.inference.verdicts import RULES

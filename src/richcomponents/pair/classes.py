@@ -30,7 +30,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, rel_entr
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import power
+from richcomponents.algebra.arrays import power
 from richcomponents.moments import Moments, partial_out
 from richcomponents.moments.data import Inflated, Partial
 from richcomponents.storage import storable

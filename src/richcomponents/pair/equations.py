@@ -28,7 +28,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise

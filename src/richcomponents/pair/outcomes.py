@@ -49,7 +49,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.spectral import symmetric
+from richcomponents.algebra.arrays import symmetric
 from richcomponents.components.component import LEAST_KEPT, Calibrated, error_at_fixed_features
 from richcomponents.components.wide import Factored, Spread, added, inverse_factor
 from richcomponents.cumulants.estimate import Estimate, jackknife_error

@@ -21,8 +21,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import MEMORY_LIMIT, power, symmetric
 from richcomponents.components.component import (
     Blend,
     Calibrated,

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components.component import (
     Blend,
     Calibrated,

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.algebra.spectral import power, symmetric
+from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
 from richcomponents.inference.draws import Draws, Metric, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate

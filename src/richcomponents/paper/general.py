@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, multilinear, symmetrise, unfold
-from richcomponents.algebra.spectral import whitening
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components.component import Term, expand, less, require_order
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants

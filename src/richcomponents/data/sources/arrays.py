@@ -24,7 +24,7 @@ from scipy import sparse
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
-from richcomponents.data.columns import Column
+from richcomponents.data.cells import Column
 from richcomponents.data.sources.base import (
     Annotated,
     ColumnSource,

@@ -16,16 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import (
-    Column,
-    as_labels,
-    declared_orders,
-    frame_columns,
-    listed,
-    plain_column,
-    repeated,
-)
-from richcomponents.data.table import as_frame, as_matrix, column_names, same_columns
+from richcomponents.data.cells import Column, as_labels, declared_orders, frame_columns, plain_column
+from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
 from richcomponents.errors import DataError
 
 _MOST_ROWS = 2**16

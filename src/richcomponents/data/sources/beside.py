@@ -14,10 +14,10 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.align import align_labels
-from richcomponents.data.columns import Column, is_label, is_number, repeated
+from richcomponents.data.cells import Column, is_number
 from richcomponents.data.sources.arrays import SampleSource, modalities
 from richcomponents.data.sources.base import Source, in_step
-from richcomponents.data.table import as_matrix
+from richcomponents.data.table import as_matrix, is_label, repeated
 from richcomponents.errors import CapacityError, DataError
 
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.align import counts_rows
-from richcomponents.data.columns import Column, declared_orders, frame_columns
+from richcomponents.data.align import counts_rows, join_views
+from richcomponents.data.cells import Column, declared_orders, frame_columns
 from richcomponents.data.sources.arrays import MatrixSource
 from richcomponents.data.sources.base import Annotated, ArraySource, Source, blocks_of, in_step, obsm_names
-from richcomponents.data.table import as_frame, as_matrix, column_names, join_views, not_numeric, sample_index
+from richcomponents.data.table import as_frame, as_matrix, column_names, not_numeric, sample_index
 from richcomponents.errors import DataError
 
 
@@ -119,18 +118,3 @@ class TablesSource(Annotated, ArraySource):
 
     def _obs(self, columns: list[Any]) -> Any:
         return self._described[columns]
-
-
-def is_annotated(X: object) -> bool:
-    """Whether X looks like an AnnData."""
-    return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
-
-
-def are_tables(X: object) -> bool:
-    """Whether X holds several tables: a MuData, a dict or a list of tables."""
-    if hasattr(X, "obs_names") and hasattr(X, "mod"):
-        return True
-    if not isinstance(X, (Mapping, list, tuple)) or sparse.issparse(X) or not len(X):
-        return False
-    parts = X.values() if isinstance(X, Mapping) else X
-    return all(is_annotated(part) or len(getattr(part, "shape", ())) == 2 for part in parts)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.columns import (
+from richcomponents.data.cells import (
     WHOLE,
     Column,
     declared_orders,
