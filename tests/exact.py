@@ -6,6 +6,8 @@ from fractions import Fraction
 from itertools import product
 from math import factorial, perm, prod
 
+import numpy as np
+
 Rows = list[list[Fraction]]
 
 
@@ -80,3 +82,14 @@ def literal_kstatistic(sample: Rows, columns: tuple[int, ...]) -> Fraction:
                 )
         total += (-1) ** (len(pi) - 1) * factorial(len(pi) - 1) * distinct / perm(n, len(pi))
     return total
+
+
+def mixture_cumulants(means, weights, sigma2):
+    """Those of orders one to four of a spherical mixture; means : (k, d), not necessarily centred."""
+    mean = weights @ means
+    c = means - mean
+    B = (weights * c.T) @ c
+    pairings = np.einsum("ab,ce->abce", B, B) + np.einsum("ac,be->abce", B, B) + np.einsum("ae,bc->abce", B, B)
+    third = np.einsum("j,ja,jb,jc->abc", weights, c, c, c)
+    fourth = np.einsum("j,ja,jb,jc,je->abce", weights, c, c, c, c, optimize=True)
+    return mean, B + sigma2 * np.eye(means.shape[1]), third, fourth - pairings

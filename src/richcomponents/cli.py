@@ -6,6 +6,7 @@ used (one sentence, no traceback unless --debug), 2 wrong usage of an option.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import AbstractContextManager
 from functools import partial
@@ -507,8 +508,6 @@ def _one(name: str | None) -> str | None:
 
 
 def _command() -> str:
-    import shlex
-
     return shlex.join(["rca", *sys.argv[1:]])
 
 

@@ -18,12 +18,12 @@ from richcomponents.learning.mixture import (
     MomentMatching,
     fit_mixture,
     match_centres,
-    mixture_cumulants,
     noise_variance,
 )
 from richcomponents.learning.tensors import lifted, orthogonal_decomposition
 from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.moments import Moments
+from tests.exact import mixture_cumulants
 
 
 def exact_component(means, weights, sigma2):

@@ -156,8 +156,7 @@ def cumulant(X: object, order: int = 4, *, unbiased: bool = True) -> Array:
 def cross_cumulant(*slots: object, unbiased: bool = True) -> Array:
     """The cross-cumulant k(X1, X2, ..., Xt): one tensor slot per argument, which may differ in width.
 
-    Arguments are tables with the same rows; the same object may fill several slots, and is then
-    read once. Shape (X1 columns, X2 columns, ...).
+    Arguments are tables with the same rows; one object in several slots is read once. Shape (X1 columns, X2 columns, ...).
 
     Examples
     --------
@@ -241,11 +240,10 @@ def _less_lower_orders(
 ) -> None:
     """From moments of blocks (B, entries) of some entries to their cumulants, in place.
 
-    own, whole : {order s: packed moments of every block, (B, .), and of all rows, (.,)}; index : (entries, order).
-    """
-    order, every = index.shape[1], tuple(range(index.shape[1]))
+    own, whole : {order s: packed moments of every block, (B, .), and of all rows, (.,)}; index : (entries, order)."""
+    every = tuple(range(index.shape[1]))
     place: dict[tuple[int, ...], IntArray] = {}  # of the entries of some of the slots, in the packed moments
-    for size in range(1, order + 1):
+    for size in range(1, len(every) + 1):
         some = list(combinations(every, size))
         place |= dict(zip(some, packed_rank(index[:, some], p).T, strict=True))
 

@@ -83,19 +83,18 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ...     rows.names, rows.read(["b"])["b"].tolist()
     (('a', 'b'), [2.0, 4.0])
     """
-    if isinstance(X, Rows) and id is None and not options:
+    asked = id is not None or any(value is not None for value in options.values())
+    if isinstance(X, Rows) and not asked:
         return X
     if is_path(X):
         return Rows(open_path(X, id, **options))
     several = not isinstance(X, (Rows, Source)) and are_tables(X)
     if several and (id is not None or options.keys() == {"align"}):
         return Rows(TablesSource(X, align=options.get("align") or "same", id=id))
-    if id is not None or any(value is not None for value in options.values()):
+    if asked:
         raise DataError(
             f"options such as {next(iter(options), 'id')}= are for files (align=, id= also for several tables): leave them out"
         )
-    if isinstance(X, Rows):
-        return X
     if isinstance(X, Source):
         return Rows(X)
     if is_dask(X):

@@ -37,15 +37,11 @@ _LARGEST, _SMALLEST = 1e140, 1e-145  # squares, summed, must stay inside the ran
 
 
 def as_matrix(X: object, *, column: bool = False) -> Array:
-    """A C-ordered float64 matrix of whatever looks like a table; every door of the library reads tables here.
+    """A float64 matrix of whatever looks like a table, in C order: pandas hands out Fortran order, whose sums differ in bits.
 
-    So every door accepts and refuses the same: arrays, nested lists, data frames and sparse matrices of real numbers and
-    truth values are tables; text, dates, complex numbers, hidden (masked) values, whole numbers that floating point would
-    round, and containers of several tables are not. Missing and infinite values pass: only who knows the views can
-    name their column (:func:`check_finite`).
-
-    pandas hands out Fortran-ordered arrays, whose sums differ in the last bits: C order for all.
-
+    Arrays, nested lists, data frames and sparse matrices of real numbers and truth values are tables; text, dates, complex
+    numbers, hidden (masked) values and whole numbers that floating point would round are not. Missing and infinite values
+    pass: only who knows the views can name their column (:func:`check_finite`).
     column : a one-dimensional input is one column (targets); otherwise it is an error.
     """
     refuse_foreign(X)

@@ -107,25 +107,6 @@ def noise_scale(component: Component) -> Array:
     return np.asarray((covariance + covariance.T) / 2) if np.trace(covariance) > 0 else own
 
 
-def mixture_cumulants(means: Array, weights: Array, sigma2: float) -> tuple[Array, Array, Array, Array]:
-    """The exact cumulants of orders one to four of a spherical mixture; means : (k, d), not necessarily centred.
-
-    >>> _, cov, third, _ = mixture_cumulants(np.array([[1.0], [-1.0]]), np.array([0.5, 0.5]), 0.25)
-    >>> cov.tolist(), third.tolist()
-    ([[1.25]], [[[0.0]]])
-    """
-    d = means.shape[1]
-    m = weights @ means
-    c = means - m
-    between = (weights * c.T) @ c
-    return (
-        np.asarray(m),
-        between + sigma2 * np.eye(d),
-        np.asarray(np.einsum("j,ja,jb,jc->abc", weights, c, c, c)),
-        np.asarray(np.einsum("j,ja,jb,jc,je->abce", weights, c, c, c, c, optimize=True)) - pairings(between),
-    )
-
-
 def pairings(B: Array) -> Array:
     """B_ab B_cd + B_ac B_bd + B_ad B_bc, shape (d, d, d, d)."""
     outer = np.multiply.outer(B, B)

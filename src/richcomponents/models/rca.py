@@ -173,12 +173,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array or data frame of shape (n, d), or a source of rows
-            Of a sparse matrix (also inside an AnnData) a few rows at a time are made dense, never all of it.
-            Also a table that need not fit in memory: a path or several (.parquet, .npy, .zarr, .h5ad, .csv, .tsv), what
-            :func:`open_source` returns, an iterator of blocks of rows, or a dask array or data frame (reduced on the active
-            cluster; only sums travel). Files and dask collections are read twice, in bounded memory, and give the same bits
-            as the table in memory; an iterator is read once, and fitted as :meth:`fit_moments` does.
+        X : array or data frame of shape (n, d), or whatever :func:`open_source` takes or returns
+            Of a sparse matrix (also inside an AnnData) a few rows at a time are made dense, never all of it. Files and dask
+            collections are read twice, in bounded memory, and give the same bits as the table in memory; an iterator of
+            blocks of rows is read once, and fitted as :meth:`fit_moments` does.
         y : ignored, as scikit-learn expects
         groups : array of labels (n,), or the name of a column that belongs to no view, optional
             Rows of a group stay in one block, and tests count groups as far as their rows repeat each other.
@@ -190,8 +188,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             log.
         """
         refuse_second_table(y)
-        groups, weight = _lined_up(X, groups, "groups"), _lined_up(X, sample_weight, "sample_weight")
-        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress)
+        weight = _lined_up(X, sample_weight, "sample_weight")
+        self.fit_data(X, groups=_lined_up(X, groups, "groups"), sample_weight=weight, progress=progress)
         return self
 
     def fit_data(
@@ -262,8 +260,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
         missing="error". columns : of X, which hold outcomes; role : what these are called."""
         X = Rows(TablesSource(X)) if are_tables(X) else X
-        given = {"y": y, "groups": groups, "sample_weight": sample_weight}
-        y, groups, sample_weight = (_lined_up(X, values, what) for what, values in given.items())
+        y, groups = _lined_up(X, y, "y"), _lined_up(X, groups, "groups")
+        sample_weight = _lined_up(X, sample_weight, "sample_weight")
         if self.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
             return X, y, groups, sample_weight
         rows = self._open(X, reset=not hasattr(self, "_design"))
@@ -569,10 +567,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             self._class_part = ClassPart.of(self._partial, d_u, len(self._classes), second)
         with constants_told_later():
             lost = lost_rows(self._partial, table, groups)
-        kept = [self.views_.feature_names[c] for c in self._columns]
-        return RowData(
-            table.mapped(Inflated(self._partial, self._stretch(lost)), names=kept), self.n_blocks, lost=lost, **reading
-        )
+        left = table.mapped(Inflated(self._partial, self._stretch(lost)), names=self._names)
+        return RowData(left, self.n_blocks, lost=lost, **reading)
 
     def _fit_available(self, table: Rows, gaps: Gaps, groups: object) -> Available:
         """Fit to rows with gaps."""
@@ -712,8 +708,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if out is not None:
             if return_std:
                 raise ValueError("a file holds the predictions: ask for return_std without out=")
-            label = "predictions" if progress else None
-            rows = rows_of_fit(self, X)
+            rows, label = rows_of_fit(self, X), "predictions" if progress else None
             labels = {} if rows.samples is None else {"sample": np.array(rows.samples, dtype=object)}
             write_answers(out, rows, component_columns(self, component), labels, progress=label)
             return Path(out)
@@ -1215,10 +1210,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
         """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
         from `untrusted` to 1; None where there are no such coordinates."""
-        found: tuple[Array, Array] | None = self._facing(component)[0].canonical_weights(
-            self._key(component), untrusted
-        )
-        return found
+        solution, key = self._facing(component)[0], self._key(component)
+        return solution.canonical_weights(key, untrusted)  # type: ignore[no-any-return]
 
     def functional_error(
         self, component: object, change: Callable[[Array, Array], Array], *, of_mean: bool
