@@ -272,6 +272,39 @@ def test_one_instrument_for_each_control_is_two_stage_least_squares():
     np.testing.assert_allclose(model.coef_, two_stage, rtol=0.01)
 
 
+def test_instruments_that_contradict_each_other_ask_for_one_more_direction():
+    """The second control hardly shows the second direction, so that the rank test misses it; both instruments show it."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    f = rng.normal(size=(n, 2))
+    y = f @ [0.3, 1.0] + rng.normal(size=n)
+    U = (0.3 * y + f @ [1.0, 1.5] + 0.5 * rng.normal(size=n))[:, None]
+    V = f @ np.array([[1.0, 1.0], [0.3, 0.15]]) + rng.normal(size=(n, 2))
+    Z = f @ np.array([[1.0, 0.4], [0.2, -1.0]]) + 0.5 * rng.normal(size=(n, 2))
+    model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views={"u": [0], "v": [1, 2]}), instruments=[3, 4])
+    found = model.fit(np.hstack([U, V, Z]), y)
+    assert found.rca_.rank_ == 1
+    assert found.rank_ == 2
+    assert abs(found.coef_[0] - 0.3) < 0.8 * abs(found.adjusted_[0] - 0.3)
+    assert any("direction 2 is weakly instrumented" in test.says for test in found.tests_)
+
+
+def test_held_out_controls_that_refuse_a_correction_take_its_doubt_from_the_errors():
+    """Controls that hardly show what is hidden, and change with the exposure by themselves: the full correction is absurd."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    y, hidden, common = rng.normal(size=(3, n))
+    V = 0.06 * hidden[:, None] + np.outer(common, [1.0, 0.8, 0.6, -0.7]) + rng.normal(size=(n, 4))
+    X = np.column_stack([hidden - 0.1 * y, V + np.outer(y, [0.4, 0.3, -0.2, 0.3])])
+    found = rc.ExposureEffects(rca=rc.ContrastiveRCA(views={"u": [0], "v": [1, 2, 3, 4]})).fit(X, y)
+    low, high = found.effects_.identified
+    assert found.rank_ == 1
+    assert found.rho_[0] < 0.1
+    assert high - low > 2
+    assert found.effects_.high[0] - found.effects_.low[0] < 2
+    assert found.effects_.low[0] < -0.1 < found.effects_.high[0]
+
+
 def test_instruments_are_columns_of_no_other_role():
     X, y, _ = instrumented(0)
     views = {"u": [0, 1, 2, 3], "v": [4, 5, 6, 7]}

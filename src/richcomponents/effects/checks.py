@@ -10,8 +10,7 @@ from scipy import stats
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.effects.answer import ExposureAnswer
-from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
-from richcomponents.inference.posterior import Prior, best, logistic, symmetric_of
+from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, over_identification
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.pair.canonical import MAX_CORRELATION, canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.cumulants import CrossCumulants
@@ -172,10 +171,7 @@ def _instruments(problem: Problem, fit: PairFit) -> list[Test]:
     if evidence.count <= pair.rank * (pair.rank + 1) // 2:
         says = "the instruments are just enough, and cannot contradict each other"
         return [relevance, Test(name, np.nan, (0,), np.nan, says)]
-    prior = Prior(pair, 2.0)
-    evidence = evidence.weighed(pair, logistic(symmetric_of(prior.centre))[0])
-    T = logistic(symmetric_of(best([evidence], pair, [prior])[0]))[0]
-    test = replace(evidence.use(pair, fit.left_out.leading(), T)[1], name=name)
+    test = over_identification(evidence, pair)
     says = f"the instruments agree with each other ({test.p_text})"
     if test.finding != Verdict.STRONG:
         says = f"the instruments contradict each other ({test.p_text}): some act on tests or controls directly"

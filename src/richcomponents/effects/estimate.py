@@ -20,8 +20,8 @@ no part. With P = W'(W Cov(V) W')^-1 W, W (k_v, d_v) from V to its coordinates, 
 
     Cov(v_j, V) P Z - c_j (P Z)_j,    c_j = (Cov(V) P)_jj / P_jj,    and    Z'P Z is less by (P Z)_j (P Z)_j' / P_jj:
 
-rank-one downdates, no refits. Held-out effects move the share of the correction, and what they show beyond their own errors
-(a variance omega^2) is added to the squared errors of all effects.
+rank-one downdates, no refits. Held-out effects move the share of the correction; as far as they tell it, the doubt about T
+leaves the errors. What they show beyond their own errors (a variance omega^2) is added to the squared errors of all effects.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ from richcomponents.effects.factors import Smoothing
 from richcomponents.effects.moments import Coordinates, Given
 from richcomponents.inference.draws import Draws, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, Prior, best, logistic, symmetric_of
+from richcomponents.inference.verdicts import Test
 from richcomponents.learning.predicted import WEAK_INSTRUMENT
-from richcomponents.pair.canonical import Canonical, canonical
+from richcomponents.pair.canonical import LEVEL, Canonical, canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts
 from richcomponents.pair.solution import PairSolution
@@ -163,8 +164,9 @@ class HeldOut:
             self, safe=self.safe.map(_column(i)), full=self.full.map(_column(i)), adjusted=self.adjusted[:, i]
         )
 
-    def share(self, own: float) -> float:
-        """The rho in [0, 1] at which (rho - own)^2 / WITNESS_SD^2 + sum (safe + rho change)^2 / variance is least.
+    def share(self, own: float) -> tuple[float, float]:
+        """The rho in [0, 1] at which (rho - own)^2 / WITNESS_SD^2 + sum (safe + rho change)^2 / variance is least, and what is
+        left of the doubt about rho, 1 / WITNESS_SD^2 over the precision.
 
         variance : of sampling, times the dispersion that is left at the best rho, over the weight.
         """
@@ -172,7 +174,8 @@ class HeldOut:
         best = np.clip(-np.sum(at * way / variance) / max(np.sum(way**2 / variance), 1e-300), 0, 1)
         variance = variance * max(1.0, np.sum((at + best * way) ** 2 / variance) / max(at.size - 1, 1)) / self.weight
         precision = WITNESS_SD**-2 + np.sum(way**2 / variance)
-        return float(np.clip((own / WITNESS_SD**2 - np.sum(at * way / variance)) / precision, 0, 1))
+        rho = float(np.clip((own / WITNESS_SD**2 - np.sum(at * way / variance)) / precision, 0, 1))
+        return rho, float(WITNESS_SD**-2 / precision)
 
     def widened(self, seen: Shrunk, error: Array, degrees: float, grid: int = 100) -> tuple[Array, Array]:
         """Errors (p,), in standard deviations of the columns, with what controls show beyond their own; degrees of freedom.
@@ -274,8 +277,8 @@ class Problem:
         return [*out, stated]
 
     def fit(self, rank: int | None) -> Fit:
-        """At this rank; None : that of the factors of all columns if they hold, else of the test. Factors are found where all
-        columns are compared and no instruments say more."""
+        """At this rank; None : that of the factors of all columns if they hold, else of the test, and one more as long as
+        instruments contradict each other. Factors are found where all columns are compared and no instruments say more."""
         given, blocks, (u, v), stated = self.given, list(self.blocks), self.views, self.instrumented()
         smooth, rows = Smoothing(0, np.ones(0), 0.0, 1.0), self.solution.canonical.n
         if u.columns is not None and v.columns is not None and stated is None and self.solution.rank:
@@ -288,6 +291,11 @@ class Problem:
         where = canonical(given.cov[: u.k, : u.k], given.cov[: u.k, u.k :], given.cov_v, rows)
         if rank is None:
             rank = smooth.k if smooth.weight > 0.5 else self.solution.rank
+            more = u.to.shape[1] - len(self.tests)  # instruments
+            while stated is not None and 0 < rank < min(more, len(where.correlations)):
+                if not over_identification(stated, Pair.whole(where, len(blocks), rank)).p_value < LEVEL:
+                    break
+                rank += 1
         rank, kept = min(rank, len(where.correlations)), 1.0 - np.eye(len(blocks))
         to = linalg.block_diag(where.x_from_u, where.y_from_v)
         stack, n = to @ np.stack([one.cov for one in blocks]) @ to.T, rows * (kept @ self.counts) / self.counts.sum()
@@ -318,15 +326,15 @@ class Problem:
         for i, exposure in enumerate(self.exposures):
             one = held and held.of(i)
             both = safe.map(_column(i, size)), full.map(_column(i, size))
-            share, hidden = share_of(*both, gate), None
+            share, doubt, hidden = share_of(*both, gate), 1.0, None
             if fit.rank and self.share is not None:
                 share = self.share
             elif one:
-                share = one.share(share)
-            shrunk = Shrunk.at(*both, share)
+                share, doubt = one.share(share)
+            shrunk = Shrunk.at(*both, share, doubt)
             error, df = shrunk.error, np.full(d, degrees)
             if one:
-                seen = Shrunk.at(one.safe, one.full, share)
+                seen = Shrunk.at(one.safe, one.full, share, doubt)
                 error, df = one.widened(seen, error, degrees)
                 hidden = one.shown(seen, degrees, self.controls)
             told = np.where(varies & (error > 0), 1.0, 0.0)  # a constant test has no effect that could be tested
@@ -375,6 +383,17 @@ class Problem:
             z = moved[known] / effects.standard_error[known]
             out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)))
         return np.array(out)
+
+
+def over_identification(stated: UncorrelatedOwnParts, pair: Pair) -> Test:
+    """The test that instruments agree with each other, at the T at which they do so best; p is nan where they are just enough
+    to tell T."""
+    prior = Prior(pair, 2.0)
+    X = prior.centre
+    for _ in range(3):
+        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
+        X = best([stated], pair, [prior], X)[0]
+    return replace(stated.use(pair, pair, logistic(symmetric_of(X))[0])[1], name="over-identification")
 
 
 def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:

@@ -93,10 +93,10 @@ class Shrunk:
     full: Draws
 
     @classmethod
-    def at(cls, safe: Draws, full: Draws, share: float) -> Shrunk:
-        """At a share that is given."""
+    def at(cls, safe: Draws, full: Draws, share: float, doubt: float = 1.0) -> Shrunk:
+        """At a share that is given; doubt : what other witnesses of the share leave of the doubt about T, 0 to 1."""
         value, blocks = (a + share * (b - a) for a, b in ((safe.value, full.value), (safe.blocks, full.blocks)))
-        variance = jackknife_variance(blocks) + full.over_posterior() + (full.mean - value) ** 2
+        variance = jackknife_variance(blocks) + doubt * (full.over_posterior() + (full.mean - value) ** 2)
         return cls(value, blocks, variance, share, safe, full)
 
     @property
