@@ -66,9 +66,14 @@ class _Coded:
     levels: Levels | None = None
 
 
+def listed_names(named: Any) -> list[Any]:
+    """None, one column or several, as a list."""
+    return [] if named is None else list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
+
+
 def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
     """Exposures in memory, or None, and those that are columns of the table; y : of fit, named : `exposure=`."""
-    wanted = [] if named is None else list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
+    wanted = listed_names(named)
     given = list(y) if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) else y
     if (given is None) == (not wanted):
         both = "" if y is None else ", not both"
