@@ -566,7 +566,7 @@ def _print_effects(result: FitResult) -> None:
     for answer in found.effects:
         shown, total = answer.effects.take(answer.order()[:_STRONGEST]), len(answer.effects.names)
         which = f", the {_STRONGEST} clearest of {total}" if total > _STRONGEST else ""
-        _print(f"Effects of {answer.exposure}{which}\n{shown}\n")
+        _print("\n  ".join([f"Effects of {answer.exposure}{which}", *str(shown).splitlines()]) + "\n")
     _print(
         "estimate: with what is hidden removed; adjusted: for the controls; naive: no controls;\n"
         "q: false discovery rate.\n"
