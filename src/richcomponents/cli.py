@@ -563,9 +563,9 @@ def _print_effects(result: FitResult) -> None:
     found = result.findings
     _print(f"{found.verdict.capitalize()}. {found.headline()}\n")
     for answer in found.effects:
-        shown, total = answer.compact(_STRONGEST), len(answer.effects.names)
-        which = f", the {len(shown)} clearest of {total}" if len(shown) < total else ""
-        _print_rows(f"Effects of {answer.exposure}{which}", shown)
+        shown, total = answer.effects.take(answer.order()[:_STRONGEST]), len(answer.effects.names)
+        which = f", the {_STRONGEST} clearest of {total}" if total > _STRONGEST else ""
+        _print("\n  ".join([f"Effects of {answer.exposure}{which}", *str(shown).splitlines()]) + "\n")
     _print(
         "estimate: with what is hidden removed; adjusted: for the controls; naive: no controls;\n"
         "q: false discovery rate.\n"

@@ -9,8 +9,9 @@ import pytest
 from sklearn.base import clone
 
 import richcomponents as rc
-from richcomponents.effects.moments import Coordinates, Sums
+from richcomponents.effects.moments import Coordinates, second_moments
 from richcomponents.moments import block_numbers
+from richcomponents.moments.data import equivalent_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 
@@ -40,8 +41,9 @@ def test_slopes_are_least_squares_with_any_rows_left_out(rng):
     blocks = block_numbers(n, 10)
     both, table = np.hstack([U, V]), np.hstack([U, V, known, e])
     views = tuple(Coordinates.of_columns(np.cov(table.T)) for table in (U, V))
-    sums = Sums.of_rows(table, views, 2, np.ones(n), blocks, 0.0)
-    again = Sums.of_state(rc.Moments.of(table, 2, n_blocks=10), views, 2, 0.0)
+    few, weight, of_few = equivalent_rows(rc.Moments.of(table, 2, n_blocks=10))
+    of_rows = second_moments(table, views, 2, np.ones(n), blocks, 0.0)
+    of_state = second_moments(few, views, 2, weight, of_few, 0.0)
 
     def direct(rows):
         design = np.column_stack([np.ones(len(U)), known, e])[rows]
@@ -50,10 +52,11 @@ def test_slopes_are_least_squares_with_any_rows_left_out(rng):
         return coef[3:].T, left.T @ left / len(left)
 
     scale = both.std(axis=0, ddof=1)
-    for made in (sums, again):
-        whole, without = made.given()
+    for whole, without, counts in (of_rows, of_state):
+        np.testing.assert_allclose(counts, np.bincount(blocks))
+        each = [replace(without, **{name: part[b] for name, part in vars(without).items()}) for b in range(10)]
         kept = [np.ones(n, bool), *(blocks != b for b in range(10))]
-        for found, rows in zip([whole, *without], kept, strict=True):
+        for found, rows in zip([whole, *each], kept, strict=True):
             coef, cov = direct(rows)
             np.testing.assert_allclose(found.slopes, coef, rtol=1e-7, atol=1e-8)
             np.testing.assert_allclose(found.with_v * scale[4:], cov[:, 4:], rtol=1e-7, atol=1e-7)

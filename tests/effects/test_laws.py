@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.effects.estimate import ancova, held_out, held_out_base, on_columns
+from richcomponents.effects.estimate import ancova, effects_on, without_each
 from richcomponents.effects.moments import Given
 from richcomponents.inference.verdicts import verdict
 from richcomponents.pair.canonical import canonical
@@ -66,7 +66,7 @@ def population(seed: int, d_u: int = 5, d_v: int = 4, r: int = 2):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_formula_is_exact_at_the_true_t_and_ancova_at_zero(seed):
     given, pair, T, alpha, _ = population(seed)
-    line = on_columns(given, pair, ancova(given))
+    line = effects_on(given, pair, slice(5), ancova(given, slice(5)))
     np.testing.assert_allclose(line.at(T)[:5], alpha, atol=1e-7)
     np.testing.assert_allclose(
         line.at(0 * T)[:5], given.slopes[:5] - given.with_v[:5] @ np.linalg.solve(given.cov_v, given.on_v)
@@ -77,7 +77,7 @@ def test_the_formula_is_exact_at_the_true_t_and_ancova_at_zero(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_set_holds_every_admissible_effect_and_no_more(seed):
     given, pair, _, alpha, _ = population(seed)
-    line = on_columns(given, pair, ancova(given))
+    line = effects_on(given, pair, slice(5), ancova(given, slice(5)))
     low, high = (end[:5] for end in line.set())
     assert np.all((low <= alpha + 1e-8) & (alpha <= high + 1e-8))
     angles = np.linspace(0, np.pi, 2000)
@@ -101,11 +101,13 @@ def test_a_control_that_is_held_out_is_as_if_it_were_a_test(own):
     x = found.x_from_u[:2] @ load[:5]
     h = np.sqrt(1 - found.correlations[:2] ** 2)
     T = (x @ x.T - np.diag(found.correlations[:2] ** 2)) / np.outer(h, h)
-    seen = held_out(given, pair, np.eye(6), held_out_base(given, np.eye(6))).at(T)[:, 0]
+    gone = without_each(given, np.eye(6))
+    alone = ancova(given, slice(5, None), gone)
+    seen = effects_on(given, pair, slice(5, None), alone, gone).at(T)[:, 0]
     for j in range(6):
         rest = np.delete(np.arange(5, 11), j)
         base = slopes[5 + j] - cov[5 + j, rest] @ np.linalg.solve(cov[np.ix_(rest, rest)], slopes[rest])
-        np.testing.assert_allclose(held_out_base(given, np.eye(6))[j], base, atol=1e-9)
+        np.testing.assert_allclose(alone[j], base, atol=1e-9)
     if not own:
         np.testing.assert_allclose(seen, 0, atol=1e-7)
 

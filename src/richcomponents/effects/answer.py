@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -96,14 +96,12 @@ class ExposureAnswer:
     @property
     def controls(self) -> Table:
         """One row each; none where no control could be held out."""
-        seen = self.hidden
-        if seen is None:
-            return Table()
-        titles = "held-out effect", "standard error", "p", "p of the others", "effects move without it"
-        parts = zip(seen.value, seen.standard_error, seen.p_value, self.without, self.moved, strict=True)
+        cells = ("estimate", "held-out effect"), ("standard error", "standard error"), ("p", "p")
+        more = {"p of the others": self.without, "effects move without it": self.moved}
         return Table(
-            {"control": name, "exposure": self.exposure, **dict(zip(titles, map(float, part), strict=True))}
-            for name, part in zip(seen.names, parts, strict=True)
+            {"control": row["name"], "exposure": self.exposure, **{title: row[of] for of, title in cells}}
+            | {title: float(values[i]) for title, values in more.items()}
+            for i, row in enumerate(self.hidden.rows() if self.hidden else ())
         )
 
     def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
@@ -129,16 +127,6 @@ class ExposureAnswer:
         """One row per column of U, in its order: everything that is known."""
         return Table({"name": row.pop("name"), "exposure": self.exposure, **row} for row in self.effects.rows())
 
-    def compact(self, most: int = 20) -> Table:
-        """The clearest effects, with what is read first."""
-        rows, form, out = self.effects.rows(), _decimals(self.effects.value), Table()
-        shown: tuple[str, ...] = "estimate", "adjusted", "naive", "truth"
-        for row in (rows[int(i)] for i in self.order()[:most]):
-            known = {name: f"{row[name]:{form}}" for name in shown if name in row}
-            known[f"{self.effects.level:.0%} interval"] = f"[{row['low']:{form}}, {row['high']:{form}}]"
-            out.append({"name": row["name"], **known, "p": row["p"], "q": row["q"]})
-        return out
-
     def rank_rows(self, most: int | None = None) -> Table:
         """Effects by the number of hidden directions, the clearest first."""
         titles = {r: counted(range(r), "direction") + " (chosen)" * (r == self.rank) for r in self.ranks}
@@ -163,19 +151,20 @@ class ExposureAnswer:
 
     # ---- words
 
-    def _of(self, finding: Verdict) -> list[Test]:
-        return [test for test in self.tests if test.finding == finding]
+    def _sentences(self, finding: Verdict | None, *names: str) -> list[str]:
+        """Of the tests that found this, and of those with these names."""
+        return [as_sentence(test.says) for test in self.tests if test.finding == finding or test.name in names]
 
     @property
     def meaning(self) -> str:
         """What the verdict means, and which tests decided it; an alarm says which contradict it."""
         told = self.verdict in (Verdict.WEAK, Verdict.NOT_CHECKED, Verdict.NOT_IDENTIFIED)
-        return " ".join([MEANINGS[self.verdict], *_sentences(self._of(self.verdict) if told else [])])
+        return " ".join([MEANINGS[self.verdict], *(self._sentences(self.verdict) if told else [])])
 
     @property
     def alarm(self) -> str:
         """A sentence for each test that contradicts what is assumed; else empty."""
-        return " ".join(filter(None, [*_sentences(self._of(Verdict.CONTRADICTED)), self._blame()]))
+        return " ".join([*self._sentences(Verdict.CONTRADICTED), *self._blame()])
 
     def way(self) -> str:
         """How far the correction goes, in a sentence."""
@@ -207,37 +196,36 @@ class ExposureAnswer:
         rows = sorted(zip(np.nan_to_num(self.without, nan=1.0), self.hidden.names, strict=True), reverse=True)
         return next(filter(None, ([control for p, control in rows if p >= limit] for limit in limits)), [])
 
-    def _blame(self) -> str:
-        """Which control it is, as far as that can be told, in a sentence; empty where each could not be left out in turn."""
-        contradicted = "controls agree" in [test.name for test in self._of(Verdict.CONTRADICTED)]
+    def _blame(self) -> list[str]:
+        """Which control it is, as far as that can be told; nothing where each could not be left out in turn."""
+        contradicted = any(t.name == "controls agree" and t.finding == Verdict.CONTRADICTED for t in self.tests)
         if self.hidden is None or not contradicted or not np.isfinite(self.without).all():
-            return ""
-        suspects = self.suspects()
-        if not suspects:
-            return "No single control explains it: the others contradict each other whichever is left out."
-        if len(suspects) == 1:
-            return f"Without {suspects[0]} the others agree, and only without it: leave it out, and compare."
-        if len(suspects) == len(self.without):
-            return "The others agree without any one of them: which one it is cannot be told from so few."
-        return f"It is one of {', '.join(suspects)}: without it the others agree. Leave each out in turn, and compare."
+            return []
+        match self.suspects():
+            case []:
+                return ["No single control explains it: the others contradict each other whichever is left out."]
+            case [one]:
+                return [f"Without {one} the others agree, and only without it: leave it out, and compare."]
+            case every if len(every) == len(self.without):
+                return ["The others agree without any one of them: which one it is cannot be told from so few."]
+            case some:
+                return [
+                    f"It is one of {', '.join(some)}: without it the others agree. Leave each out in turn, and compare."
+                ]
 
     def about_controls(self) -> str:
         """How the controls fared, in a few sentences."""
-        said = _sentences(test for test in self.tests if test.name in ("held-out controls", "controls agree"))
-        return " ".join(filter(None, [*said, self._blame()]))
+        return " ".join([*self._sentences(None, "held-out controls", "controls agree"), *self._blame()])
 
     def advice(self) -> list[str]:
         """What to do next."""
-        remedies = [test.remedy for test in self._of(self.verdict) if test.remedy and self.verdict != Verdict.STRONG]
-        return [*dict.fromkeys([ADVICE[self.verdict], *remedies]), *self.steps]
+        word = self.verdict
+        remedies = [test.remedy for test in self.tests if test.remedy and test.finding == word != Verdict.STRONG]
+        return [*dict.fromkeys([ADVICE[word], *remedies]), *self.steps]
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
         return [self.meaning, self.finding(), self.alarm or self.about_controls(), self.way(), *self.advice()]
-
-
-def _sentences(tests: Iterable[Test]) -> list[str]:
-    return [as_sentence(test.says) for test in tests]
 
 
 def _decimals(values: Array) -> str:

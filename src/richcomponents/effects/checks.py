@@ -23,19 +23,18 @@ MOST_LEFT_OUT = 200
 
 def tested(problem: Problem, fit: PairFit, answers: list[ExposureAnswer]) -> list[ExposureAnswer]:
     """The answers with their tests."""
-    views, rank = problem.solution.canonical, fit.rank
+    views, rank, stated = problem.solution.canonical, fit.rank, problem.instrumented()
     what, p = (counted(range(rank), "direction"), remaining_p_value(views, 0)) if rank else ("nothing", 1.0)
     says = f"given the exposure, tests and controls share {what}"
-    shared, stated, out = Test("shared", leftover_statistic(views, 0)[0], (), p, says), problem.instrumented(), []
-    instruments = _instruments(problem, fit) if stated and rank else []
+    first = [Test("shared", leftover_statistic(views, 0)[0], (), p, says)]
     slopes = views.y_from_v @ problem.given.slopes[-len(problem.controls) :]
     agree, without = _agreement(problem, views.correlations, slopes, rank), _agreement_without_each(problem, rank)
+    instruments, out = _instruments(problem, fit) if stated and rank else [], []
     for i, answer in enumerate(answers):
+        about_t = [_identified(fit), _correction(answer)] if rank else []
         seen = instruments if stated else [_held_out(answer)]
-        tests = [shared, agree[i], *seen]
-        if rank:
-            tests = [shared, _identified(fit), _correction(answer), agree[i], *seen, *_structure(fit)]
-        out.append(replace(answer, tests=tuple(tests), without=without[:, i]))
+        tests = (*first, *about_t, agree[i], *seen, *(_structure(fit) if rank else []))
+        out.append(replace(answer, tests=tests, without=without[:, i]))
     return out
 
 

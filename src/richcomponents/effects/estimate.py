@@ -26,9 +26,8 @@ leaves the errors. What they show beyond their own errors (a variance omega^2) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from scipy import linalg
@@ -63,7 +62,7 @@ FEWEST_CONTROLS = 4
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """alpha(T) = base - left T right: base (p, q), left (p, r), right (p or 1, r, q)."""
+    """alpha(T) = base - left T right: base (..., p, q), left (..., p, r), right (..., p or 1, r, q)."""
 
     base: Array
     left: Array
@@ -71,71 +70,46 @@ class Linear:
 
     def at(self, T: Array) -> Array:
         """(..., p, q) for T (..., r, r)."""
-        return np.asarray(self.base - np.einsum("...pr,prq->...pq", self.left @ T, self.right))
+        return np.asarray(self.base - np.einsum("...pr,...prq->...pq", self.left @ T, self.right))
 
     def set(self) -> tuple[Array, Array]:
-        """Ends (p, q) of the range over all 0 <= T <= I."""
-        inner = np.einsum("pr,prq->pq", self.left, self.right)
-        outer = np.linalg.norm(self.left, axis=1)[:, None] * np.linalg.norm(self.right, axis=1)
+        """Ends (..., p, q) of the range over all 0 <= T <= I."""
+        inner = np.einsum("...pr,...prq->...pq", self.left, self.right)
+        outer = np.linalg.norm(self.left, axis=-1)[..., None] * np.linalg.norm(self.right, axis=-2)
         return self.base - (inner + outer) / 2, self.base - (inner - outer) / 2
 
 
-def ancova(given: Given) -> Array:
-    """(p, q) the analysis of covariance, with all coordinates of V as covariates."""
-    return np.asarray(given.slopes - given.with_v @ np.linalg.lstsq(given.cov_v, given.on_v, rcond=1e-12)[0])
-
-
-def predicted(pair: Pair, ridge: float) -> tuple[Array, Array]:
-    """What the controls predict of S2: from the coordinates of V, (k_v, r), and its covariance Q (r, r), with the ridge."""
-    return (pair.to_y @ pair.canonical.y_from_v).T @ pair.K.T, pair.K @ pair.K.T + ridge * np.eye(pair.rank)
-
-
-def on_columns(given: Given, pair: Pair, base: Array, ridge: float = 0.0) -> Linear:
-    """The effects on the first columns, as many as base has."""
-    predictor, Q = predicted(pair, ridge)
-    inner = np.linalg.solve(Q, pair.h)
-    left = given.with_v[: len(base)] @ predictor @ inner
-    return Linear(base, left, (inner.T @ predictor.T @ given.on_v)[None])
-
-
-def _without(given: Given, to_v: Array) -> tuple[Array, Array, Array]:
-    """P W' (d_v, k_v) : W'(W Cov(V) W')^-1, P_jj (d_v,) and c_j (d_v,)."""
+def without_each(given: Given, to_v: Array) -> Array:
+    """(..., d_v, k_v): P_j / sqrt(P_jj), which leaves control j out; zero where it has no part of its own to leave out."""
     onto = to_v.T @ np.linalg.pinv(given.cov_v, rcond=1e-10, hermitian=True)
-    own = np.einsum("jk,kj->j", onto, to_v)
-    seen = np.einsum("jk,jk->j", given.with_v[-len(onto) :], onto)
-    return onto, own, np.divide(seen, own, out=np.zeros_like(own), where=own > 0)
+    own = np.einsum("...jk,kj->...j", onto, to_v)[..., None]
+    return np.asarray(np.divide(onto, np.sqrt(np.abs(own)), out=np.zeros_like(onto), where=own > 0))
 
 
-def held_out_base(given: Given, to_v: Array) -> Array:
-    """(d_v, q): the analysis of covariance of every control on the others."""
-    onto, _, c = _without(given, to_v)
-    return np.asarray(ancova(given)[-len(onto) :] + c[:, None] * (onto @ given.on_v))
+def ancova(given: Given, columns: slice, gone: Array | None = None) -> Array:
+    """(..., p, q) the analysis of covariance of these columns on all coordinates of V, but for the control that is gone,
+    (..., p or 1, k_v)."""
+    rows, on_v = given.with_v[..., columns, :], given.on_v
+    inverse = np.linalg.pinv(given.cov_v, rcond=1e-12, hermitian=True)
+    plain = given.slopes[..., columns, :] - rows @ (inverse @ on_v)
+    return plain if gone is None else plain + np.sum(rows * gone, axis=-1, keepdims=True) * (gone @ on_v)
 
 
-def _downdated(given: Given, pair: Pair, to_v: Array, ridge: float) -> tuple[Array, Array, Array, Array, Array]:
-    """Without each control: (P Z)_j (d_v, r) for Z = Cov(V, y_S), the same over P_jj; what Q loses, and Q, (d_v, r, r);
-    Q^-1 (slopes of y_S) (d_v, r, q)."""
-    predictor, Q = predicted(pair, ridge)
-    onto, own, _ = _without(given, to_v)
-    seen = onto @ given.cov_v @ predictor
-    scaled = np.divide(seen, own[:, None], out=np.zeros_like(seen), where=own[:, None] > 0)
-    lost = scaled[:, :, None] * seen[:, None, :]
-    slopes = predictor.T @ given.on_v - scaled[:, :, None] * (onto @ given.on_v)[:, None, :]
-    return seen, np.asarray(scaled), lost, Q - lost, np.asarray(np.linalg.solve(Q - lost, slopes), dtype=np.float64)
-
-
-def held_out(given: Given, pair: Pair, to_v: Array, base: Array, ridge: float = 0.0) -> Linear:
-    """The effects on every control as if it were a test and the others were the controls: zero in truth. Cov(S2), of which
-    slopes tell nothing, is that of all controls, at T = 0 as well; base : the analysis of covariance on the others."""
-    seen, _, lost, Q, right = _downdated(given, pair, to_v, ridge)
-    with_s = given.with_v[-len(seen) :] @ predicted(pair, ridge)[0] - _without(given, to_v)[2][:, None] * seen
-    left = np.linalg.solve(Q, with_s[..., None])[..., 0]
-    return Linear(base - np.einsum("jr,jrs,jsq->jq", left, lost, right), left @ pair.h, pair.h @ right)
-
-
-def one_of(pair: Pair, b: int) -> Pair:
-    """The replicate b of a stack."""
-    return replace(pair, **{name: getattr(pair, name)[b] for name in ("covariance", "n", "kept", "to_x", "to_y")})
+def effects_on(
+    given: Given, pair: Pair, columns: slice, base: Array, gone: Array | None = None, ridge: float = 0.0
+) -> Linear:
+    """The effects on these columns; base : their analysis of covariance; gone (..., p or 1, k_v) : which control is left out.
+    Then Cov(S2), of which slopes tell nothing, is still that of all controls, also at T = 0."""
+    gone = np.zeros((1, given.with_v.shape[-1])) if gone is None else gone
+    rows, predictor = given.with_v[..., columns, :], (pair.K @ pair.to_y @ pair.canonical.y_from_v).mT
+    seen, Q = gone @ given.cov_v @ predictor, pair.K @ pair.K.mT + ridge * np.eye(pair.rank)
+    lost = seen[..., None] * seen[..., None, :]
+    inverse = np.linalg.inv(Q[..., None, :, :] - lost)
+    slopes = (predictor.mT @ given.on_v)[..., None, :, :] - seen[..., None] * (gone @ given.on_v)[..., None, :]
+    with_s = rows @ predictor - np.sum(rows * gone, axis=-1, keepdims=True) * seen
+    left, right = np.einsum("...pr,...prs->...ps", with_s, inverse), inverse @ slopes
+    safe = base - np.einsum("...pr,...prs,...psq->...pq", left, lost, right, optimize=True)
+    return Linear(safe, left @ pair.h, pair.h[..., None, :, :] @ right)
 
 
 # ---- held-out controls as witnesses
@@ -216,33 +190,33 @@ class Fit:
 
     known: PairFit
     given: Given
-    blocks: Sequence[Given]
+    blocks: Given
     trust: float
     ridge: float
 
-    def effects(self, formula: Callable[..., Linear], base: Draws) -> tuple[Linear, Draws, Draws]:
-        """Of all rows, without each block and over the posterior of T: at T = 0 and at the posterior; base : of the sample."""
-        T, left_out = self.known.posterior.T, self.known.left_out
-        line = formula(self.given, self.known.pair, base=base.value, ridge=self.ridge)
-        parts = zip(self.blocks, (one_of(left_out, b) for b in range(len(self.blocks))), base.blocks, strict=True)
-        lines = [formula(given, pair, base=own, ridge=self.ridge) for given, pair, own in parts]
-        drawn = self.known.posterior.resampled(line.base.size).T
-        blocks = np.stack([one.at(T.blocks[b]) for b, one in enumerate(lines)])
-        safe = Draws.certain(line.base, np.stack([one.base for one in lines]))
-        return line, safe, Draws(line.at(T.value), blocks, line.at(drawn.posterior), drawn.weight)
+    def effects(self, columns: slice, base: Draws, to_v: Array | None = None) -> tuple[Linear, Draws, Draws]:
+        """On these columns, at T = 0 and at the posterior; base : the analysis of covariance of the sample; to_v : where the
+        columns are the controls and each is left out of them."""
+        known, T = self.known, self.known.posterior.T
+        gone = (None if to_v is None else without_each(one, to_v) for one in (self.given, self.blocks))
+        line = effects_on(self.given, known.pair, columns, base.value, next(gone), self.ridge)
+        lines = effects_on(self.blocks, known.left_out, columns, base.blocks, next(gone), self.ridge)
+        drawn = known.posterior.resampled(line.base.size).T
+        full = Draws(line.at(T.value), lines.at(T.blocks), line.at(drawn.posterior), drawn.weight)
+        return line, Draws.certain(line.base, lines.base), full
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """All that the estimate is a function of.
 
-    given, blocks : second moments, of all rows and without each block; counts (B,) : rows of the blocks; views : coordinates of
-    U and of V; solution : of the two views; exposures, tests, controls : their names; tests are the first columns, the rest of
-    the first view being instruments; share : of the correction, where it is given.
+    given, blocks : second moments, of all rows and (a stack) without each block; counts (B,) : rows of the blocks; views :
+    coordinates of U and of V; solution : of the two views; exposures, tests, controls : their names; tests are the first
+    columns, the rest of the first view being instruments; share : of the correction, where it is given.
     """
 
     given: Given
-    blocks: Sequence[Given]
+    blocks: Given
     counts: Array
     views: tuple[Coordinates, Coordinates]
     solution: PairSolution
@@ -279,28 +253,25 @@ class Problem:
     def fit(self, rank: int | None) -> Fit:
         """At this rank; None : that of the factors of all columns if they hold, else of the test, and one more as long as
         instruments contradict each other. Factors are found where all columns are compared and no instruments say more."""
-        given, blocks, (u, v), stated = self.given, list(self.blocks), self.views, self.instrumented()
+        given, blocks, (u, v), stated = self.given, self.blocks, self.views, self.instrumented()
         smooth, rows = Smoothing(0, np.ones(0), 0.0, 1.0), self.solution.canonical.n
         if u.columns is not None and v.columns is not None and stated is None and self.solution.rank:
             smooth = Smoothing.of(given.cov, u.k, rows)
         if smooth.weight:
             lift = linalg.block_diag(u.lift, v.lift)
-            given = given.with_covariance(smooth(given.cov), lift)
-            stack = smooth(np.stack([one.cov for one in blocks]))
-            blocks = [one.with_covariance(cov, lift) for one, cov in zip(blocks, stack, strict=True)]
+            given, blocks = (one.with_covariance(smooth(one.cov), lift) for one in (given, blocks))
         where = canonical(given.cov[: u.k, : u.k], given.cov[: u.k, u.k :], given.cov_v, rows)
         if rank is None:
             rank = smooth.k if smooth.weight > 0.5 else self.solution.rank
             more = u.to.shape[1] - len(self.tests)  # instruments
             while stated is not None and 0 < rank < min(more, len(where.correlations)):
-                if not over_identification(stated, Pair.whole(where, len(blocks), rank)).p_value < LEVEL:
+                if not over_identification(stated, Pair.whole(where, len(self.counts), rank)).p_value < LEVEL:
                     break
                 rank += 1
-        rank, kept = min(rank, len(where.correlations)), 1.0 - np.eye(len(blocks))
-        to = linalg.block_diag(where.x_from_u, where.y_from_v)
-        stack, n = to @ np.stack([one.cov for one in blocks]) @ to.T, rows * (kept @ self.counts) / self.counts.sum()
-        pair = Pair.whole(where, len(blocks), rank)
-        left_out = Pair.of(where, stack, n, kept, rank)
+        rank, kept = min(rank, len(where.correlations)), 1.0 - np.eye(len(self.counts))
+        to, n = linalg.block_diag(where.x_from_u, where.y_from_v), rows * (kept @ self.counts) / self.counts.sum()
+        pair = Pair.whole(where, len(kept), rank)
+        left_out = Pair.of(where, to @ blocks.cov @ to.T, n, kept, rank)
         if stated is not None and self.share is not None and rank:
             return Fit(_solved(pair, left_out, stated), given, blocks, 1.0, 0.0)
         known = PairFit.of(pair, left_out, self.evidences(where, rank))
@@ -308,17 +279,17 @@ class Problem:
 
     def _each(self, f: Callable[[Given], Array]) -> Draws:
         """Of all rows, and without each block."""
-        return Draws.certain(f(self.given), np.stack([f(one) for one in self.blocks]))
+        return Draws.certain(f(self.given), f(self.blocks))
 
     def estimate(self, at: Fit) -> list[ExposureAnswer]:
         """By exposure, before any test: from the analysis of covariance towards the correction. Where nothing is shared, from
         the unadjusted effects towards the analysis of covariance, as far as the change stands above its noise."""
-        fit, d, degrees, noise = at.known, len(self.tests), len(self.blocks) - 1.0, 0.0
-        naive, adjusted = self._each(lambda one: one.slopes[:d]), self._each(lambda one: ancova(one)[:d])
+        fit, d, degrees, noise = at.known, len(self.tests), len(self.counts) - 1.0, 0.0
+        naive, adjusted = self._each(lambda one: one.slopes[..., :d, :]), self._each(lambda one: ancova(one, slice(d)))
         safe, full, gate, held = naive, adjusted, 1.0, self._held_out(at)
         ends = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
         if fit.rank:
-            line, safe, full = at.effects(on_columns, adjusted)
+            line, safe, full = at.effects(slice(d), adjusted)
             ends, noise = line.set(), float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
             gate = 1.0 if self.instrumented() else fit.gate
         varies, answers = self.given.variance[:d] > 0, []
@@ -351,7 +322,8 @@ class Problem:
     def _held_out(self, at: Fit) -> HeldOut | None:
         """Safe and full effects on held-out controls: the ends that tests have."""
         view, c = self.views[1], len(self.controls)
-        own, variance = _without(self.given, view.to)[1], self.given.variance[-c:]
+        controls, variance = slice(-c, None), self.given.variance[-c:]
+        own = np.sum(without_each(self.given, view.to) * view.to.T, axis=-1) ** 2
         free = (own > 0) & (own * variance < 1e6)  # the variance over that given the others: more is rounding
         which = np.flatnonzero(free)
         if len(which) < FEWEST_CONTROLS or self.instrumented():
@@ -360,28 +332,23 @@ class Problem:
         if view.columns is not None:
             first, size = view.columns[np.argmax(np.abs(view.lift), axis=1)], view.lift.sum(axis=1)
         index = np.where(free[first] & view.lift.any(axis=1), np.searchsorted(which, first), -1)
-        full = base = self._each(lambda one: held_out_base(one, view.to))
-        safe = self._each(lambda one: one.slopes[-c:])
+        full = base = self._each(lambda one: ancova(one, controls, without_each(one, view.to)))
+        safe = self._each(lambda one: one.slopes[..., controls, :])
         if at.known.rank:
-            _, safe, full = at.effects(partial(held_out, to_v=view.to), base)
+            _, safe, full = at.effects(controls, base, view.to)
         safe, full = (one.map(lambda x: x[..., which, :] / np.abs(size[which, None])) for one in (safe, full))
         return HeldOut(safe, full, at.trust, index, size, base.value)
 
     def _moved(self, at: Fit, i: int, share: float, effects: Effects) -> Array:
         """(d_v,): how far effects on the tests move without each control; root mean square, in standard errors."""
-        to, d, pair, sample, out = self.views[1].to, len(self.tests), at.known.pair, self.given, []
-        _, scaled, lost, Q, right = _downdated(at.given, pair, to, at.ridge)
-        onto, (plain, own, _) = _without(at.given, to)[0], _without(sample, to)
-        change = (
-            lost @ right[..., i : i + 1] + share * pair.h @ at.known.posterior.T.value @ pair.h @ right[..., i : i + 1]
-        )
-        with_v, with_s = at.given.with_v[:d], at.given.with_v[:d] @ predicted(pair, at.ridge)[0]
-        still, known = ancova(sample)[:d, i] - effects.value, np.isfinite(effects.standard_error)
-        for j, step in enumerate(np.linalg.solve(Q, change)[..., 0]):
-            gone = sample.with_v[:d] @ plain[j] * (plain[j] @ sample.on_v[:, i]) / (own[j] if own[j] > 0 else np.nan)
-            moved = still + gone - with_s @ step + with_v @ onto[j] * (scaled[j] @ step)
-            z = moved[known] / effects.standard_error[known]
-            out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)))
+        tests, known, out = slice(len(self.tests)), np.isfinite(effects.standard_error), []
+        both = (without_each(one, self.views[1].to)[:, None] for one in (self.given, at.given))
+        for plain, gone in zip(*both, strict=True):
+            base = ancova(self.given, tests, plain)
+            line = effects_on(at.given, at.known.pair, tests, base, gone, at.ridge)
+            moved = line.base + share * (line.at(at.known.posterior.T.value) - line.base)
+            z = (moved[:, i] - effects.value)[known] / effects.standard_error[known]
+            out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)) if plain.any() else np.nan)
         return np.array(out)
 
 
@@ -403,7 +370,9 @@ def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit
     for _ in range(3):
         stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
         X = best([stated], pair, [prior], X)[0]
-    without = [best([stated], one_of(left_out, b), [prior], X)[0] for b in range(len(left_out.n))]
+    of_blocks = ("covariance", "n", "kept", "to_x", "to_y")
+    stack = (replace(left_out, **{x: getattr(left_out, x)[b] for x in of_blocks}) for b in range(len(left_out.n)))
+    without = [best([stated], one, [prior], X)[0] for one in stack]
     T = logistic(symmetric_of(X))[0]
     known = Draws.certain(T, logistic(symmetric_of(np.stack(without)))[0])
     return PairFit(pair, left_out, Posterior(known, strengths={stated.name: stated.strength(pair, T, 0 * T)}))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +17,9 @@ from richcomponents.data.rows import Rows
 from richcomponents.effects.answer import MEANINGS, ExposureAnswer, largest
 from richcomponents.effects.checks import tested
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
-from richcomponents.effects.moments import Coordinates, Sums
+from richcomponents.effects.moments import Coordinates, second_moments, unexplained
 from richcomponents.errors import (
     DataError,
-    MissingValueWarning,
     SpecificationWarning,
     WeakIdentificationWarning,
     constants_told_later,
@@ -27,11 +29,11 @@ from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, UsedColumns, including_views
 from richcomponents.models.estimator import Estimator
-from richcomponents.models.exposures import Exposures, named_exposures, place, read_exposures
+from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
 from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
-from richcomponents.moments.data import Data
+from richcomponents.moments.data import Data, RowData, equivalent_rows
 from richcomponents.notebook import Summary, Table
 from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
@@ -76,16 +78,14 @@ class ExposureEffects(Estimator):
     coef_, adjusted_, naive_ : array (d_u,), or (exposures, d_u)
     control_effects_ : Estimate or dict
         What controls get when each is held out and its effect estimated from the others: zero in truth. None if fewer than 4.
-    controls_ : list of dict
+    controls_ : Table
         Per control and exposure: held-out effect, its error and p value; "p of the others", the test that the controls agree
         without it, which is small unless this is the one that the exposure changes; how far the effects on U move without it.
     tests_ : list of Test, or dict of lists by exposure
-        All that the estimate rests on; the worst finding is the verdict.
-    verdict_, verdicts_ : strong, weak, not checked, not identified, contradicted or nothing shared; by exposure.
-    rank_effects_ : {rank: array like coef_}
-        At one shared direction fewer and more.
-    rank_ : hidden directions.
-    rho_ : array (exposures,), the share of the correction.
+        All that the estimate rests on. The worst finding is the verdict_ (of all exposures; verdicts_ : by exposure): strong,
+        weak, not checked, not identified, contradicted or nothing shared.
+    rank_effects_ : {rank: array like coef_}, at one shared direction fewer and more.
+    rank_ : hidden directions; rho_ : array (exposures,), the share of the correction.
     exposures_, notes_, rca_
 
     Examples
@@ -99,14 +99,9 @@ class ExposureEffects(Estimator):
     """
 
     def __init__(
-        self,
-        rca: Any = None,
-        exposure: object = None,
-        reference: object = None,
-        component: object = None,
-        instruments: object = None,
-        share: Any = "auto",
-    ) -> None:
+        self, rca: Any = None, exposure: object = None, reference: object = None, component: object = None,
+        instruments: object = None, share: Any = "auto",
+    ) -> None:  # fmt: skip
         self.rca = rca
         self.exposure = exposure
         self.reference = reference
@@ -117,14 +112,8 @@ class ExposureEffects(Estimator):
     # ---- fitting
 
     def fit(
-        self,
-        X: object,
-        y: object = None,
-        groups: object = None,
-        sample_weight: object = None,
-        *,
-        progress: bool = False,
-    ) -> Self:
+        self, X: object, y: object = None, groups: object = None, sample_weight: object = None, *, progress: bool = False,
+    ) -> Self:  # fmt: skip
         """Fit to one table (or a state) whose columns are U, V, known covariates and, where they are named, exposures.
 
         y : (n,) or (n, q), exposures in memory: numbers, or classes; or the name (a list of names) of columns of X. X,
@@ -158,6 +147,11 @@ class ExposureEffects(Estimator):
         data = model.fit_data(table, quiet=True, **reading)  # effects have a verdict of their own
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
+        if len(explained := model.explained_columns_):
+            raise DataError(
+                f"{model.views_.describe(int(explained[0]))} is an exact function of the exposures and covariates: is it the "
+                "exposure itself? Take it out of the views"
+            )
         levels = tuple(f"Covariate {one}." for one in design.levels())
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
         return self._solve(self._problem(data, table, groups))
@@ -204,25 +198,22 @@ class ExposureEffects(Estimator):
         return found, table, design, groups, weight
 
     def _instrument_columns(self, found: Exposures, design: Design) -> list[int]:
-        table, wanted = found.table, self._instrument_names()
+        table, wanted = found.table, listed_names(self.instruments)
         width = table.layout.n_columns if isinstance(table, Moments) else table.width
-        columns = [place(name, width, table.names, "instrument") for name in wanted]
-        taken = {*design.used.tolist(), *found.columns}
-        twice = next((name for name, column in zip(wanted, columns, strict=True) if column in taken), None)
-        if twice is not None:
+        columns = {place(name, width, table.names, "instrument"): name for name in wanted}
+        if twice := {*design.used.tolist(), *found.columns} & {*columns}:
             raise DataError(
-                f"column {twice!r} is an instrument and also in a view, a covariate or an exposure: name it once"
+                f"column {columns[min(twice)]!r} is an instrument and also in a view, a covariate or an exposure: name it once"
             )
-        return columns
-
-    def _instrument_names(self) -> list[Any]:
-        named: Any = self.instruments
-        return [] if named is None else [named] if isinstance(named, (str, int, np.integer)) else list(named)
+        return list(columns)
 
     def _problem(self, data: Data, table: Rows | Moments, groups: object) -> Problem:
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, solution, views = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
-        u, v, instruments = model.views_[0], model.views_[1], len(self._instrument_names())
+        u, v, share = model.views_[0], model.views_[1], self.share
+        tests = model.components_["S1"].feature_names[: len(u) - len(listed_names(self.instruments))]
+        if share != "auto" and (isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1):
+            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {share!r}")
         wide = [isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v)]
         paired, on_v = len(views.correlations), Coordinates(views.y_from_v, views.v_from_y)
         if not wide[1]:
@@ -230,86 +221,68 @@ class ExposureEffects(Estimator):
         on_u = Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
         if not wide[0] and len(u) + len(v) <= MOST_COMPARED:
             on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
-        elif instruments:
+        elif len(tests) < len(u):
             raise DataError(
                 f"instruments need at most {MOST_COMPARED} tests and controls: use fewer columns, or leave out instruments="
             )
-        columns, known = np.concatenate([u, v, model.covariates_]), len(model.covariates_) - len(self.exposures_)
-        chosen: Any = table.select(columns)
+        chosen: Any = table.select(np.concatenate([u, v, model.covariates_]))
         if isinstance(data, Available) and data.origin is not None and not isinstance(table, Moments):
             chosen = data.origin.moments(2)
-        elif not isinstance(chosen, Moments) and not any(wide):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                chosen = Moments.of(chosen, 2, n_blocks=model.n_blocks, groups=groups)
+        elif isinstance(table, Rows) and not (table.held or any(wide)):
+            chosen = RowData(chosen, model.n_blocks, groups).moments(2)
         if isinstance(chosen, Moments):
-            sums = Sums.of_state(chosen, (on_u, on_v), known, data.lost)
+            rows, weight, blocks = equivalent_rows(chosen)
         else:
             rows = chosen.array()
-            weight = rows[:, -1] if chosen.weighted else np.ones(len(rows))
-            blocks = block_numbers(len(rows), model.n_blocks, groups)
-            sums = Sums.of_rows(rows[:, : len(columns)], (on_u, on_v), known, weight, blocks, data.lost)
-        self._check_exposures(sums)
-        given, without = sums.given()
-        tests = model.components_["S1"].feature_names[: len(u) - instruments]
-        names = self.exposures_, tests, model.names_of(1)
-        return Problem(given, without, sums.n, (on_u, on_v), solution, *names, self._share())
-
-    def _share(self) -> float | None:
-        share = self.share
-        if share == "auto":
-            return None
-        if isinstance(share, bool) or not isinstance(share, (int, float, np.number)) or not 0 <= share <= 1:
-            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {share!r}")
-        return float(share)
-
-    def _check_exposures(self, sums: Sums) -> None:
-        """Refuse exposures that are functions of the covariates, and columns that are functions of the exposures."""
-        if len(explained := self.rca_.explained_columns_):
-            column = self.rca_.views_.describe(int(explained[0]))
+            weight, blocks = np.ones(len(rows)), block_numbers(len(rows), model.n_blocks, groups)
+            if chosen.weighted:
+                rows, weight = rows[:, :-1], rows[:, -1]
+        left = unexplained(rows[:, len(u) + len(v) :], weight)[-len(self.exposures_) :]
+        if left.min() < 1e-9:  # but for rounding
             raise DataError(
-                f"{column} is an exact function of the exposures and covariates: is it the exposure itself? Take it out of the "
-                "views"
+                f"the exposure {self.exposures_[np.argmax(left < 1e-9)]!r} is an exact function of the covariates or of other "
+                "exposures: nothing is left to compare. Is it one of the covariates?"
             )
-        for name, left in zip(self.exposures_, sums.left_of_exposures(), strict=True):
-            if left < 1e-9:  # but for rounding
-                raise DataError(
-                    f"the exposure {name!r} is an exact function of the covariates or of other exposures: nothing is left to "
-                    "compare. Is it one of the covariates?"
-                )
+        known = len(model.covariates_) - len(self.exposures_)
+        given = second_moments(rows, (on_u, on_v), known, weight, blocks, data.lost)
+        names = self.exposures_, tests, model.names_of(1)
+        return Problem(*given, (on_u, on_v), solution, *names, None if share == "auto" else float(share))
 
     def _solve(self, problem: Problem) -> Self:
         """The estimate, at one shared direction fewer and more as well, the tests, and what is to be said of each exposure."""
         model, most = self.rca_, len(self.rca_.solution_.canonical.correlations)
         fit = problem.fit(None if model.rank == "auto" else model.solution_.rank)
-        rank = fit.known.rank
-        found = {rank: problem.estimate(fit)}
-        for r in (rank - 1, rank + 1):
-            if rank and 1 <= r <= most:
-                found[r] = problem.estimate(problem.fit(r))
+        rank = self.rank_ = fit.known.rank
+        others = [r for r in (rank - 1, rank + 1) if rank and 1 <= r <= most]
+        found = {rank: problem.estimate(fit)} | {r: problem.estimate(problem.fit(r)) for r in others}
         answers = []
         for i, answer in enumerate(tested(problem, fit.known, found[rank])):
-            steps = tuple(model.next_steps()) if answer.verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else ()
-            answers.append(replace(answer, steps=steps, ranks={r: found[r][i].effects.value for r in sorted(found)}))
             of, word, alarm = f"effects of {answer.exposure}", answer.verdict, answer.alarm
+            steps = tuple(model.next_steps()) if word in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else ()
+            answers.append(replace(answer, steps=steps, ranks={r: found[r][i].effects.value for r in sorted(found)}))
             if word in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
                 warn_user(f"{of}: {word}. {MEANINGS[word]}", WeakIdentificationWarning)
             if alarm:
                 warn_user(f"{of}: {alarm}".removesuffix("."), SpecificationWarning)
-        self._answers, self.rank_, self.rho_ = tuple(answers), rank, np.array([one.share for one in answers])
-        self.effects_ = self._by_exposure([one.effects for one in answers])
-        self.control_effects_ = self._by_exposure([one.hidden for one in answers]) if answers[0].hidden else None
-        self.tests_ = self._by_exposure([list(one.tests) for one in answers])
-        self.coef_ = _stacked([one.effects.value for one in answers])
-        self.adjusted_ = _stacked([one.effects.others["adjusted"] for one in answers])
-        self.naive_ = _stacked([one.effects.others["naive"] for one in answers])
-        self.rank_effects_ = {r: _stacked([one.ranks[r] for one in answers]) for r in sorted(found)}
+        self._answers, self.rho_ = tuple(answers), np.array([one.share for one in answers])
+        self.effects_ = self._of_each(lambda one: one.effects)
+        self.control_effects_ = self._of_each(lambda one: one.hidden) if answers[0].hidden else None
+        self.tests_ = self._of_each(lambda one: list(one.tests))
+        self.coef_ = self._of_each(lambda one: one.effects.value)
+        self.adjusted_ = self._of_each(lambda one: one.effects.others["adjusted"])
+        self.naive_ = self._of_each(lambda one: one.effects.others["naive"])
+        alone = 0 if len(answers) == 1 else ()
+        self.rank_effects_ = {r: np.squeeze([one.ranks[r] for one in answers], alone) for r in sorted(found)}
         return self
 
-    # ---- answers
+    def _of_each(self, part: Callable[[ExposureAnswer], Any]) -> Any:
+        """This part of the answer, or of several: (exposures, d_u) of arrays, else a dict by exposure."""
+        parts = list(map(part, self._answers))
+        if len(parts) == 1:
+            return parts[0]
+        return np.stack(parts) if isinstance(parts[0], np.ndarray) else dict(zip(self.exposures_, parts, strict=True))
 
-    def _by_exposure(self, parts: list[Any]) -> Any:
-        return dict(zip(self.exposures_, parts, strict=True)) if len(parts) > 1 else parts[0]
+    # ---- answers
 
     def answers(self) -> tuple[ExposureAnswer, ...]:
         """What is to be said about each exposure: what a report shows."""
@@ -339,7 +312,7 @@ class ExposureEffects(Estimator):
         """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
         None where they can be read once only."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MissingValueWarning)  # the fit counted them
+            warnings.simplefilter("ignore")  # the fit counted missing values
             found, table, design, *_ = self._read(self._model(), X, y, reset=False)
         if not isinstance(table, Rows) or not table.rereadable:
             return None
@@ -355,17 +328,16 @@ class ExposureEffects(Estimator):
     def summary(self) -> Summary:
         """A page of text (a table and few words, in a notebook): the verdict, the effects, the controls, what to do."""
         views, answers = self.rca_.views_, self._answers
-        tests, several = len(answers[0].effects.names), len(answers) > 1
-        head = f"Effects on {views.names[0]} ({tests} columns), {len(views[1])} controls, {self.rca_.n_samples_} rows"
-        lines, held = [head, *self.notes_], ["", "Held-out controls (their effects are zero in truth):"]
+        several, held = len(answers) > 1, ["", "Held-out controls (their effects are zero in truth):"]
+        tests = f"{views.names[0]} ({len(answers[0].effects.names)} columns)"
+        lines = [f"Effects on {tests}, {len(views[1])} controls, {self.rca_.n_samples_} rows", *self.notes_]
         for one in answers:
             first, *rest = one.says()
             lines += ["", f"{one.exposure}: {one.verdict}. {first}", *rest, "", largest(one.effects)]
-            held += [f"{one.exposure}:"] if several else []
-            held += [] if one.hidden is None else [largest(one.hidden)]
+            held += [] if one.hidden is None else [*[f"{one.exposure}:"] * several, largest(one.hidden)]
         lines += [] if answers[0].hidden is None else held
         says = [f"{one.exposure}: {said}" if several else said for one in answers for said in one.says()]
-        tables = [answer.compact() for answer in answers]
+        tables = [one.effects.take(one.order()) for one in answers]
         return Summary(page(lines), verdict=str(self.verdict_), says=[*says, *self.notes_], tables=tables)
 
     def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
@@ -377,20 +349,18 @@ class ExposureEffects(Estimator):
         name = self.exposures_[0] if exposure is None else exposure
         if name not in self.exposures_:
             raise ValueError(f"exposure must be one of {', '.join(map(repr, self.exposures_))}, got {exposure!r}")
-        answer, title = self._answers[self.exposures_.index(name)], f"Effects of {name}"
-        if what == "forest":
-            return estimate_plot(answer.effects, title=title, label="effect", ax=ax)
-        if what == "volcano":
-            return volcano_plot(answer.effects, title=title, ax=ax)
-        if what == "controls":
-            if answer.hidden is None:
-                raise ValueError(f"no control was held out: that needs {FEWEST_CONTROLS} of them")
-            return control_plot(answer.hidden, title="Your controls, each held out and treated as a test", ax=ax)
-        if what == "sensitivity":
-            return sensitivity_plot(answer.effects, answer.path, title=f"If the controls were noisier: {name}", ax=ax)
-        raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
-
-
-def _stacked(parts: list[Any]) -> Any:
-    """(d,) of one exposure, (q, d) of several."""
-    return np.stack(parts) if len(parts) > 1 else parts[0]
+        answer: Any = self._answers[self.exposures_.index(name)]
+        held_out = "Your controls, each held out and treated as a test"
+        pictures = {
+            "forest": partial(estimate_plot, answer.effects, title=f"Effects of {name}", label="effect"),
+            "volcano": partial(volcano_plot, answer.effects, title=f"Effects of {name}"),
+            "controls": partial(control_plot, answer.hidden, title=held_out),
+            "sensitivity": partial(
+                sensitivity_plot, answer.effects, answer.path, title=f"If the controls were noisier: {name}"
+            ),
+        }
+        if what not in pictures:
+            raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
+        if what == "controls" and answer.hidden is None:
+            raise ValueError(f"no control was held out: that needs {FEWEST_CONTROLS} of them")
+        return pictures[what](ax=ax)

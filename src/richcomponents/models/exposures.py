@@ -66,9 +66,14 @@ class _Coded:
     levels: Levels | None = None
 
 
+def listed_names(named: Any) -> list[Any]:
+    """None, one column or several, as a list."""
+    return [] if named is None else list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
+
+
 def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
     """Exposures in memory, or None, and those that are columns of the table; y : of fit, named : `exposure=`."""
-    wanted = [] if named is None else list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
+    wanted = listed_names(named)
     given = list(y) if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) else y
     if (given is None) == (not wanted):
         both = "" if y is None else ", not both"
@@ -92,28 +97,27 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         numbers = tuple(place(column, table.layout.n_columns, table.names) for column in wanted)
         known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
         return Exposures(table, tuple(known[c] for c in numbers), numbers)
-    rows = table
-    check_columns(rows.width, rows.names)
-    coded, kept, added = _among(rows, wanted, reference)
+    check_columns(table.width, table.names)
+    coded, kept, added = _among(table, wanted, reference)
     if y is not None:
         coded = [_code(values, name, reference, order) for name, values, order in _columns_of(y)]
-        named = rows.names is not None and column_names(y) is not None
+        named = table.names is not None and column_names(y) is not None
         added = [Added(one.of, one.levels) for one in coded] if named else []
     _check_reference(reference, [one.of for one in coded if one.levels is None] or kept, coded)
-    columns = [place(column, rows.width, rows.names) for column in kept]
+    columns = [place(column, table.width, table.names) for column in kept]
     names = [column if isinstance(column, str) else f"column {column}" for column in kept]
     owners = [*kept, *(one.of for one in coded for _ in one.names)]
     if coded:
         values = np.hstack([one.values for one in coded])
-        if rows.n_rows is not None and len(values) != rows.n_rows:
-            raise DataError(f"the exposure has {len(values)} entries, the table has {rows.n_rows} rows")
+        if table.n_rows is not None and len(values) != table.n_rows:
+            raise DataError(f"the exposure has {len(values)} entries, the table has {table.n_rows} rows")
         new = [name for one in coded for name in one.names]
-        columns += [rows.width + i for i in range(len(new))]
-        rows = rows.with_columns(values, [unused(name, rows.names or ()) for name in new])
+        columns += [table.width + i for i in range(len(new))]
+        table = table.with_columns(values, [unused(name, table.names or ()) for name in new])
         names += new
     asked = sorted(range(len(owners)), key=lambda i: wanted.index(owners[i]) if wanted else i)
     notes = tuple(note for one in coded for note in one.notes)
-    return Exposures(rows, tuple(names[i] for i in asked), tuple(columns[i] for i in asked), notes, tuple(added))
+    return Exposures(table, tuple(names[i] for i in asked), tuple(columns[i] for i in asked), notes, tuple(added))
 
 
 def _check_reference(reference: object, numeric: Sequence[Any], coded: Sequence[_Coded]) -> None:
@@ -192,9 +196,7 @@ def _code(values: Any, name: str, reference: object, order: Sequence[str] | None
                 f'the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or say missing="drop" in rca='
             )
         if len(numbers) > 1 and np.ptp(numbers) == 0:
-            raise DataError(
-                f"the exposure {name!r} is {numbers[0]:g} in every row: there is nothing to compare (constant)"
-            )
+            raise DataError(f"the exposure {name!r} is {numbers[0]:g} in every row: nothing to compare (constant)")
         try:
             numbers = check_outcome(numbers, len(numbers))
         except DataError as error:
@@ -205,10 +207,8 @@ def _code(values: Any, name: str, reference: object, order: Sequence[str] | None
         return _Coded(name, numbers[:, None], (name,))
     found = Levels.of(plain, name, "the exposure", reference, order=order)
     _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
-    told = (
-        f"{found}; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else str(found)
-    )
-    return _Coded(name, found.coded(plain, "the exposure"), found.columns, (told,), found)
+    more = f"; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else ""
+    return _Coded(name, found.coded(plain, "the exposure"), found.columns, (f"{found}{more}",), found)
 
 
 def _check_counts(name: str, counts: dict[str, int]) -> None:
