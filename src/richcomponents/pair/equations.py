@@ -13,6 +13,7 @@ nats by the dispersion chi-square / degrees of freedom at the best T instead, as
   independent of each other (separate assays); tests | instruments as groups is two-stage least squares; two assays as groups of
   controls tell T by second moments, too. g : the CORRELATIONS of Cov(S1) and of Cov(S3) between different groups.
   (Covariances of S1 vanish as T goes to I.)
+* S1 IS SPIKED: the same, in every frame of the directions beside its leading ones. For these only.
 * A IS KNOWN: Cov(x, V) = S (A from_x)', in white units of V.
 """
 
@@ -35,7 +36,10 @@ from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
 from richcomponents.pair.views import EDGE, MOST_CORRECTED, BlockSums, Pair
 
-__all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
+__all__ = ["Equations", "KnownMixing", "Spiked", "UncorrelatedOwnParts", "check_known_mixing"]
+
+Own = tuple[Array, Array, Array]
+"""Of the columns of a view: how (x or y) makes them, and correlations and standard deviations of their own parts."""
 
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
@@ -121,17 +125,22 @@ class UncorrelatedOwnParts(Equations):
     def count(self) -> int:
         return sum(len(i) for i, _ in self.between)
 
-    def _own(self, pair: Pair, T: Array) -> list[tuple[Array, Array]]:
-        """Correlations and standard deviations of S1 and of S3."""
+    def _lifts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+        """(..., k, k_u), (..., k, k_v): from coordinates of the whole sample to what does not correlate."""
+        return pair.canonical.u_from_x, pair.canonical.v_from_y
+
+    def _own(self, pair: Pair, T: Array) -> list[Own]:
+        """Of S1 and of S3."""
         own = []
-        for W in (pair.cov_s1(T), pair.cov_s3(T)):
+        for lift, C in zip(self._lifts(pair, T), (pair.own_x(T), pair.own_y(T)), strict=True):
+            W = lift @ C @ lift.mT
             size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), 1e-300))
-            own.append((W / size[..., :, None] / size[..., None, :], size))
+            own.append((lift, W / size[..., :, None] / size[..., None, :], size))
         return own
 
     def weighed(self, pair: Pair, T: Array) -> Self:
-        """With N^-1 at T; without any equation, or with very many, no evidence."""
-        if not 0 < self.count <= self.most:
+        """With N^-1 at T; no evidence with very many equations, or with so few that `use` would say no."""
+        if not (0 if self.stated else len(entries(T))) < self.count <= self.most:
             return self.scaled(np.zeros(1))
         noise = Noise(pair, inside(T)).covariance(self._own(pair, inside(T)), self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
@@ -143,20 +152,58 @@ class UncorrelatedOwnParts(Equations):
         own = self._own(pair, T)
 
         def pulled(y: Array) -> Array:
-            ways = (
-                pair.canonical.u_from_x @ (pair.from_x @ pair.h),
-                pair.canonical.v_from_y @ (pair.from_y @ pair.K.mT @ np.linalg.solve(pair.S(T), pair.h)),
-            )
+            ways = pair.from_x @ pair.h, pair.from_y @ pair.K.mT @ np.linalg.solve(pair.S(T), pair.h)
             slope, first = np.zeros(np.broadcast_shapes(T.shape, pair.K.shape)), 0
-            for sign, way, (R, size), (i, j) in zip((-1, 1), ways, own, self.between, strict=True):
+            for sign, way, (lift, R, size), (i, j) in zip((-1, 1), ways, own, self.between, strict=True):
                 Y = np.zeros(np.broadcast_shapes(R.shape, (*y.shape[:-1], 1, 1)))
                 Y[..., i, j] = Y[..., j, i] = y[..., first : first + len(i)] / 2
                 Y = (Y - np.sum(Y * R, -1)[..., None] * np.eye(R.shape[-1])) / size[..., :, None] / size[..., None, :]
+                way = lift @ way
                 slope, first = slope + sign * way.mT @ Y @ way, first + len(i)
             return np.asarray((1 - 2 * INSIDE) * slope)
 
-        g = [R[..., i, j] for (R, _), (i, j) in zip(own, self.between, strict=True)]
+        g = [R[..., i, j] for (_, R, _), (i, j) in zip(own, self.between, strict=True)]
         return np.concatenate(g, axis=-1), pulled
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spiked(UncorrelatedOwnParts):
+    """Cov(S1) = k leading directions + sigma^2 I, as probabilistic principal components have it, and errors of V are
+    independent; basis (d_u, .) : eigenvectors of Cov(S1) near the right T, the k leading ones last.
+
+    Given the leading directions the others have the covariance sigma^2 I, but for the SQUARE of the angle by which the basis is
+    off: in no orthonormal frame of them do own parts correlate. Correlations in the basis, and of the sum and the difference
+    of two neighbours (equal variances), say all of it. They alone are fewer than the entries of a T of full rank, and could
+    not be contradicted; those of V beside them can.
+    """
+
+    name: str = "spiked"
+    groups_u: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    k: int
+    basis: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @cached_property
+    def between(self) -> list[tuple[IntArray, IntArray]]:
+        m = max(self.basis.shape[1] - self.k, 0)
+        (i, j), sums = np.triu_indices(m, 1), m + 2 * np.arange(max(m - 1, 0))
+        return [(np.append(i, sums), np.append(j, sums + 1)), *super().between[1:]]
+
+    @cached_property
+    def frame(self) -> Array:
+        """(., m): these directions, and sums and differences of neighbours."""
+        one = np.eye(max(self.basis.shape[1] - self.k, 0))
+        return np.concatenate([one, np.stack([one[:-1] + one[1:], one[:-1] - one[1:]], 1).reshape(-1, len(one))])
+
+    def weighed(self, pair: Pair, T: Array) -> Self:
+        vectors = np.linalg.eigh(pair.cov_s1(inside(T)))[1]
+        return super(Spiked, replace(self, basis=vectors[:, len(vectors) - pair.canonical.rank_u :])).weighed(pair, T)
+
+    def _lifts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+        """S1 along the last directions given the leading ones; its covariance B W B' moves with W as if B were fixed."""
+        rest, top = np.split(self.basis.T @ pair.canonical.u_from_x, [-self.k])
+        with_top = pair.own_x(T) @ top.T
+        B = rest - np.linalg.solve(top @ with_top, (rest @ with_top).mT).mT @ top
+        return self.frame @ B, pair.canonical.v_from_y
 
 
 SAYS = "The known A does not fit the data: no admissible covariance of the shared part gives Cov(U, V) with it."
@@ -320,13 +367,11 @@ class Noise:
         gap = np.maximum(d**2 - rest[:, None] ** 2, 1 / float(self.pair.n))
         return np.asarray((d * mine + rest[:, None] * both) / gap)
 
-    def covariance(self, own: list[tuple[Array, Array]], between: list[tuple[IntArray, IntArray]]) -> Array:
-        """(k, k). own : correlations and standard deviations of the columns' own parts; between : pairs of columns."""
-        pair, r = self.pair, self.pair.rank
-        lifts = (pair.canonical.u_from_x, pair.canonical.v_from_y)
-        ways = [way / size[:, None] for way, (_, size) in zip(lifts, own, strict=True)]
+    def covariance(self, own: list[Own], between: list[tuple[IntArray, IntArray]]) -> Array:
+        """(k, k). between : pairs of columns."""
+        r, ways = self.pair.rank, [lift / size[:, None] for lift, _, size in own]
         slopes = []
-        for way, move, (R, _), (i, j) in zip(ways, self._own_moves(), own, between, strict=True):
+        for way, move, (_, R, _), (i, j) in zip(ways, self._own_moves(), own, between, strict=True):
             square = np.einsum("ik,ukl,il->ui", way, move, way, optimize=True)
             moved = way @ move @ way.T
             slopes.append(moved[:, i, j] - R[i, j] * (square[:, i] + square[:, j]) / 2)
@@ -334,7 +379,7 @@ class Noise:
         u, v = (way[:, r:] for way in ways)
         P = np.block([[u @ u.T, u @ self._D[r:, r:] @ v.T], [v @ self._D[r:, r:].T @ u.T, v @ v.T]])
         i, j = (np.concatenate([between[0][k], len(u) + between[1][k]]) for k in (0, 1))
-        rho = np.concatenate([R[at] for (R, _), at in zip(own, between, strict=True)])
+        rho = np.concatenate([R[at] for (_, R, _), at in zip(own, between, strict=True)])
         return np.asarray(A.T @ A + _wishart(P, i, j, rho))
 
 
