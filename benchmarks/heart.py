@@ -8,10 +8,11 @@ and a killed run continues where it stopped. `show` prints "first label / second
 have. The simple methods (covariates, ANCOVA, residualising, two-stage least squares) are computed here, not by the library.
 
 Sections: good, unif, laws (coefficients over V as covariates), mixing (A over the regression of V on U), directions (the top
-one over residualising), effects, protection (simulated confounding, over ANCOVA), cells, null (a cohort of methylation sites:
-FOLDER has beta.csv.gz and pheno.csv, or a folder gse42861 with them), instruments, rhc (FOLDER has rhc.csv.gz, or a folder rhc
-with it), luck (what should not move effects), outcome (coefficients and log-odds of an outcome that goes with S2, over V as
-covariates). Cells that are slow have a quarter of the draws.
+one over residualising; "not spiked": beside it S1 is not alike in all directions), effects, protection (simulated confounding,
+over ANCOVA), cells, null (a cohort of methylation sites: FOLDER has beta.csv.gz and pheno.csv, or a folder gse42861 with
+them), instruments, rhc (FOLDER has rhc.csv.gz, or a folder rhc with it), luck (what should not move effects), outcome
+(coefficients and log-odds of an outcome that goes with S2, over V as covariates). Cells that are slow have a quarter of the
+draws.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,10 @@ def cells_of(section: str) -> list[Cell]:
         "unif": _contrastive({"paper, A unif": {}}, (*three, 10_000)),
         "laws": _contrastive({**laws, "nothing shared": {"scale_S2": 0.0}}, three),
         "mixing": _contrastive(mixing, (100, *three)),
-        "directions": _contrastive({f"A {A}": {"S1": "pca", "A": A} for A in ("unif", "good")}, three),
+        "directions": [
+            *_contrastive({f"A {A}": {"S1": "pca", "A": A} for A in ("unif", "good")}, three),
+            *({**cell, "spread": (0.03, 0.3)} for cell in _contrastive({"not spiked": {"S1": "pca"}}, three)),
+        ],
         "effects": _confounded(three),
         "protection": _protection(),
         "cells": [{"name": f"{k} controls", "controls": k, "slow": k >= 80} for k in many],
@@ -272,9 +276,19 @@ def values_of(estimate: Any, *names: str) -> Array:
 def contrastive(cell: Cell, seed: int, model: Any) -> tuple[Any, Any, Row]:
     """The data, the fitted model and the row's first values."""
     data = datasets.make_contrastive(cell["n"], random_state=seed, **cell["design"])
+    data = spread_out(data, seed, *cell["spread"]) if "spread" in cell else data
     model = model.fit(data.X) if data.y is None or isinstance(model, rc.ContrastiveRCA) else model.fit(data.X, data.y)
     rank = model.rank_ if hasattr(model, "rank_") else model.rca_.rank_
     return data, model, {"data": data.X, "verdict": word(model), "rank": int(rank)}
+
+
+def spread_out(data: Any, seed: int, low: float, high: float) -> Any:
+    """With more in S1, of variances from low to high in directions of its own."""
+    rng, d = np.random.default_rng(seed + 10**9), data.U.shape[1]
+    root = np.sqrt(np.geomspace(low, high, d))[:, None] * np.linalg.qr(rng.normal(size=(d, d)))[0]
+    top = np.linalg.eigh(np.outer(data.direction, data.direction) + root.T @ root)[1][:, -1]
+    more = rng.normal(size=data.U.shape) @ root
+    return replace(data, S1=data.S1 + more, cov_S1=data.cov_S1 + root.T @ root, direction=top)
 
 
 def coefficients(cell: Cell, seed: int, folder: str) -> Row:

@@ -38,16 +38,16 @@ def subspace_distance(one: Array, two: Array) -> float:
 class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearner):  # type: ignore[misc]
     """Eigenvectors of the extracted covariance of a component, which nobody has seen a sample of.
 
-    The directions of S1 (of a ContrastiveRCA that estimates A) start at those of residualising, and leave them for those of the
-    corrected covariance only as far as the change stands above its own uncertainty: a covariance that is better on
-    average can have a worse leading direction.
+    The directions of S1 (of a ContrastiveRCA) start at those of residualising, and leave them for those of the corrected
+    covariance only as far as the change stands above its own uncertainty: a covariance that is better on average can have a
+    worse leading direction. That S1 is alike in all other directions corrects it too, as far as a test does not reject it.
 
     Parameters
     ----------
     n_components : int or None
         How many directions; None for all.
     rca : ContrastiveRCA or RCA, optional
-        Cloned and fitted on X; its errors="auto" is taken as "free".
+        Cloned and fitted on X; its errors="auto" is taken as "free" for the view of the component.
     component : "S1", "S2" or "S3", or a subset of views of an RCA
 
     Attributes
@@ -87,13 +87,12 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         return self
 
     def unfitted_rca(self) -> Any:
-        """A clone of the RCA that was given; with errors="auto" it does not look for columns whose own parts are uncorrelated.
-
-        If they were, principal directions would be the columns themselves. Where a test of it fails to see the one strong
-        direction that somebody asks for (2 of 1 200 draws), that direction is given to the shared part.
-        """
+        """A clone of the RCA that was given; with errors="auto" columns of the component's own view are not tested for
+        uncorrelated own parts: principal directions would be the columns themselves. Where the test fails to see the one
+        strong direction that somebody asks for (2 of 1 200 draws), that direction is given to the shared part."""
         model = super().unfitted_rca()
-        return model.set_params(errors="free") if getattr(model, "errors", None) == "auto" else model
+        errors = {"S1": ("free", "auto"), "S3": ("auto", "free")}.get(self.component, "free")
+        return model.set_params(errors=errors) if getattr(model, "errors", None) == "auto" else model
 
     def _learn(self, component: Component, data: Data | None = None) -> None:
         d = len(component.mean)

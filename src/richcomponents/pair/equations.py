@@ -13,6 +13,7 @@ nats by the dispersion chi-square / degrees of freedom at the best T instead, as
   independent of each other (separate assays); tests | instruments as groups is two-stage least squares; two assays as groups of
   controls tell T by second moments, too. g : the CORRELATIONS of Cov(S1) and of Cov(S3) between different groups.
   (Covariances of S1 vanish as T goes to I.)
+* S1 IS SPIKED: the same, in every frame of the directions beside its leading ones. For these only.
 * A IS KNOWN: Cov(x, V) = S (A from_x)', in white units of V.
 """
 
@@ -35,7 +36,7 @@ from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
 from richcomponents.pair.views import EDGE, BlockSums, Pair
 
-__all__ = ["Equations", "KnownMixing", "UncorrelatedOwnParts", "check_known_mixing"]
+__all__ = ["Equations", "KnownMixing", "Spiked", "UncorrelatedOwnParts", "check_known_mixing"]
 
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
@@ -118,23 +119,31 @@ class UncorrelatedOwnParts(Equations):
     def count(self) -> int:
         return sum(len(i) for i, _ in self.between)
 
+    def frame(self, W: Array) -> Array | None:
+        """(..., k, d_u): what is compared of U, where Cov(S1) is W; None : its columns."""
+        return None
+
     def _own(self, pair: Pair, T: Array) -> list[tuple[int, Array, Array, Array]]:
         """Of S1 and of S3: sign and F (..., d, r) with dW = sign F dT F', correlations R and standard deviations of W."""
         own, F, cov_v, G = pair.in_columns
         S = pair.K @ pair.K.mT + pair.h @ T @ pair.h
         turned = np.linalg.solve(S, G.mT)
         out = []
-        for sign, way, W in ((-1, F, own - F @ T @ F.mT), (1, turned.mT @ pair.h, cov_v - G @ turned)):
+        own = own - F @ T @ F.mT
+        if (B := self.frame(own)) is not None:
+            own, F = B @ own @ B.mT, B @ F
+        for sign, way, W in ((-1, F, own), (1, turned.mT @ pair.h, cov_v - G @ turned)):
             size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), 1e-300))
             out.append((sign, way, W / size[..., :, None] / size[..., None, :], size))
         return out
 
     def weighed(self, pair: Pair, T: Array) -> Self:
-        """With N^-1 at T; without any equation, or with very many, no evidence."""
-        if not 0 < self.count <= self.most:
+        """With N^-1 at T; no evidence with very many equations, or with so few that `use` would say no."""
+        if not (0 if self.stated else len(entries(T))) < self.count <= self.most:
             return replace(self, scale=np.zeros(1))
+        B, (u, v) = self.frame(pair.cov_s1(inside(T))), (pair.canonical.u_from_x, pair.canonical.v_from_y)
         own = [(R, size) for _, _, R, size in self._own(pair, inside(T))]
-        noise = Noise(pair, inside(T)).covariance(own, self.between)
+        noise = Noise(pair, inside(T)).covariance((u if B is None else B @ u, v), own, self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
         return replace(self, weight=symmetric(np.asarray(np.linalg.inv(noise + ridge), dtype=np.float64)))
 
@@ -154,6 +163,45 @@ class UncorrelatedOwnParts(Equations):
 
         g = [R[..., i, j] for (_, _, R, _), (i, j) in zip(own, self.between, strict=True)]
         return np.concatenate(g, axis=-1), pulled
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spiked(UncorrelatedOwnParts):
+    """Cov(S1) = k leading directions + sigma^2 I, as probabilistic principal components have it, and errors of V are
+    independent; basis (d_u, .) : eigenvectors of Cov(S1) near the right T, the k leading ones last.
+
+    Given the leading directions the others have the covariance sigma^2 I, but for the SQUARE of the angle by which the basis is
+    off: in no orthonormal frame of them do own parts correlate. Correlations in the basis, and of the sum and the difference
+    of two neighbours (equal variances), say all of it. They alone are fewer than the entries of a T of full rank, and could
+    not be contradicted; those of V beside them can.
+    """
+
+    name: str = "spiked"
+    groups_u: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    k: int
+    basis: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @cached_property
+    def between(self) -> list[tuple[IntArray, IntArray]]:
+        m = max(self.basis.shape[1] - self.k, 0)
+        (i, j), sums = np.triu_indices(m, 1), m + 2 * np.arange(max(m - 1, 0))
+        return [(np.append(i, sums), np.append(j, sums + 1)), *super().between[1:]]
+
+    @cached_property
+    def _neighbours(self) -> Array:
+        """(., m): these directions, and sums and differences of neighbours."""
+        one = np.eye(max(self.basis.shape[1] - self.k, 0))
+        return np.concatenate([one, np.stack([one[:-1] + one[1:], one[:-1] - one[1:]], 1).reshape(-1, len(one))])
+
+    def weighed(self, pair: Pair, T: Array) -> Self:
+        vectors = np.linalg.eigh(pair.cov_s1(inside(T)))[1]
+        return super(Spiked, replace(self, basis=vectors[:, len(vectors) - pair.canonical.rank_u :])).weighed(pair, T)
+
+    def frame(self, W: Array) -> Array:
+        """S1 along the last directions given the leading ones; its covariance B W B' moves with W as if B were fixed."""
+        rest, top = np.split(self.basis.T, [-self.k])
+        with_top = W @ top.T
+        return np.asarray(self._neighbours @ (rest - np.linalg.solve(top @ with_top, (rest @ with_top).mT).mT @ top))
 
 
 SAYS = "The known A does not fit the data: no admissible covariance of the shared part gives Cov(U, V) with it."
@@ -317,11 +365,15 @@ class Noise:
         gap = np.maximum(d**2 - rest[:, None] ** 2, 1 / float(self.pair.n))
         return np.asarray((d * mine + rest[:, None] * both) / gap)
 
-    def covariance(self, own: list[tuple[Array, Array]], between: list[tuple[IntArray, IntArray]]) -> Array:
-        """(k, k). own : correlations and standard deviations of the columns' own parts; between : pairs of columns."""
-        pair, r = self.pair, self.pair.rank
-        lifts = (pair.canonical.u_from_x, pair.canonical.v_from_y)
-        ways = [way / size[:, None] for way, (_, size) in zip(lifts, own, strict=True)]
+    def covariance(
+        self,
+        lifts: tuple[Array, Array],
+        own: list[tuple[Array, Array]],
+        between: list[tuple[IntArray, IntArray]],
+    ) -> Array:
+        """(k, k). lifts : from x and y to columns; own : correlations and standard deviations of the columns' own parts;
+        between : pairs of columns."""
+        r, ways = self.pair.rank, [way / size[:, None] for way, (_, size) in zip(lifts, own, strict=True)]
         slopes = []
         for way, move, (R, _), (i, j) in zip(ways, self._own_moves(), own, between, strict=True):
             square = np.einsum("ik,ukl,il->ui", way, move, way, optimize=True)

@@ -73,7 +73,7 @@ from richcomponents.pair.diagnostics import (
     leftover_test,
     shared_test,
 )
-from richcomponents.pair.equations import KnownMixing, UncorrelatedOwnParts, check_known_mixing
+from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.outcomes import OnOwnPart, OutcomeOnV
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A, own_terms, shared_terms
 from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
@@ -133,21 +133,34 @@ class PairSolution(TwoViews):
         object.__setattr__(self, "posterior", fit.posterior)
         return fit
 
-    def _evidences(self) -> list[Evidence]:
-        """What tells T: A if it is known; else cumulants and, unless they are "free", independent errors of columns."""
+    def _fit_of_directions(self, k: int) -> PairFit:
+        """Of the k leading directions of S1: that S1 is spiked tells T better, as far as it is not rejected. It is never the
+        only witness: whether T is told at all (the gate) is what the others say."""
+        if self.fit.gate == 0 or self.reduced_views or self.errors[0] == "independent" or k > self.canonical.rank_u - 2:
+            return self.fit
+        found = PairFit.of(self.pair, self.left_out, self._evidences(k), self.random_state, self.signs).posterior
+        if Spiked.name not in found.scales:
+            return self.fit
+        return PairFit(self.pair, self.left_out, replace(found, strengths=self.fit.posterior.strengths))
+
+    def _evidences(self, spiked: int = 0) -> list[Evidence]:
+        """What tells T: A if it is known; else cumulants and, unless they are "free", independent errors of columns. spiked :
+        so many directions of S1, instead of errors of U."""
         if self.few_rows:
             return []
-        if self.known_A is not None:
-            return [KnownMixing(A=self.known_A)]
-        evidences: list[Evidence] = [CrossCumulants(self.grams_xy)] if self.grams_xy.any() else []
-        if not self.reduced_views:
-            groups = []
-            for loadings, one in zip((self.canonical.u_from_x, self.canonical.v_from_y), self.errors, strict=True):
-                varies = np.sum(loadings**2, axis=1) > 0  # a constant column has no error
-                groups.append(np.where(varies & (one != "free"), np.arange(len(loadings)), -1))
-            stated = all(one == "independent" for one in self.errors)
-            evidences.append(UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated))
-        return evidences
+        evidences: list[Evidence] = [] if self.known_A is None else [KnownMixing(A=self.known_A)]
+        if self.known_A is None and self.grams_xy.any():
+            evidences.append(CrossCumulants(self.grams_xy))
+        if self.reduced_views or (self.known_A is not None and not spiked):
+            return evidences
+        groups = []
+        for loadings, one in zip((self.canonical.u_from_x, self.canonical.v_from_y), self.errors, strict=True):
+            varies = np.sum(loadings**2, axis=1) > 0  # a constant column has no error
+            groups.append(np.where(varies & (one != "free"), np.arange(len(loadings)), -1))
+        if spiked:
+            return [*evidences, Spiked(k=spiked, groups_v=groups[1])]
+        stated = all(one == "independent" for one in self.errors)
+        return [*evidences, UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], stated=stated)]
 
     # ---- A, covariances, predictions
 
@@ -485,9 +498,10 @@ class PairSolution(TwoViews):
             vectors = np.linalg.eigh(pair.cov_s1(T))[1][..., -k:]
             return np.asarray(vectors @ vectors.mT)
 
-        share = self.share if self.reduced_views else self.fit.answer(projector).share
+        fit = self._fit_of_directions(k)
+        share = self.share if self.reduced_views else fit.answer(projector).share
         lift = self.lift_u @ self.pair.h
-        return Blend(added(own, lift, self.T - share * self.fit.posterior.T.value), share)
+        return Blend(added(own, lift, self.T - share * fit.posterior.T.value), share)
 
     def functional_error(
         self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool
