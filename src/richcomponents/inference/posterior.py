@@ -182,7 +182,7 @@ def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], star
         return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
 
     s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
-    options = {"maxiter": 200, "ftol": 1e-7, "gtol": 1e-2}  # in standard deviations of the prior
+    options = {"maxiter": 500, "ftol": 1e-11, "gtol": 1e-4}  # in standard deviations of the prior
     return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
 
 
@@ -199,15 +199,16 @@ class Modes:
 
     @classmethod
     def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> Modes:
-        """One for every prior, after one Newton step, so that it does not matter where the search stopped."""
+        """One for every prior, after two Newton steps, so that it does not matter where the search stopped."""
         centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
         X = best(evidences, pair, priors)
-        curved = bend(partial(score, evidences, pair), X)
-        values, axes = np.linalg.eigh(np.eye(X.shape[1]) + root.mT @ curved @ root)
-        values, s = np.maximum(values, 0.5), np.linalg.solve(root, (X - centre)[..., None])
-        pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s)
-        s = s + axes @ (pulled / values[..., None])
-        X = centre + (root @ s)[..., 0]
+        for _ in range(2):
+            curved = bend(partial(score, evidences, pair), X)
+            values, axes = np.linalg.eigh(np.eye(X.shape[1]) + root.mT @ curved @ root)
+            values, s = np.maximum(values, 0.5), np.linalg.solve(root, (X - centre)[..., None])
+            pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s)
+            s = s + axes @ (pulled / values[..., None])
+            X = centre + (root @ s)[..., 0]
         height = score(evidences, pair, X)[0] - np.sum(s**2, (-1, -2)) / 2
         return cls(X, height - np.log(values).sum(-1) / 2, root, values, axes)
 
