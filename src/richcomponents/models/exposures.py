@@ -122,12 +122,11 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
 
 def _check_reference(reference: object, numeric: Sequence[Any], coded: Sequence[_Coded]) -> None:
     """Refuse a class to compare with where there are no classes; 0 is what numbers are compared with."""
-    if reference is None or str(reference) == "0" or not numeric or any(one.levels is not None for one in coded):
-        return
-    raise DataError(
-        f"reference={reference!r} is a class, and the exposure {numeric[0]!r} holds numbers, whose effects are per unit: make "
-        "it text, X[column].astype(str), to compare classes, or leave out reference="
-    )
+    if reference is not None and str(reference) != "0" and numeric and all(one.levels is None for one in coded):
+        raise DataError(
+            f"reference={reference!r} is a class, and the exposure {numeric[0]!r} holds numbers, whose effects are per unit: "
+            "make it text, X[column].astype(str), to compare classes, or leave out reference="
+        )
 
 
 def place(column: object, width: int, names: Sequence[str] | None, role: str = "exposure") -> int:
@@ -190,13 +189,14 @@ def _code(values: Any, name: str, reference: object, order: Sequence[str] | None
         plain = np.array([np.nan if v is None else float(v) for v in plain])
     if plain.dtype.kind in "biuf":
         numbers = plain.astype(np.float64)
-        bad = np.flatnonzero(~np.isfinite(numbers))
-        if len(bad):
+        if len(bad := np.flatnonzero(~np.isfinite(numbers))):
             raise DataError(
                 f'the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or say missing="drop" in rca='
             )
         if len(numbers) > 1 and np.ptp(numbers) == 0:
-            raise DataError(f"the exposure {name!r} is {numbers[0]:g} in every row: nothing to compare (constant)")
+            raise DataError(
+                f"the exposure {name!r} is {numbers[0]:g} in every row: there is nothing to compare (constant)"
+            )
         try:
             numbers = check_outcome(numbers, len(numbers))
         except DataError as error:
