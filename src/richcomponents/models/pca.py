@@ -91,7 +91,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         uncorrelated own parts: principal directions would be the columns themselves. Where the test fails to see the one
         strong direction that somebody asks for (2 of 1 200 draws), that direction is given to the shared part."""
         model = super().unfitted_rca()
-        errors = {"S1": ("free", "auto"), "S3": ("auto", "free")}.get(self.component, "free")
+        errors = {"S1": ("free", "auto"), "S3": ("auto", "free")}.get(str(self.component), "free")
         return model.set_params(errors=errors) if getattr(model, "errors", None) == "auto" else model
 
     def _learn(self, component: Component, data: Data | None = None) -> None:
