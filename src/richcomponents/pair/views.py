@@ -31,7 +31,7 @@ from richcomponents.inference.draws import Draws, Metric, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, infer
 from richcomponents.inference.verdicts import gate
 from richcomponents.moments import Moments
-from richcomponents.pair.canonical import Canonical
+from richcomponents.pair.canonical import MAX_CORRELATION, Canonical
 from richcomponents.storage import storable
 
 EDGE = 1e-4
@@ -98,7 +98,11 @@ class Pair:
         first, k_u = min(rank, corrected), canonical.rank_u
         cu, cv, cross = covariance[..., :k_u, :k_u], covariance[..., k_u:, k_u:], covariance[..., :k_u, k_u:]
         white_u, white_v = power(cu, -0.5, 1e-8), power(cv, -0.5, 1e-8)
-        left, _, right = np.linalg.svd(white_u @ cross @ white_v)
+        left, d, right = np.linalg.svd(white_u @ cross @ white_v)
+        if (excess := np.maximum(d - MAX_CORRELATION, 0.0)).any():  # replicates have the bound of the whole sample
+            m, covariance = d.shape[-1], covariance.copy()
+            cross = cross - (cu @ white_u @ left[..., :m] * excess[..., None, :]) @ (right[..., :m, :] @ white_v @ cv)
+            covariance[..., :k_u, k_u:], covariance[..., k_u:, :k_u] = cross, cross.mT
         groups = (slice(0, first), slice(first, rank))
         to_x = np.concatenate([nearest(left[..., :, g], g) for g in groups], axis=-1)
         to_y = np.concatenate([nearest(right.mT[..., :, g], g) for g in groups], axis=-1)
