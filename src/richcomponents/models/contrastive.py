@@ -22,7 +22,8 @@ from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_cla
 from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
 from richcomponents.pair.outcomes import BothParts
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
-from richcomponents.pair.two_views import PaperSolution, Parts, Target, solve_paper
+from richcomponents.pair.two_views import Parts, Target
+from richcomponents.paper.solution import PaperSolution, solve_paper
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")

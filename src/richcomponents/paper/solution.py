@@ -1,0 +1,219 @@
+"""Two views solved by the paper's formulas, equations (2) to (5), in the place of the estimator: ``method="paper"``.
+
+Nothing is shrunk, projected or weighed against residualising.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import symmetric
+from richcomponents.components.component import Blend, Calibrated, CumulantSource, Terms, error_at_fixed_features
+from richcomponents.components.wide import Spread
+from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.inference.verdicts import Test
+from richcomponents.learning.outcome import Outcome
+from richcomponents.moments.data import AffineMap, Data, StateData
+from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
+from richcomponents.pair.diagnostics import IdentifiedSet
+from richcomponents.pair.equations import check_known_mixing
+from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
+from richcomponents.pair.views import BlockSums
+from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
+from richcomponents.storage import storable
+
+
+@storable
+@dataclass(frozen=True)
+class PaperSolution(TwoViews):
+    """Equations (2) to (5) in the place of the estimator. Covariances are not projected.
+
+    given : rank, A and order, as in ContrastiveRCA; cov_uv : Cov(U, V); mixing : A (d_v, d_u), given or by equation (2);
+    inverse : A^+, at the rank; covariances : of S1, S2, S3; read : (d_u + d_v, d_u), BLUP(S2) = [u v] @ read;
+    prediction_error : its error covariance.
+    """
+
+    given: tuple[Any, Any, int]
+    cov_uv: Array
+    mixing: Array
+    inverse: Array
+    covariances: tuple[Array, Array, Array]
+    read: Array
+    prediction_error: Array
+
+    def tests(self) -> list[Test]:
+        """None: the paper's formulas are not checked."""
+        return []
+
+    @property
+    def A(self) -> Array:
+        return self.mixing
+
+    def covariance(self, key: Key) -> Spread:
+        return self.covariances[self.keys.index(key)]
+
+    def predict_s2(self, rows: Array) -> Array:
+        return np.asarray(rows @ self.read)
+
+    @property
+    def error_s2(self) -> Spread:
+        return self.prediction_error
+
+    @property
+    def cross(self) -> tuple[Array, Array]:
+        return self.cov_uv, np.eye(len(self.cov_v))
+
+    def terms(self, key: Key) -> Terms:
+        every = np.eye(len(self.mean))
+        terms = cross_terms(every[:, : self.d_u], every[:, self.d_u :], self.mixing, self.inverse)
+        return list(terms.values())[self.keys.index(key)]
+
+    def on_rows(self, key: Key, rows: Array) -> tuple[Array, Terms]:
+        """The rows themselves, and how a component's cumulants are read off them."""
+        return rows, self.terms(key)
+
+    def on_v(self, outcome: Outcome) -> None:
+        """The formulas take every outcome to depend on S1 only."""
+
+    def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """R (n, d): what is left of U after regression on V, of V after regression on U for S3, and U for S2, which lives in
+        both; the formulas know no shared directions."""
+        u, v = self.split(rows)
+        if key == self.keys[1]:
+            return u
+        return u - _regressed(u, v) if key == self.keys[0] else v - _regressed(v, u)
+
+    def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
+        """The residual, or, of S2, what V predicts of U."""
+        return _regressed(*self.split(rows)) if key == self.keys[1] else self.residual(key, rows)
+
+    def check_determined(self, key: Key, covariates: int) -> None:
+        """The formulas make no promise that could be broken."""
+
+    def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
+        """Cov(S1)^-1 Cov(U, y) (of S3: with V), or log-odds on the residual as they are: nothing is weighed against
+        residualising."""
+        own, view = np.asarray(self.covariance(key)), 1 if key == self.keys[2] else 0
+        if outcome.log_odds is None:
+            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows()[0])[view]
+        else:
+            coef, own = outcome.log_odds.coef, _positive(own)
+        features = self.predict(key, outcome.rows)[0]
+        simple = "instrumental" if key == self.keys[1] else "residualised"
+        return Calibrated(
+            coef, coef, 1.0, features, outcome.y, own, outcome.free, simple=simple, weighed=False,
+            by=partial(self._estimate, key),
+        )  # fmt: skip
+
+    def _estimate(
+        self, key: Key, calibrated: Calibrated, outcome: Outcome, *, replicates: Array | None = None, **_: Any
+    ) -> Estimate:
+        """Jackknife at fixed formulas; replicates : of log-odds, those on the stand-in without each block."""
+        if replicates is None:
+            error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
+        else:
+            R = self.stand_in(key, outcome.rows)
+            inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
+            error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
+        return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
+
+    def identified_set(self) -> IdentifiedSet:
+        """Not known."""
+        return IdentifiedSet(np.zeros((self.d_u, 0)), np.full((self.d_u, self.d_u), np.nan))
+
+    def covariance_for_directions(self, key: Key, k: int) -> Blend:
+        return Blend(self.covariance(key))
+
+    def functional_error(self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
+        return None
+
+    def canonical_weights(self, key: Key, untrusted: float) -> None:
+        return None
+
+    def interval(self, what: Target) -> None:
+        """Only refitting tells."""
+
+    def without(self, block: int) -> PaperSolution:
+        """The formulas without one block, from the state alone."""
+        place = dict(zip(self.views, (slice(0, self.d_u), slice(self.d_u, len(self.mean))), strict=True))
+        return solve_paper(StateData(self.state.without([block]), self.lost), place, self.keys, self.given, self)
+
+
+def _regressed(one: Array, other: Array) -> Array:
+    """What least squares on the other predicts of it."""
+    return np.asarray(other @ np.linalg.lstsq(other, one, rcond=None)[0])
+
+
+def _positive(covariance: Array) -> Array:
+    """The nearest positive semi-definite matrix, eigenvalues at least 2% of the largest."""
+    values, vectors = np.linalg.eigh(symmetric(covariance))
+    return np.asarray((vectors * np.maximum(values, 0.02 * max(float(values[-1]), 1e-300))) @ vectors.T)
+
+
+def solve_paper(
+    data: Data,
+    place: Mapping[str, slice],
+    keys: tuple[Key, Key, Key],
+    given: tuple[Any, Any, int],
+    decided: PaperSolution | None = None,
+) -> PaperSolution:
+    """Equations (2) to (5) on the state of the columns (U, V); place : {view: its columns}; decided : the solution of all
+    blocks, where one is left out; given : rank, A and order."""
+    state, (first, second), (stated, known, order) = data.moments(4), place, given
+    n_u, p = place[first].stop, state.layout.n_columns
+    A, rank = checked_A(known, stated, n_u, p - n_u), _checked_rank(stated, min(n_u, p - n_u))
+    u, v = np.arange(n_u), np.arange(n_u, p)
+    cumulants = Cumulants(state)
+    mixing = mixing_matrix(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
+    inverse = truncated_pinv(mixing, rank)
+    C = cumulants.tensor(np.arange(p), np.arange(p))
+    cov_s2 = symmetric(C[np.ix_(u, v)] @ inverse.T)  # k2(U, A^+ V), equation (4) at t = 2
+    with_s2 = np.vstack([cov_s2, mixing @ cov_s2])  # Cov(z, S2) = [Cov(S2); A Cov(S2)]
+    read = np.linalg.pinv(C, hermitian=True) @ with_s2
+    cov_s3 = symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T)  # k2(V) - k2(A U, V), equation (5) at t = 2
+    dependence = None if decided is None else decided.canonical.dependence
+    found, everything = canonical_coordinates(data, state, n_u, dependence)
+    tested = None
+    if A is not None and decided is None:
+        sums, shared = BlockSums.of(everything.of_state(state.up_to(2))), resolve_rank(stated, found)
+        tested = check_known_mixing(found, sums, shared, A, state.dependent)
+    high = None
+    if order > 4 and decided is None:
+        high = data.moments(order, AffineMap(state.mean, np.eye(p)), pooled=True)
+    return PaperSolution(
+        keys=keys,
+        views=(first, second),
+        mean=np.array(state.mean),
+        n=state.n,
+        canonical=found,
+        state=state,
+        cov_u=C[:n_u, :n_u],
+        cov_v=C[n_u:, n_u:],
+        source=CumulantSource(state, high=high),
+        given=given,
+        cov_uv=C[:n_u, n_u:],
+        mixing=mixing,
+        inverse=inverse,
+        covariances=(C[:n_u, :n_u] - cov_s2, cov_s2, cov_s3),
+        read=read,
+        prediction_error=cov_s2 - with_s2.T @ read,
+        mixing_test=tested,
+        rank=min(mixing.shape) if rank is None else rank,
+        largest_rank=min(mixing.shape) if rank is None else rank,
+        lost=data.lost,
+    )
+
+
+def _checked_rank(rank: object, full: int) -> int | None:
+    if rank in ("auto", "full"):
+        return None
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= full:
+        raise ValueError(f"rank must be 'auto', 'full' or an integer from 1 to {full}, got {rank!r}")
+    return int(rank)
