@@ -129,43 +129,35 @@ def discover_sets(
 
 
 def choose_ranks(
-    evidence: SetEvidence,
+    evidence: Callable[[], SetEvidence],
     system: SetSystem,
     pairs: Mapping[frozenset[str], float],
     given: Mapping[Subset, int],
-    widths: Mapping[str, int],
+    widths: Mapping[str, tuple[int, int]],
     random_state: int | None = 0,
     higher: Callable[[int], SetEvidence] | None = None,
 ) -> dict[Subset, int]:
-    """How many directions the components of a system have, each at least one.
+    """How many directions the components of a system have, each at least one, and none more than views share.
 
     Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
-    these tests see much less than the joint fit, which would lose real directions to them. given : ranks that are known;
-    widths : of the views, of which `evidence` may hold the shared directions only; higher : as in :func:`discover_sets`.
+    these tests see much less than the joint fit, which would lose real directions to them. Where no rank is in doubt no
+    cumulant is asked for. evidence, higher : as in :func:`discover_sets`; given : ranks that are known; widths : {view: shared
+    directions, which are the columns of the evidence, and all of its columns}.
     """
-    search = _Search.of(evidence, system, 1.0, random_state, pairs, higher)
-    for q in search.tested:
-        most = most_directions(system, q, widths, search.ranks, pairs)
-        if q in given or most == most_directions(system, q, widths):
-            search.ranks[q] = given.get(q, most)
+    shared, columns = ({view: pair[i] for view, pair in widths.items()} for i in (0, 1))
+    ranks: dict[Subset, int] = {}
+    search: _Search | None = None
+    for q in [q for q in system.order if len(q) > 1]:
+        most = most_directions(system, q, shared, ranks, pairs)
+        if q in given or most == most_directions(system, q, columns):
+            ranks[q] = min(given.get(q, most), max(shared[view] for view in q))
             continue
+        search = search or _Search.of(evidence(), system, 1.0, random_state, pairs, higher)
+        search.ranks = ranks
         try:
             search.decide(q, 1)
         except (CapacityError, DataError):  # too large to be tested, or told by no cumulant of these orders
-            search.ranks[q] = most
-    return search.ranks
-
-
-def ranks_without_tests(
-    system: SetSystem, pairs: Mapping[frozenset[str], float], given: Mapping[Subset, int], widths: Mapping[str, int]
-) -> dict[Subset, int] | None:
-    """What :func:`choose_ranks` says where covariances leave no rank in doubt, which takes no cumulants; None elsewhere."""
-    ranks: dict[Subset, int] = {}
-    for q in [q for q in system.order if len(q) > 1]:
-        most = most_directions(system, q, widths, ranks, pairs)
-        if q not in given and most < most_directions(system, q, widths):
-            return None
-        ranks[q] = given.get(q, most)
+            ranks[q] = most
     return ranks
 
 
@@ -284,7 +276,7 @@ class _Search:
                 break
             r, here = r + 1, more
             if given is not None or not told:
-                r = most if given is None else given
+                r = most if given is None else min(given, max(self.width[view] for view in q))
                 break
         self._settle(q, r)
         return SetTest(

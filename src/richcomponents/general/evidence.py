@@ -116,6 +116,12 @@ def shared_directions(covariance: Array, own: IntArray, n: float, alpha: float) 
     return LinearMap(pair.x_from_u, pair.u_from_x), choose_rank(pair, alpha)
 
 
+def shared_frame(covariance: Array, own: IntArray, n: float, alpha: float) -> LinearMap:
+    """The directions of a view that it shares with the others; all of them where it seems to share none."""
+    frame, rank = shared_directions(covariance, own, n, alpha)
+    return leading(frame, rank) if rank else LinearMap.identity(len(own))
+
+
 def leading(map: LinearMap, k: int) -> LinearMap:
     """The first k coordinates of a map."""
     return LinearMap(map.to[:k], map.back[:, :k])

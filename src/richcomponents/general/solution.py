@@ -49,15 +49,13 @@ from richcomponents.general.discover import (
     choose_ranks,
     discover_sets,
     most_directions,
-    ranks_without_tests,
 )
 from richcomponents.general.evidence import (
     SetEvidence,
     WhiteViews,
     home,
-    leading,
     pair_ranks,
-    shared_directions,
+    shared_frame,
 )
 from richcomponents.general.model import Known, Parameters, by_view, pattern_terms, ties_of
 from richcomponents.general.refine import (
@@ -174,25 +172,18 @@ def settle(
     chosen = {}
     if method == "efficient":
         level = alpha / max(sum(len(q) > 1 for q in sets), 1)
-        widths = {view: len(columns) for view, columns in white.columns.items()}
         correlation = white.into.T @ second.covariance(unbiased=False) @ white.into
         pairs = pair_ranks(correlation, white.columns, worth, level)
+        frames = {view: shared_frame(correlation, own, worth, level) for view, own in white.columns.items()}
+        evidence = partial(_shared_evidence, data, map, frames)
         with one_blas_thread():
-
-            def shared(highest: int) -> SetEvidence:
-                return _shared_evidence(data, map, white, correlation, worth, level, highest)
-
-            usual = shared(min(order, _USUAL)) if discover else None
-            if usual is not None:
-                system, verdicts = discover_sets(usual, sets, alpha, random_state, given, pairs, shared)
+            if discover:
+                usual = evidence(min(order, _USUAL))
+                system, verdicts = discover_sets(usual, sets, alpha, random_state, given, pairs, evidence)
                 order = min(max(order, system.L + 1), MAX_ORDER)
             system.require_order(order)
-            undoubted = ranks_without_tests(system, pairs, given, widths)
-            if undoubted is None:
-                usual = shared(min(order, _USUAL)) if usual is None else usual
-                chosen = choose_ranks(usual, system, pairs, given, widths, random_state, shared)
-            else:
-                chosen = undoubted
+            widths = {view: (len(frame.to), len(frame.back)) for view, frame in frames.items()}
+            chosen = choose_ranks(partial(evidence, min(order, _USUAL)), system, pairs, given, widths, random_state, evidence)
         if verdicts is not None:
             verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
@@ -259,14 +250,8 @@ def _known_transformations(
     return out
 
 
-def _shared_evidence(
-    data: Data, map: AffineMap, white: WhiteViews, correlation: Array, n: float, alpha: float, order: int
-) -> SetEvidence:
-    """Cumulants of the directions that each view shares with the others; all of them where it seems to share none."""
-    frames = {}
-    for view, own in white.columns.items():
-        frame, rank = shared_directions(correlation, own, n, alpha)
-        frames[view] = leading(frame, rank) if rank else LinearMap.identity(len(own))
+def _shared_evidence(data: Data, map: AffineMap, frames: Mapping[str, LinearMap], order: int) -> SetEvidence:
+    """Cumulants of the directions that each view shares with the others."""
     ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
     columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
     into = map.matrix @ linalg.block_diag(*(frame.to.T for frame in frames.values()))

@@ -204,6 +204,17 @@ def test_hidden_labs_are_one_component_of_low_rank(rank):
         np.testing.assert_allclose(found.transforms_[key], A, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
+@pytest.mark.parametrize(("seed", "options"), [(40, {}), (42, {"discover": True, "rank": {("a", "b"): 2}})])
+def test_ranks_are_decided_within_the_directions_that_views_share(seed, options):
+    """Of labs view b shows one direction to the others: ranks of two, automatic or given, were tested with more than that."""
+    sets = {("a", "b"): "labs", ("b", "c"): "labs", ("a",): "gaussian", ("b",): "uniform", ("c",): "exponential"}
+    widths, ranks = {"a": 2, "b": 4, "c": 2}, {("a", "b"): 1, ("b", "c"): 1}
+    data = make_views(150, widths, sets=[*sets], kinds=sets, ranks=ranks, random_state=seed)
+    found = rc.RCA(views=data.views, **options).fit(data.X)
+    assert found.ranks_["a", "b"] == (2 if options else 1)
+
+
 def test_a_missed_direction_of_three_views_is_not_three_pairs():
     data = make_views(3000, 3, 3, sets=STRONG, kinds=LABS, ranks={tuple("abc"): 1}, random_state=1)
     search = _Search.of(white_evidence(data), SetSystem.all("abc"), 0.01, 0, {})
