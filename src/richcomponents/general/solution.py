@@ -183,7 +183,9 @@ def settle(
                 order = min(max(order, system.L + 1), MAX_ORDER)
             system.require_order(order)
             widths = {view: (len(frame.to), len(frame.back)) for view, frame in frames.items()}
-            chosen = choose_ranks(partial(evidence, min(order, _USUAL)), system, pairs, given, widths, random_state, evidence)
+            chosen = choose_ranks(
+                partial(evidence, min(order, _USUAL)), system, pairs, given, widths, random_state, evidence
+            )
         if verdicts is not None:
             verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
     homes = {q: homes[q] for q in system}
