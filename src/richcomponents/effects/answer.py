@@ -62,20 +62,20 @@ class Effects(Estimate):
 class ExposureAnswer:
     """All that is known about one exposure.
 
-    effects : on the columns of U; hidden : effects on held-out controls (zero in truth), or None; without (d_v,) : p of the
-    test that the controls agree, without each; moved (d_v,) : how far effects move without it. rank : hidden directions;
-    share : of the correction; noise : the largest share of noise in the controls that it assumes; ranks : {rank: effects
-    (d_u,)}; steps : what would help, in numbers of samples and controls.
+    effects : on the columns of U; hidden : effects on held-out controls (zero in truth), or None; rank : hidden directions;
+    share : of the correction; noise : the largest share of noise in the controls that it assumes; without (d_v,) : p of the
+    test that the controls agree, without each; moved (d_v,) : how far effects move without it; ranks : {rank: effects (d_u,)};
+    steps : what would help, in numbers of samples and controls.
     """
 
     exposure: str
     effects: Effects
     hidden: Estimate | None
-    without: Array
-    moved: Array
     rank: int
     share: float
     noise: float
+    without: Array = field(default_factory=lambda: np.zeros(0))
+    moved: Array = field(default_factory=lambda: np.zeros(0))
     ranks: Mapping[int, Array] = field(default_factory=dict)
     tests: tuple[Test, ...] = ()
     steps: tuple[str, ...] = ()

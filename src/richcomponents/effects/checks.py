@@ -8,11 +8,10 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import whitening
 from richcomponents.effects.answer import ExposureAnswer
-from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, over_identification
+from richcomponents.effects.estimate import FEWEST_CONTROLS, Fit, Problem, over_identification
 from richcomponents.inference.verdicts import RULES, Test, Verdict
-from richcomponents.pair.canonical import MAX_CORRELATION, canonical, leftover_statistic, remaining_p_value
+from richcomponents.pair.canonical import canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.views import PairFit
 from richcomponents.text import counted, listed, p_value
@@ -21,20 +20,20 @@ MOST_LEFT_OUT = 200
 """Controls, up to which each is left out in turn to find one that the exposure changes."""
 
 
-def tested(problem: Problem, fit: PairFit, answers: list[ExposureAnswer]) -> list[ExposureAnswer]:
-    """The answers with their tests."""
-    views, rank, stated = problem.solution.canonical, fit.rank, problem.instrumented()
+def tested(problem: Problem, at: Fit, answers: list[ExposureAnswer]) -> list[ExposureAnswer]:
+    """The answers with their tests, and with what becomes of them without each control."""
+    views, fit, rank, stated = problem.solution.canonical, at.known, at.known.rank, problem.instrumented()
     what, p = (counted(range(rank), "direction"), remaining_p_value(views, 0)) if rank else ("nothing", 1.0)
     says = f"given the exposure, tests and controls share {what}"
     first = [Test("shared", leftover_statistic(views, 0)[0], (), p, says)]
-    slopes = views.y_from_v @ problem.given.slopes[-len(problem.controls) :]
-    agree, without = _agreement(problem, views.correlations, slopes, rank), _agreement_without_each(problem, rank)
     instruments, out = _instruments(problem, fit) if stated and rank else [], []
     for i, answer in enumerate(answers):
         about_t = [_identified(fit), _correction(answer)] if rank else []
         seen = instruments if stated else [_held_out(answer)]
-        tests = (*first, *about_t, agree[i], *seen, *(_structure(fit) if rank else []))
-        out.append(replace(answer, tests=tests, without=without[:, i]))
+        agree, without = _agreement(problem, i, rank)
+        tests = (*first, *about_t, agree, *seen, *(_structure(fit) if rank else []))
+        moved = problem.moved(at, answer, i) if rank else np.full(len(without), np.nan)
+        out.append(replace(answer, tests=tests, without=without, moved=moved))
     return out
 
 
@@ -87,47 +86,34 @@ def _held_out(answer: ExposureAnswer) -> Test:
 # ---- do the controls agree?
 
 
-def _agreement(problem: Problem, correlations: Array, c: Array, rank: int) -> list[Test]:
-    """Per exposure: whether the slopes of the controls lie in the range of A, as those of the shared part do.
+def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
+    """Of exposure i, whether the slopes of the controls lie in the range of A, as those of the shared part do; and p of the
+    same without each control (d_v,), nan where V was reduced or holds very many.
 
-    Given an exposure, white coordinates y of V have slopes D on x and c (k, q) on the exposures. Likelihood ratio of rank r for
-    [D | c] against rank r for D alone: it knows that shared directions are estimated. k - r degrees of freedom, Bartlett's
-    factor.
-    """
-    k, solution, views = len(c), problem.solution, problem.solution.canonical
-    d = np.zeros(k)
-    d[: min(k, len(correlations))] = np.minimum(correlations[:k], MAX_CORRELATION)
-    own, tests = 1 / np.sqrt(1 - d**2), []  # whitens y given x
-    alone = np.sort((d * own) ** 2)[::-1]
-    for slope, noise in zip(c.T, np.diag(problem.given.noise) * (solution.n - solution.lost), strict=True):
-        seen = slope * own / np.sqrt(noise)
-        both = np.linalg.eigvalsh(np.diag((d * own) ** 2) + np.outer(seen, seen))[::-1]
-        gain = float(np.sum(np.log1p(np.maximum(both[rank:], 0.0))) - np.sum(np.log1p(alone[rank:])))
-        statistic = max(views.n - (k + views.rank_u + 2) / 2, 1.0) * max(gain, 0.0)
-        p = float(stats.chi2.sf(statistic, k - rank)) if k > rank else np.nan
-        tests.append(Test("controls agree", statistic, (max(k - rank, 0),), p, _agreed(p, rank), _REMEDY))
-    return tests
-
-
-def _agreement_without_each(problem: Problem, rank: int) -> Array:
-    """p of the same without each control in turn, (d_v, q); nan where V was reduced, or holds one control or very many.
+    Given the exposure, white coordinates y (k,) of V have slopes F = [D | c] on x and on the exposure, and the precision G given
+    x. Likelihood ratio of rank r for F against rank r for D alone: it knows that shared directions are estimated. k - r degrees
+    of freedom, Bartlett's factor. It is a function of F'GF, which without a control is less by (F'G a)(F'G a)' / a'G a, a the
+    column of that control in the map to y; a control that the others determine takes nothing along.
 
     If the exposure changes one control only, the test of the others has its size without that one, and power without any
     other: the controls without which it does not reject are a confidence set for the one that is changed.
     """
-    views, view, every = problem.solution.canonical, problem.views[1], np.arange(len(problem.controls))
-    out, slopes = np.full((len(every), len(problem.exposures)), np.nan), problem.given.slopes[-len(every) :]
-    if view.columns is None or not 1 < len(every) <= MOST_LEFT_OUT:
-        return out
-    cov, shared = view.lift @ problem.given.cov_v @ view.lift.T, len(views.correlations)
-    with_x = (views.v_from_y[:, :shared] * views.correlations).T  # Cov(x, v), of the coordinates that have a partner
-    for gone in every:
-        rest = np.delete(every, gone)
-        white, _ = whitening(cov[np.ix_(rest, rest)])
-        turn, d, _ = np.linalg.svd(white @ with_x[:, rest].T)
-        tests = _agreement(problem, d, turn.T @ (white @ slopes[rest]), rank)
-        out[gone] = np.nan_to_num([test.p_value for test in tests], nan=1.0)
-    return out
+    solution, views, d_v = problem.solution, problem.solution.canonical, len(problem.controls)
+    k, m, every = views.rank_v, len(views.correlations), d_v if d_v <= MOST_LEFT_OUT and problem.views[1].columns is not None else 0
+    D, noise = np.eye(k, m) * views.correlations, problem.given.noise[i, i] * (solution.n - solution.lost)
+    F = np.column_stack([D, views.y_from_v @ problem.given.slopes[-d_v:, i] / np.sqrt(noise)])
+    G, a = 1 / (1 - np.sum(D**2, axis=1)), views.y_from_v.T[:every]
+    alone = np.sum(views.v_from_y[:every] * a, axis=1) > 1 - 1e-6
+    lost = (a * G) @ F * np.divide(1, np.sqrt(a**2 @ G), out=np.zeros(every), where=alone)[:, None]
+    lost, left = np.vstack([np.zeros(m + 1), lost])[:, None], k - np.append(0, alone)
+    both = (F.T * G) @ F - lost.mT * lost
+    tails = (np.linalg.eigvalsh(part)[:, ::-1][:, rank:] for part in (both, both[:, :m, :m]))
+    more, less = (np.log1p(np.maximum(tail, 0.0)).sum(axis=1) for tail in tails)
+    statistic = np.maximum(views.n - (left + views.rank_u + 2) / 2, 1.0) * np.maximum(more - less, 0.0)
+    p = np.where(left > rank, stats.chi2.sf(statistic, np.maximum(left - rank, 1)), np.nan)
+    says, without = _agreed(float(p[0]), rank), np.full(d_v, np.nan)
+    without[:every] = np.nan_to_num(p[1:], nan=1.0)
+    return Test("controls agree", float(statistic[0]), (max(k - rank, 0),), float(p[0]), says, _REMEDY), without
 
 
 _REMEDY = (

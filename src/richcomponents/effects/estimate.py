@@ -81,7 +81,7 @@ class Linear:
 
 def without_each(given: Given, to_v: Array) -> Array:
     """(..., d_v, k_v): P_j / sqrt(P_jj), which leaves control j out; zero where it has no part of its own to leave out."""
-    onto = to_v.T @ np.linalg.pinv(given.cov_v, rcond=1e-10, hermitian=True)
+    onto = to_v.T @ given.precision_v
     own = np.einsum("...jk,kj->...j", onto, to_v)[..., None]
     return np.asarray(np.divide(onto, np.sqrt(np.abs(own)), out=np.zeros_like(onto), where=own > 0))
 
@@ -90,8 +90,7 @@ def ancova(given: Given, columns: slice, gone: Array | None = None) -> Array:
     """(..., p, q) the analysis of covariance of these columns on all coordinates of V, but for the control that is gone,
     (..., p or 1, k_v)."""
     rows, on_v = given.with_v[..., columns, :], given.on_v
-    inverse = np.linalg.pinv(given.cov_v, rcond=1e-12, hermitian=True)
-    plain = given.slopes[..., columns, :] - rows @ (inverse @ on_v)
+    plain = given.slopes[..., columns, :] - rows @ (given.precision_v @ on_v)
     return plain if gone is None else plain + np.sum(rows * gone, axis=-1, keepdims=True) * (gone @ on_v)
 
 
@@ -314,9 +313,7 @@ class Problem:
                 told * shrunk.value * size, np.where(told, error * size, np.nan), np.where(told, df, 1.0), self.tests,
                 others=others, identified=(told * ends[0][:, i], told * ends[1][:, i]), set_limits=False,
             )  # fmt: skip
-            nothing = np.full(len(self.controls), np.nan)
-            moved = self._moved(at, i, share, effects) if fit.rank else nothing
-            answers.append(ExposureAnswer(exposure, effects, hidden, nothing, moved, fit.rank, share, share * noise))
+            answers.append(ExposureAnswer(exposure, effects, hidden, fit.rank, share, share * noise))
         return answers
 
     def _held_out(self, at: Fit) -> HeldOut | None:
@@ -339,16 +336,16 @@ class Problem:
         safe, full = (one.map(lambda x: x[..., which, :] / np.abs(size[which, None])) for one in (safe, full))
         return HeldOut(safe, full, at.trust, index, size, base.value)
 
-    def _moved(self, at: Fit, i: int, share: float, effects: Effects) -> Array:
+    def moved(self, at: Fit, answer: ExposureAnswer, i: int) -> Array:
         """(d_v,): how far effects on the tests move without each control; root mean square, in standard errors."""
-        tests, known, out = slice(len(self.tests)), np.isfinite(effects.standard_error), []
+        tests, effects, out = slice(len(self.tests)), answer.effects, []
         both = (without_each(one, self.views[1].to)[:, None] for one in (self.given, at.given))
         for plain, gone in zip(*both, strict=True):
             base = ancova(self.given, tests, plain)
             line = effects_on(at.given, at.known.pair, tests, base, gone, at.ridge)
-            moved = line.base + share * (line.at(at.known.posterior.T.value) - line.base)
-            z = (moved[:, i] - effects.value)[known] / effects.standard_error[known]
-            out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)) if plain.any() else np.nan)
+            moved = line.base + answer.share * (line.at(at.known.posterior.T.value) - line.base)
+            z = (moved[:, i] - effects.value) / effects.standard_error
+            out.append(np.sqrt(np.nansum(z**2) / max(np.isfinite(z).sum(), 1)) if plain.any() else np.nan)
         return np.array(out)
 
 

@@ -211,7 +211,7 @@ class ExposureEffects(Estimator):
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, solution, views = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
         u, v, share = model.views_[0], model.views_[1], self.share
-        tests = model.components_["S1"].feature_names[: len(u) - len(listed_names(self.instruments))]
+        tests = model.names_of(0)[: len(u) - len(listed_names(self.instruments))]
         if share != "auto" and (isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1):
             raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {share!r}")
         wide = [isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v)]
@@ -256,7 +256,7 @@ class ExposureEffects(Estimator):
         others = [r for r in (rank - 1, rank + 1) if rank and 1 <= r <= most]
         found = {rank: problem.estimate(fit)} | {r: problem.estimate(problem.fit(r)) for r in others}
         answers = []
-        for i, answer in enumerate(tested(problem, fit.known, found[rank])):
+        for i, answer in enumerate(tested(problem, fit, found[rank])):
             of, word, alarm = f"effects of {answer.exposure}", answer.verdict, answer.alarm
             steps = tuple(model.next_steps()) if word in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else ()
             answers.append(replace(answer, steps=steps, ranks={r: found[r][i].effects.value for r in sorted(found)}))

@@ -8,6 +8,7 @@ covariances with the coordinates of the controls suffice: nothing of the size of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -64,6 +65,10 @@ class Given:
     @property
     def on_v(self) -> Array:
         return np.asarray(self.on[..., -self.with_v.shape[-1] :, :])
+
+    @cached_property
+    def precision_v(self) -> Array:
+        return np.linalg.pinv(self.cov_v, rcond=1e-12, hermitian=True)
 
     def with_covariance(self, cov: Array, lift: Array) -> Given:
         """The same with another covariance of the coordinates, of which columns (p, k) are made by `lift`."""

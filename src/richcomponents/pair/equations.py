@@ -106,12 +106,17 @@ class UncorrelatedOwnParts(Equations):
     most: int = 2500
 
     @cached_property
+    def compared(self) -> list[IntArray]:
+        """The columns of U and of V that are looked at."""
+        return [np.flatnonzero(groups >= 0) for groups in (self.groups_u, self.groups_v)]
+
+    @cached_property
     def between(self) -> list[tuple[IntArray, IntArray]]:
-        """Pairs of columns of different groups, of U and of V."""
+        """Pairs of these, of different groups."""
         pairs = []
-        for groups in (self.groups_u, self.groups_v):
-            i, j = np.triu_indices(len(groups), 1)
-            differ = (groups[i] != groups[j]) & (groups[i] >= 0) & (groups[j] >= 0)
+        for groups, columns in zip((self.groups_u, self.groups_v), self.compared, strict=True):
+            i, j = np.triu_indices(len(columns), 1)
+            differ = groups[columns[i]] != groups[columns[j]]
             pairs.append((i[differ], j[differ]))
         return pairs
 
@@ -119,19 +124,21 @@ class UncorrelatedOwnParts(Equations):
     def count(self) -> int:
         return sum(len(i) for i, _ in self.between)
 
-    def frame(self, W: Array) -> Array | None:
-        """(..., k, d_u): what is compared of U, where Cov(S1) is W; None : its columns."""
-        return None
+    def frame(self, W: Array) -> Array:
+        """(..., k, d_u): what is compared of U, where Cov(S1) is W."""
+        return np.eye(W.shape[-1])[self.compared[0]]
+
+    def _own_u(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+        """W and F of what is compared of U."""
+        (own, F, *_), u = pair.in_columns, self.compared[0]
+        own, F = own[..., u[:, None], u], F[..., u, :]
+        return own - F @ T @ F.mT, F
 
     def _own(self, pair: Pair, T: Array) -> list[tuple[int, Array, Array, Array]]:
         """Of S1 and of S3: sign and F (..., d, r) with dW = sign F dT F', correlations R and standard deviations of W."""
-        own, F, cov_v, G = pair.in_columns
-        S = pair.K @ pair.K.mT + pair.h @ T @ pair.h
-        turned = np.linalg.solve(S, G.mT)
-        out = []
-        own = own - F @ T @ F.mT
-        if (B := self.frame(own)) is not None:
-            own, F = B @ own @ B.mT, B @ F
+        (*_, cov_v, G), v, (own, F) = pair.in_columns, self.compared[1], self._own_u(pair, T)
+        cov_v, G, out = cov_v[..., v[:, None], v], G[..., v, :], []
+        turned = np.linalg.solve(pair.S(T), G.mT)
         for sign, way, W in ((-1, F, own), (1, turned.mT @ pair.h, cov_v - G @ turned)):
             size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), 1e-300))
             out.append((sign, way, W / size[..., :, None] / size[..., None, :], size))
@@ -141,9 +148,9 @@ class UncorrelatedOwnParts(Equations):
         """With N^-1 at T; no evidence with very many equations, or with so few that `use` would say no."""
         if not (0 if self.stated else len(entries(T))) < self.count <= self.most:
             return replace(self, scale=np.zeros(1))
-        B, (u, v) = self.frame(pair.cov_s1(inside(T))), (pair.canonical.u_from_x, pair.canonical.v_from_y)
+        lifts = self.frame(pair.cov_s1(inside(T))) @ pair.canonical.u_from_x, pair.canonical.v_from_y[self.compared[1]]
         own = [(R, size) for _, _, R, size in self._own(pair, inside(T))]
-        noise = Noise(pair, inside(T)).covariance((u if B is None else B @ u, v), own, self.between)
+        noise = Noise.of(pair, inside(T)).covariance(lifts, own, self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
         return replace(self, weight=symmetric(np.asarray(np.linalg.inv(noise + ridge), dtype=np.float64)))
 
@@ -196,6 +203,12 @@ class Spiked(UncorrelatedOwnParts):
     def weighed(self, pair: Pair, T: Array) -> Self:
         vectors = np.linalg.eigh(pair.cov_s1(inside(T)))[1]
         return super(Spiked, replace(self, basis=vectors[:, len(vectors) - pair.canonical.rank_u :])).weighed(pair, T)
+
+    def _own_u(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+        own, F, *_ = pair.in_columns
+        own = own - F @ T @ F.mT
+        B = self.frame(own)
+        return B @ own @ B.mT, B @ F
 
     def frame(self, W: Array) -> Array:
         """S1 along the last directions given the leading ones; its covariance B W B' moves with W as if B were fixed."""
@@ -312,15 +325,16 @@ class Noise:
 
     pair: Pair
     T: Array
+    D: Array
 
-    @cached_property
-    def _D(self) -> Array:
-        k = self.pair.to_x.shape[-1]
-        return np.asarray(self.pair.covariance[:k, k:])
+    @classmethod
+    def of(cls, pair: Pair, T: Array) -> Noise:
+        k = pair.to_x.shape[-1]
+        return cls(pair, T, np.asarray(pair.covariance[:k, k:]))
 
     def _moves(self) -> tuple[Array, Array, Array]:
         """Changes of Cov(x), Cov(x, y), Cov(y), (units, ., .), for every entry of E with a shared coordinate."""
-        D, r = self._D, self.pair.rank
+        D, r = self.D, self.pair.rank
         k_u, p = len(D), sum(D.shape)
         shared = np.zeros(p, dtype=bool)
         shared[:r] = shared[k_u : k_u + r] = True
@@ -337,7 +351,7 @@ class Noise:
 
     def _own_moves(self) -> tuple[Array, Array]:
         """Changes of Cov(S1) and Cov(S3) in (x, y), for every such entry of E."""
-        pair, r, T, D = self.pair, self.pair.rank, self.T, self._D
+        pair, r, T, D = self.pair, self.pair.rank, self.T, self.D
         ex, exy, ey = self._moves()
         d = np.diag(D)[:r]
         K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.K @ pair.K.T + pair.h @ T @ pair.h
@@ -360,7 +374,7 @@ class Noise:
 
     def _turn(self, mine: Array, others: Array, d: Array) -> Array:
         """(units, rest, r): how far leading directions turn to the others."""
-        beyond, rest, both = np.diag(self._D)[self.pair.rank :], np.zeros(mine.shape[1]), np.zeros_like(mine)
+        beyond, rest, both = np.diag(self.D)[self.pair.rank :], np.zeros(mine.shape[1]), np.zeros_like(mine)
         rest[: len(beyond)], both[:, : len(beyond)] = beyond, others[:, : len(beyond)]
         gap = np.maximum(d**2 - rest[:, None] ** 2, 1 / float(self.pair.n))
         return np.asarray((d * mine + rest[:, None] * both) / gap)
@@ -373,18 +387,25 @@ class Noise:
     ) -> Array:
         """(k, k). lifts : from x and y to columns; own : correlations and standard deviations of the columns' own parts;
         between : pairs of columns."""
-        r, ways = self.pair.rank, [way / size[:, None] for way, (_, size) in zip(lifts, own, strict=True)]
-        slopes = []
-        for way, move, (R, _), (i, j) in zip(ways, self._own_moves(), own, between, strict=True):
+        r, m = self.pair.rank, min(self.D.shape)
+        ways = [_seen(way / size[:, None], m) for way, (_, size) in zip(lifts, own, strict=True)]
+        D, slopes = np.asarray(self.D[: ways[0].shape[1], : ways[1].shape[1]]), []
+        for way, move, (R, _), (i, j) in zip(ways, replace(self, D=D)._own_moves(), own, between, strict=True):
             square = np.einsum("ik,ukl,il->ui", way, move, way, optimize=True)
             moved = way @ move @ way.T
             slopes.append(moved[:, i, j] - R[i, j] * (square[:, i] + square[:, j]) / 2)
         A = np.concatenate(slopes, axis=1)
         u, v = (way[:, r:] for way in ways)
-        P = np.block([[u @ u.T, u @ self._D[r:, r:] @ v.T], [v @ self._D[r:, r:].T @ u.T, v @ v.T]])
+        P = np.block([[u @ u.T, u @ D[r:, r:] @ v.T], [v @ D[r:, r:].T @ u.T, v @ v.T]])
         i, j = (np.concatenate([between[0][k], len(u) + between[1][k]]) for k in (0, 1))
         rho = np.concatenate([R[at] for (R, _), at in zip(own, between, strict=True)])
         return np.asarray(A.T @ A + _wishart(P, i, j, rho))
+
+
+def _seen(way: Array, m: int) -> Array:
+    """Of the coordinates beyond the m that have partners as many directions as the columns (d, k) show: any rotation of these
+    coordinates is as good as another, and nothing moves with the rest."""
+    return np.hstack([way[:, :m], np.linalg.qr(way[:, m:].T)[1].T])
 
 
 def _wishart(P: Array, i: IntArray, j: IntArray, rho: Array) -> Array:
