@@ -90,8 +90,8 @@ def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
     """Of exposure i, whether the slopes of the controls lie in the range of A, as those of the shared part do; and p of the
     same without each control (d_v,), nan where V was reduced or holds very many.
 
-    Given the exposure, white coordinates y (k,) of V have slopes F = [D | c] on x and on the exposure, and the precision G given
-    x. Likelihood ratio of rank r for F against rank r for D alone: it knows that shared directions are estimated. k - r degrees
+    Given the exposure, white coordinates y (k,) of V have slopes F = [D | c] on x and on the exposure, and the precision G at
+    any x. Likelihood ratio of rank r for F against that for D alone: it knows that shared directions are estimated. k - r degrees
     of freedom, Bartlett's factor. It is a function of F'GF, which without a control is less by (F'G a)(F'G a)' / a'G a, a the
     column of that control in the map to y; a control that the others determine takes nothing along.
 
@@ -99,7 +99,11 @@ def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
     other: the controls without which it does not reject are a confidence set for the one that is changed.
     """
     solution, views, d_v = problem.solution, problem.solution.canonical, len(problem.controls)
-    k, m, every = views.rank_v, len(views.correlations), d_v if d_v <= MOST_LEFT_OUT and problem.views[1].columns is not None else 0
+    k, m, every = (
+        views.rank_v,
+        len(views.correlations),
+        d_v if d_v <= MOST_LEFT_OUT and problem.views[1].columns is not None else 0,
+    )
     D, noise = np.eye(k, m) * views.correlations, problem.given.noise[i, i] * (solution.n - solution.lost)
     F = np.column_stack([D, views.y_from_v @ problem.given.slopes[-d_v:, i] / np.sqrt(noise)])
     G, a = 1 / (1 - np.sum(D**2, axis=1)), views.y_from_v.T[:every]
