@@ -91,9 +91,9 @@ def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
     same without each control (d_v,), nan where V was reduced or holds very many.
 
     Given the exposure, white coordinates y (k,) of V have slopes F = [D | c] on x and on the exposure, and the precision G at
-    any x. Likelihood ratio of rank r for F against that for D alone: it knows that shared directions are estimated. k - r degrees
-    of freedom, Bartlett's factor. It is a function of F'GF, which without a control is less by (F'G a)(F'G a)' / a'G a, a the
-    column of that control in the map to y; a control that the others determine takes nothing along.
+    any x. Likelihood ratio of rank r for F against that for D alone: it knows that shared directions are estimated. It has
+    k - r degrees of freedom, Bartlett's factor, and is a function of F'GF. Without a control that is less by
+    (F'G a)(F'G a)' / a'G a, a the column of the control in the map to y; one that the others determine takes nothing along.
 
     If the exposure changes one control only, the test of the others has its size without that one, and power without any
     other: the controls without which it does not reject are a confidence set for the one that is changed.
