@@ -68,7 +68,7 @@ class Given:
 
     @cached_property
     def precision_v(self) -> Array:
-        return np.linalg.pinv(self.cov_v, rcond=1e-12, hermitian=True)
+        return np.asarray(np.linalg.pinv(self.cov_v, rcond=1e-12, hermitian=True))
 
     def with_covariance(self, cov: Array, lift: Array) -> Given:
         """The same with another covariance of the coordinates, of which columns (p, k) are made by `lift`."""
