@@ -134,3 +134,9 @@ def least_squares(features: Array, y: Array, weight: Array) -> Array:
         return np.asarray(np.linalg.lstsq(counted.T @ features, counted.T @ y, rcond=1e-12)[0])
     root = np.sqrt(weight)
     return np.asarray(np.linalg.lstsq(features * root[:, None], y * root, rcond=None)[0])
+
+
+def jackknife_variance(replicates: Array) -> Array:
+    """(B - 1) / B sum_b (replicate_b - mean)^2, over the first axis."""
+    b = len(replicates)
+    return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.notebook import Table, Tabular, html_table
@@ -275,12 +276,6 @@ def _imbens_manski_table(degrees: int, level: float) -> tuple[Array, Array]:
         enough = stats.t.cdf(mid + table, degrees) - stats.t.cdf(-mid, degrees) >= level
         high, low = np.where(enough, mid, high), np.where(enough, low, mid)
     return s, high
-
-
-def jackknife_variance(replicates: Array) -> Array:
-    """(B-1)/B sum_b (replicate_b - mean)^2, over the first axis."""
-    b = len(replicates)
-    return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
 
 
 def jackknife_covariance(replicates: Array) -> Array:

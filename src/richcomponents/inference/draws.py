@@ -22,21 +22,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.storage import storable
 
-__all__ = ["Draws", "Metric", "Shrunk", "jackknife_variance", "shrink"]
+__all__ = ["Draws", "Metric", "Shrunk", "shrink"]
 
 POSTERIOR = 0.1
 """Weight of the variance over the posterior in the noise of a change; that of the blocks has weight one."""
 
 Metric = Callable[[Array], Array]
 """A linear map of the last axes of an answer, after which errors of all entries count alike."""
-
-
-def jackknife_variance(replicates: Array) -> Array:
-    """(B - 1) / B sum_b (replicate_b - mean)^2, over the first axis."""
-    b = len(replicates)
-    return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
 
 
 @storable

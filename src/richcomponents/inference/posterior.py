@@ -23,7 +23,8 @@ import numpy as np
 from scipy import optimize
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.inference.draws import Draws, jackknife_variance
+from richcomponents.algebra.arrays import jackknife_variance
+from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
 from richcomponents.storage import storable
 

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import logit
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.components import Component, CumulantSource
-from richcomponents.cumulants.estimate import jackknife_variance
 from richcomponents.learning.families import Logistic
 from richcomponents.learning.solvers import minimise
 

@@ -36,10 +36,10 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import power, symmetric, whitening
+from richcomponents.algebra.arrays import jackknife_variance, power, symmetric, whitening
 from richcomponents.components.component import LEAST_KEPT, Calibrated
 from richcomponents.components.wide import LinearMap, Spread
-from richcomponents.cumulants.estimate import Estimate, jackknife_variance
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.learning.outcome import Outcome
 
 SHARES = np.linspace(0.0, 1.0, 11)

@@ -30,7 +30,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, triangular
 from richcomponents.errors import DataError
-from richcomponents.inference.verdicts import RULES
+from richcomponents.inference.verdicts import RULES, Test
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data, Dependence
 from richcomponents.storage import storable
@@ -253,6 +253,19 @@ def resolve_rank(rank: object, found: Canonical) -> int:
             "add columns to the smaller one"
         )
     return int(rank)
+
+
+def shared_test(found: Canonical) -> Test:
+    """Where nothing is shared, or taken to be."""
+    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), 1.0)
+
+
+def leftover_test(found: Canonical, rank: int) -> Test:
+    """Bartlett-Lawley test that the canonical correlations after the first `rank` are zero."""
+    df = (found.rank_u - rank) * (found.rank_v - rank)
+    statistic, p = (leftover_statistic(found, rank)[0], remaining_p_value(found, rank)) if df else (0.0, 1.0)
+    says = f"Correlation is left beyond rank {rank}: the views may share more."
+    return Test("leftover", statistic, (df,), p, says, "Check that V holds controls only, or give rank=.")
 
 
 # ---- the views in the user's columns

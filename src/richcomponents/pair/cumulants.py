@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.algebra.packing import packed_rank
 from richcomponents.cumulants.kstatistics import block_grams, linearised_block_cumulants
-from richcomponents.inference.draws import jackknife_variance
 from richcomponents.inference.posterior import Modes, Prior, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test
 from richcomponents.moments.state import Moments

@@ -1,8 +1,8 @@
 """What a fit of two views says about itself: the tests behind its verdict, and what to do next.
 
-* `identified_test`: is there evidence that tells T from T = 0?
+* `PairFit.identified`: is there evidence that tells T from T = 0?
 * that of the cross-cumulants (pair/cumulants.py): do they lie in the row space that the model asks for?
-* `leftover_test`: after r shared directions nothing may be correlated.
+* `leftover_test` (pair/canonical.py): after r shared directions nothing may be correlated.
 * `outcome_test`: with an outcome that depends on S1 only, Y is independent of V.
 
 NEXT STEPS. Evidence in standard errors grows at least as the square root of n, so that n (needed / strength)^2 rows are enough.
@@ -28,33 +28,10 @@ from richcomponents.inference.limits import range_of_products, range_of_quadrati
 from richcomponents.inference.verdicts import GATE, Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.notebook import Summary, Table, Tabular
-from richcomponents.pair.canonical import LEVEL, Canonical, canonical, leftover_statistic, remaining_p_value
+from richcomponents.pair.canonical import LEVEL, canonical
 from richcomponents.pair.classes import HiddenClasses
-from richcomponents.pair.views import PairFit
 from richcomponents.storage import storable
 from richcomponents.text import page
-
-
-def identified_test(fit: PairFit) -> Test:
-    """Whether any evidence tells T from T = 0, in standard errors."""
-    says = (
-        "Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common."
-    )
-    p = float(stats.norm.sf(fit.strength))
-    return Test("identified", fit.strength, (), p, says, "More samples or more controls help.")
-
-
-def shared_test(found: Canonical) -> Test:
-    """Where nothing is shared, or taken to be."""
-    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), 1.0)
-
-
-def leftover_test(found: Canonical, rank: int) -> Test:
-    """Bartlett-Lawley test that the canonical correlations after the first `rank` are zero."""
-    df = (found.rank_u - rank) * (found.rank_v - rank)
-    statistic, p = (leftover_statistic(found, rank)[0], remaining_p_value(found, rank)) if df else (0.0, 1.0)
-    says = f"Correlation is left beyond rank {rank}: the views may share more."
-    return Test("leftover", statistic, (df,), p, says, "Check that V holds controls only, or give rank=.")
 
 
 def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> Test:

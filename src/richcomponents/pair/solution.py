@@ -21,11 +21,10 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import MEMORY_LIMIT, power, symmetric
+from richcomponents.algebra.arrays import MEMORY_LIMIT, jackknife_variance, power, symmetric
 from richcomponents.components.component import (
     Blend,
     Calibrated,
-    CumulantSource,
     Demand,
     Terms,
 )
@@ -48,7 +47,7 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.inference.draws import Draws, jackknife_variance
+from richcomponents.inference.draws import Draws
 from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
@@ -62,16 +61,15 @@ from richcomponents.pair.canonical import (
     canonical_coordinates,
     every_column,
     largest_rank,
+    leftover_test,
     resolve_rank,
+    shared_test,
 )
 from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
 from richcomponents.pair.diagnostics import (
     ADVICE,
     Diagnostics,
     IdentifiedSet,
-    identified_test,
-    leftover_test,
-    shared_test,
 )
 from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.outcomes import OnOwnPart, OutcomeOnV
@@ -315,7 +313,6 @@ class PairSolution(TwoViews):
             state=self.state.select(order),
             cov_u=self.cov_v,
             cov_v=self.cov_u,
-            source=None,
             mixing_test=None,
             errors=(self.errors[1], self.errors[0]),
             posterior=None,
@@ -543,7 +540,7 @@ class PairSolution(TwoViews):
         """All that the verdict rests on."""
         if not self.rank:
             return [shared_test(self.canonical)]
-        told = [identified_test(self.fit)] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
+        told = [self.fit.identified] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
         return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
 
     def diagnose(self) -> Diagnostics:
@@ -594,7 +591,7 @@ class PairSolution(TwoViews):
             lift_u=own.u_from_x[:, :r],
             lift_v=own.v_from_y[:, :r],
             posterior=replace(self.fit.posterior, T=alone),
-            source=None if self.source is None else CumulantSource(state),
+            high=None,
         )
         solution.__dict__.update(share=self.share, pair=pair, left_out=pair)
         return solution
@@ -650,7 +647,7 @@ def solve_pair(
         state=state,
         cov_u=cov_u,
         cov_v=cov_v,
-        source=CumulantSource(state, high=high) if fourth else None,
+        high=high,
         rank=r,
         largest_rank=r if A is not None or rank != "auto" else largest_rank(inner, r),
         lost=data.lost,

@@ -38,8 +38,8 @@ from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.inference.verdicts import Test, verdict
 from richcomponents.moments import Moments
-from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.diagnostics import Diagnostics, IdentifiedSet, leftover_test
+from richcomponents.pair.canonical import Canonical, leftover_test, remaining_p_value
+from richcomponents.pair.diagnostics import Diagnostics, IdentifiedSet
 
 Key = Any
 """What a component is called: "S1", "S2", "S3", or a subset of the names of the views."""
@@ -74,9 +74,9 @@ class TwoViews:
 
     keys, views : what S1, S2 and S3, and the two views are called; mean : (d_u + d_v,), of the columns of U and V side by side;
     n : rows; canonical : canonical coordinates of the views; state : moments by block that the solution rests on;
-    cov_u, cov_v : covariances of the views; source : of higher cumulants, None where only covariances are known;
-    mixing_test : of an A that was given; rank : shared directions; largest_rank : that cannot be excluded; lost : rows' worth
-    of freedom that covariates took.
+    cov_u, cov_v : covariances of the views; high : the state of order five or six, where there is one; mixing_test : of an A
+    that was given; rank : shared directions; largest_rank : that cannot be excluded; lost : rows' worth of freedom that
+    covariates took.
     """
 
     keys: tuple[Key, Key, Key]
@@ -87,7 +87,7 @@ class TwoViews:
     state: Moments
     cov_u: Spread
     cov_v: Spread
-    source: CumulantSource | None
+    high: Moments | None
     mixing_test: Test | None
     rank: int
     largest_rank: int
@@ -145,6 +145,11 @@ class TwoViews:
         """Ends of Cov(S1), entry by entry."""
 
     # ---- what follows
+
+    @cached_property
+    def source(self) -> CumulantSource | None:
+        """Of higher cumulants; None where only covariances are kept."""
+        return CumulantSource(self.state, high=self.high) if self.state.layout.order > 3 else None
 
     @property
     def component_verdicts(self) -> dict[Key, str]:

@@ -24,12 +24,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
 from richcomponents.inference.draws import Draws, Metric, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, infer
-from richcomponents.inference.verdicts import gate
+from richcomponents.inference.verdicts import Test, gate
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import MAX_CORRELATION, Canonical
 from richcomponents.storage import storable
@@ -262,6 +263,13 @@ class PairFit:
     def strength(self) -> float:
         """Of the evidence that tells T best from T = 0, in standard errors."""
         return max(self.posterior.strengths.values(), default=0.0)
+
+    @property
+    def identified(self) -> Test:
+        """Whether any evidence tells T from T = 0, in standard errors."""
+        says = "Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common."
+        p = float(stats.norm.sf(self.strength))
+        return Test("identified", self.strength, (), p, says, "More samples or more controls help.")
 
     def answer(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import symmetric
-from richcomponents.components.component import Blend, Calibrated, CumulantSource, Terms, error_at_fixed_features
+from richcomponents.components.component import Blend, Calibrated, Terms, error_at_fixed_features
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
@@ -196,7 +196,7 @@ def solve_paper(
         state=state,
         cov_u=C[:n_u, :n_u],
         cov_v=C[n_u:, n_u:],
-        source=CumulantSource(state, high=high),
+        high=high,
         given=given,
         cov_uv=C[:n_u, n_u:],
         mixing=mixing,
