@@ -23,7 +23,7 @@ from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
-from richcomponents.learning.predicted import Places
+from richcomponents.learning.coefficients import simple_map
 from richcomponents.models.design import is_column, labels_in
 from richcomponents.pair.canonical import canonical
 
@@ -105,7 +105,7 @@ def instrumental(learner: Any, X: object, y: object = None) -> Any:
     every = np.hstack([parts.own, parts.partners, parts.other])
     at = np.split(np.arange(every.shape[1]), np.cumsum([parts.own.shape[1], parts.partners.shape[1]]))
     z = every - every.mean(axis=0)
-    into = Places(at[0], at[1], at[2], len(at[0])).simple_map(z.T @ z / len(z), len(z))
+    into = simple_map(z.T @ z / len(z), at[0], at[1], at[2], len(at[0]), len(z))
     return _fit_samples(learner, parts.own.mean(axis=0) + z @ into, y, parts.known)
 
 

@@ -6,26 +6,25 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.components.component import LEAST_KEPT
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.datasets import make_contrastive
+from richcomponents.learning.coefficients import LEAST_KEPT, Safe, Stretch
 from richcomponents.learning.families import Logistic
-from richcomponents.pair.outcomes import OnResidual, Stretch
 
 
-def on_residual(d=4, r=3, seed=0):
+def safe_coefficients(d=4, r=3, seed=0):
     """Least squares with r shared directions of any two views."""
     rng = np.random.default_rng(seed)
     u = rng.normal(size=(d, d))
     D = np.sort(rng.uniform(0.3, 0.9, r))[::-1]
     half = np.diag(np.sqrt(1 - D**2))
     b = np.linalg.inv(u).T @ rng.normal(size=d)
-    return OnResidual(b, u[:, :r], np.linalg.inv(u)[:r].T @ np.linalg.inv(half), half, 0.1 * rng.normal(size=r))
+    return Safe(b, u[:, :r], np.linalg.inv(u)[:r].T @ np.linalg.inv(half), half, 0.1 * rng.normal(size=r))
 
 
 @pytest.mark.parametrize("attenuation", [None, Logistic().attenuation])
 def test_the_set_holds_every_admissible_coefficient(attenuation):
-    fit, rng, r = on_residual(), np.random.default_rng(1), 3
+    fit, rng, r = safe_coefficients(), np.random.default_rng(1), 3
     stretch = Stretch(0.0, 1.0, 1.0, attenuation)
     turn = np.linalg.qr(rng.normal(size=(20_000, r, r)))[0]
     T = (turn * rng.choice([0.0, 0.5, 1 - LEAST_KEPT], (20_000, 1, r))) @ turn.swapaxes(1, 2)

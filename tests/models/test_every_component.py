@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
+from richcomponents.learning.coefficients import MOST_ADDED, ends_of_inverse, least_risk, on_features, simple_map
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import MOST_ADDED, Places, Sums, ends_of_inverse, least_risk, on_features
 from richcomponents.models import subspace_distance
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
@@ -243,9 +243,11 @@ def test_instruments_do_not_attenuate():
     """In the population: the instrumental map gives beta where the other view shares nothing else, whatever the noise."""
     A, K = np.array([[1.0, 0.3], [0.2, 0.8]]), np.array([[2.0, 0.5], [0.5, 1.0]])
     C = np.block([[K + 3 * np.eye(2), K @ A.T], [A @ K, A @ K @ A.T + np.eye(2)]])
-    simple = Places(np.arange(2), np.arange(2, 4), np.zeros(0, dtype=int), 2).simple_map(C, 1e12)
+    simple = simple_map(C, np.arange(2), np.arange(2, 4), np.zeros(0, dtype=int), 2, 1e12)
     beta = np.array([1.0, -2.0])
-    np.testing.assert_allclose(on_features(simple, C, np.concatenate([K @ beta, A @ K @ beta])), beta, rtol=1e-8)
+    cross = np.concatenate([K @ beta, A @ K @ beta])
+    moments = np.block([[C, cross[:, None]], [cross[None], np.ones((1, 1))]])
+    np.testing.assert_allclose(on_features(simple, moments), beta, rtol=1e-8)
 
 
 def test_sums_without_a_block_are_those_of_the_other_rows():
@@ -256,11 +258,10 @@ def test_sums_without_a_block_are_those_of_the_other_rows():
         rng.integers(1, 4, 50).astype(float),
         np.arange(50) % 5,
     )
-    sums = Sums.of(z, Outcome(z, y, weight, block, 50.0, np.zeros((50, 0))))
-    left = block != 2
-    expected = np.cov(np.column_stack([z, y])[left].T, fweights=weight[left].astype(int), bias=True)
-    np.testing.assert_allclose(sums.covariances[2], expected[:-1, :-1])
-    np.testing.assert_allclose(sums.crosses[2], expected[:-1, -1])
+    table, left = np.column_stack([z, y]), block != 2
+    found = Outcome(z, y, weight, block, 50.0, np.zeros((50, 0))).covariances(table, table)
+    for rows, seen in ((np.ones(50, dtype=bool), found[0]), (left, found[3])):
+        np.testing.assert_allclose(seen, np.cov(table[rows].T, fweights=weight[rows].astype(int), bias=True))
 
 
 def test_risk_prefers_what_is_surer_than_wrong():

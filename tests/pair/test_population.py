@@ -7,10 +7,10 @@ import pytest
 
 from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.posterior import Prior, entries, logistic, multiplicity, score, symmetric_of
+from richcomponents.learning.coefficients import Safe, Stretch
 from richcomponents.pair.canonical import canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import INSIDE, KnownMixing, UncorrelatedOwnParts
-from richcomponents.pair.outcomes import OnResidual, Stretch
 from richcomponents.pair.views import Pair
 
 SHAPES = [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)]
@@ -50,14 +50,13 @@ def test_the_parts_are_exact_at_the_true_T(d_u, d_v, r):
 @pytest.mark.parametrize(("d_u", "d_v", "r"), SHAPES)
 def test_coefficients_are_exact_at_the_true_T_and_least_squares_at_zero(d_u, d_v, r):
     own, shared, noise, A, pair, T = population(d_u, d_v, r, seed=d_u + r)
-    found, rng = pair.canonical, np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     beta, gamma = rng.normal(size=(2, d_u))
     with_u, with_v = own @ beta + shared @ gamma, A @ shared @ gamma
-    x, y = found.x_from_u @ with_u, found.y_from_v[:r] @ with_v
-    b = found.x_from_u.T @ np.linalg.solve(pair.own_x(np.zeros((r, r))), x - pair.from_x @ pair.K @ y)
-    fit = OnResidual.at(pair, b, np.linalg.solve(pair.K.T, y))
+    b, on_y = pair.regressed(with_u, with_v, r)
+    safe = Safe.of(pair, b, on_y, 1.0, np.inf)
     if np.linalg.eigvalsh(T).max() < 0.9:  # beyond, no coefficient is stretched further
-        np.testing.assert_allclose(Stretch(0.0, 1.0, 1.0)(fit, T, np.zeros((r, r))), beta, atol=1e-6)
+        np.testing.assert_allclose(Stretch(0.0, 1.0, 1.0)(safe, T, np.zeros((r, r))), beta, atol=1e-6)
     joint = np.block([[own + shared, shared @ A.T], [A @ shared, A @ shared @ A.T + noise]])
     if r == min(d_u, d_v):
         np.testing.assert_allclose(b, np.linalg.solve(joint, np.concatenate([with_u, with_v]))[:d_u], atol=1e-7)

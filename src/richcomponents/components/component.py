@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import comb
-from typing import Any
 
 import numpy as np
 
@@ -37,12 +36,12 @@ from richcomponents.algebra import (
     symmetrise,
     unpack,
 )
-from richcomponents.algebra.arrays import MEMORY_LIMIT, least_squares
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.data.table import as_matrix, column_names
-from richcomponents.errors import CapacityError, DataError, SampleSizeWarning, warn_user
+from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments import Moments
 from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.storage import Storable, storable
@@ -642,113 +641,3 @@ def _padded(term: Term, columns: int = 1) -> Term:
 def _positive(order: int) -> None:
     if order < 1:
         raise ValueError(f"the order must be at least 1, got {order}")
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """Coefficients of an outcome on a component, with as much correction as the data support for THIS outcome.
-
-    coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
-    the correction was believed; features : (n, d), centred predictions of the component, and outcome : (n,), centred, known
-    covariates and what goes with the shared part removed: least squares of the one on the other gives coef, and penalised fits
-    should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
-    component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with
-    those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
-    factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far as the outcome goes with it; on_v :
-    what the outcome has to do with the other view of two; weighed : whether the correction was weighed against the simple
-    method; by : (calibrated, outcome, grouped, replicates, refit) -> the coefficients with their errors.
-    """
-
-    coef: Array
-    residualised: Array
-    trust: float
-    features: Array
-    outcome: Array
-    covariance: Spread
-    free: float
-    determined: bool = True
-    reduced: bool = False
-    wanted: int = 0
-    factor: float = 1.0
-    shared: Array | None = None
-    on_v: Any = None
-    simple: str = "residualised"
-    weighed: bool = True
-    by: Any = None
-
-
-@dataclass(frozen=True)
-class Blend:
-    """The covariance (d, d) that leading directions are read from: `corrected` is the share of the correction in it,
-    and the rest
-    that of the view given the other views."""
-
-    covariance: Spread
-    corrected: float = 1.0
-
-    @property
-    def shares(self) -> dict[str, float]:
-        return {"residualised": 1 - self.corrected, "corrected": self.corrected}
-
-
-LEAST_KEPT = 0.1
-"""Of what is left of a view, the least share that a prediction of a component keeps in any direction: least squares on it
-multiplies the coefficients there by one over the share, and their noise with them."""
-
-_FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What least squares of an outcome on all columns of a view asks for, and the samples there are.
-
-    view, columns : its name and its columns; wanted : coefficients of the columns that vary and of what stands beside them,
-    in words; n : rows; units : different ones, where they are few; independent : how many independent rows they are worth;
-    reduced : whether the view is wide.
-    """
-
-    view: str
-    columns: int
-    wanted: int
-    beside: str
-    n: int
-    units: int | None
-    independent: float
-    reduced: bool
-
-    def enough(self, covariates: int) -> bool:
-        """Whether there are more independent rows than coefficients, those of the covariates included."""
-        rows = self.n if self.units is None else min(self.n, self.units)
-        return rows > self.wanted + covariates
-
-    def check(self, covariates: int, determined: bool) -> None:
-        """Refuse least squares that is not determined; warn where a wide view has few samples."""
-        if not determined:
-            few = self.units is not None and self.units < self.n
-            counted = f"{self.units} independent samples" if few else f"{self.n} samples"
-            raise DataError(
-                f"{counted} do not determine the {self.wanted + covariates} coefficients of least squares on all columns "
-                f"of view {self.view!r} ({self.columns}), {self.beside} and {covariates} "
-                'covariates: use a penalty chosen by cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
-            )
-        if self.reduced and self.independent < _FEW_PER_COLUMN * self.wanted:
-            warn_user(
-                f"{self.independent:.0f} samples for {self.wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least "
-                'squares on all columns is determined, but its errors are large. A penalty (alpha="cv") may serve better',
-                SampleSizeWarning,
-            )
-
-
-def least_squares_without_blocks(features: Array, y: Array, keep: Array, weight: Array) -> Array:
-    """Coefficients (B, d) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block; weight :
-    (n,), how often each counts."""
-    replicates = []
-    for rows in keep:
-        w, (s, t) = weight[rows], (features[rows], y[rows])
-        replicates.append(least_squares(s - np.average(s, axis=0, weights=w), t - np.average(t, weights=w), w))
-    return np.stack(replicates)
-
-
-def error_at_fixed_features(features: Array, y: Array, keep: Array, weight: Array) -> Array:
-    """Their jackknife errors (d,)."""
-    return jackknife_error(least_squares_without_blocks(features, y, keep, weight))

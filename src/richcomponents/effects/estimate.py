@@ -40,7 +40,7 @@ from richcomponents.effects.moments import Coordinates, Given
 from richcomponents.inference.draws import Draws, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, Prior, best, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test
-from richcomponents.learning.predicted import WEAK_INSTRUMENT
+from richcomponents.learning.coefficients import WEAK_INSTRUMENT
 from richcomponents.pair.canonical import LEVEL, Canonical, canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts

@@ -20,12 +20,8 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
 from richcomponents.components.component import (
-    LEAST_KEPT,
-    Blend,
-    Calibrated,
     Component,
     CumulantSource,
-    Demand,
     Term,
     Terms,
 )
@@ -68,8 +64,18 @@ from richcomponents.general.refine import (
     least_squares_covariances,
     refit,
 )
+from richcomponents.learning.coefficients import (
+    LEAST_KEPT,
+    SHARES,
+    Coefficients,
+    between,
+    check_determined,
+    least_risk,
+    on_prediction,
+    residual_map,
+    simple_map,
+)
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import SHARES, OnPrediction, Places, between, least_risk
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.moments.kernel import MAX_ORDER
@@ -740,33 +746,37 @@ class SetSolution:
     def on_v(self, outcome: Outcome) -> None:
         """Of many views there is not one other."""
 
-    def facing(self, key: Subset) -> tuple[SetSolution, None]:
-        """Who answers for outcomes on a component, and in which order it takes the columns: this, as they are."""
-        return self, None
+    def facing(self, key: Subset) -> SetSolution:
+        """Who answers for outcomes on a component."""
+        return self
 
-    def places(self, key: Subset) -> Places:
-        """Where a component lives among the white columns."""
-        columns, gauge = self.white.columns, self.gauge[key]
-        return Places(
-            own=columns[gauge],
-            partners=home(columns, [view for view in key if view != gauge]),
-            outside=home(columns, [view for view in columns if view not in key]),
-            rank=self.ranks[key],
-        )
+    def _partners(self, key: Subset) -> IntArray:
+        """White columns of the other views where a component lives."""
+        return home(self.white.columns, [view for view in key if view != self.gauge[key]])
+
+    def _left(self, key: Subset, covariance: Array) -> Array:
+        """The map from white columns, of this covariance, to what is left of the gauge view's given the views outside."""
+        columns = self.white.columns
+        return residual_map(covariance, columns[self.gauge[key]], home(columns, [v for v in columns if v not in key]))
+
+    def _simply(self, key: Subset, covariance: Array) -> Array:
+        """The map to the simple prediction of a component (learning/coefficients)."""
+        columns, partners = self.white.columns, self._partners(key)
+        outside = home(columns, [view for view in columns if view not in key])
+        return simple_map(covariance, columns[self.gauge[key]], partners, outside, self.ranks[key], self.independent)
 
     def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
         gauge, frame = self.gauge[key], self.white.frames[self.gauge[key]]
-        left = self.places(key).residual_map(self.state.covariance(unbiased=False), self.white.columns[gauge])
+        left = self._left(key, self.state.covariance(unbiased=False))
         own = rows[:, self.white.place[gauge]]
         return np.asarray(own + (rows @ self.white.into @ left - own @ frame.to.T) @ frame.back.T)
 
     def stand_in(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
-        """The simple prediction of a component (learning/predicted), (n, d)."""
-        places = self.places(key)
-        if not len(places.partners):
+        """The simple prediction of a component (learning/coefficients), (n, d)."""
+        if not len(self._partners(key)):
             return self.residual(key, rows)
-        simple = places.simple_map(self.state.covariance(unbiased=False), self.independent)
+        simple = self._simply(key, self.state.covariance(unbiased=False))
         return np.asarray(rows @ self.white.into @ simple @ self.white.frames[self.gauge[key]].back.T)
 
     def score(self, rows: Array, n_blocks: int) -> float:
@@ -843,30 +853,31 @@ class SetSolution:
         """Whether an outcome on this component is regressed on every column of a wide view: where the component is its own."""
         return len(key) == 1 and key[0] in self.beyond
 
-    def _demand(self, key: Subset) -> Demand:
-        """Of least squares on the columns of the gauge view that carry the component, and on the views where it does not
-        live."""
+    def _wanted(self, key: Subset) -> tuple[int, int]:
+        """Coefficients of least squares on the columns of the gauge view that carry the component and on the views where it
+        does not live; and how many are of these."""
         view, others = self.gauge[key], sum(len(self.white.columns[v]) for v in self.white.columns if v not in key)
-        wide, width = self._all_columns(key), len(self.white.frames[view].back)
+        wide = self._all_columns(key)
         own = int(np.sum(self.covariance(key).diagonal() > 0)) if wide else len(self.white.columns[view])
-        beside = f"the {others} shared directions"
-        return Demand(view, width, own + others, beside, self.n, self.units, self.independent, wide)
+        return own + others, others
 
     def _determined(self, key: Subset, covariates: int) -> bool:
         """Whether there are more independent rows than coefficients, and rows of groups are no copies."""
-        demand = self._demand(key)
-        if not demand.enough(covariates) or not (demand.reduced and self.grouped):
-            return demand.enough(covariates)
+        enough = min(self.n, self.n if self.units is None else self.units) > self._wanted(key)[0] + covariates
+        if not enough or not (self._all_columns(key) and self.grouped):
+            return enough
         whole = self.beyond[self.gauge[key]].rows
         return bool(inverse_factor(whole).shape[1] >= np.sum(np.any(whole != 0, axis=0)))
 
     def check_determined(self, key: Subset, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
-        self._demand(key).check(covariates, self._determined(key, covariates))
+        about, (wanted, shared) = (self.gauge[key], len(self.white.frames[self.gauge[key]].back)), self._wanted(key)
+        determined, reduced = self._determined(key, covariates), self._all_columns(key)
+        check_determined(self, *about, wanted, shared, covariates, determined=determined, reduced=reduced)
 
-    def calibrate(self, key: Subset, outcome: Outcome) -> Calibrated:
-        """Least squares on the prediction of a component, between the simple one and that of the fit (learning/predicted). The
-        paper's is used as it is.
+    def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
+        """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
+        The paper's is used as it is.
 
         On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
         views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
@@ -874,18 +885,19 @@ class SetSolution:
         """
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
-        found = OnPrediction.of(
+        full, K = self._prediction(key, self._fitted)
+        found = on_prediction(
             np.asarray(outcome.rows @ self.white.into),
             outcome,
-            self.places(key),
-            self.independent,
-            self._prediction(key, self._fitted),
-            self._predictions_without_blocks(key),
             self.white.frames[self.gauge[key]],
+            partial(self._simply, key),
+            full,
+            self._predictions_without_blocks(key),
+            residual=partial(self._left, key) if self.leaves_open(key) else None,
             weighed=self.parameters is not None,
-            told=not self.leaves_open(key),
         )
-        return found.calibrated(outcome, self._lifted(key, found.covariance), self._demand(key).wanted)
+        simple = "instrumental" if len(self._partners(key)) else "residualised"
+        return found.coefficients(outcome, self._lifted(key, found.covariance(K)), self._wanted(key)[0], simple)
 
     def leaves_open(self, key: Subset) -> bool:
         """Whether the data tell no more of a component than its identified set, as far as that is rated."""
@@ -903,11 +915,11 @@ class SetSolution:
             free = view != self.gauge[key] and (view, key) not in self.known
             weak = self.component_verdicts[key] in ("contradicted", "weak") and free
             return Estimate.unbounded(self.transform(view, key)) if weak else None
-        places, back = self.places(key), self.white.frames[self.gauge[key]].back
+        back = self.white.frames[self.gauge[key]].back
 
         def ends(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
-            left = places.residual_map(C, places.own)
+            left = self._left(key, C)
             most = back @ left.T @ C @ left @ back.T
             size = np.sqrt(np.outer(np.diag(most), np.diag(most)))
             return np.stack([(most - size) / 2, (most + size) / 2])
@@ -951,7 +963,7 @@ class SetSolution:
             return K
         return symmetric(back @ (turned * np.maximum(shares, LEAST_KEPT)) @ turned.T @ back.T)
 
-    def _on_all_columns(self, key: Subset, outcome: Outcome) -> Calibrated:
+    def _on_all_columns(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
         weight, counted, root = outcome.weight, float(outcome.weight.sum()), np.sqrt(outcome.weight)[:, None]
         others = home(self.white.columns, [view for view in self.white.columns if view not in key])
@@ -963,38 +975,38 @@ class SetSolution:
         inverse = inverse_factor(triangular(rows) * np.sqrt(len(rows) / counted))
         coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
         coef = coef if outcome.log_odds is None else outcome.log_odds.coef
-        left, wanted = target - features @ coef, self._demand(key).wanted + outcome.covariates
+        left, wanted = target - features @ coef, self._wanted(key)[0] + outcome.covariates
         degrees = self.independent - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
         frame, loads = self.white.frames[key[0]], self._loading(key)
         inside = np.asarray(
             np.linalg.pinv(symmetric(loads.T @ self._inverse @ loads), hermitian=True), dtype=np.float64
         )
-        return Calibrated(
-            coef,
-            coef,
-            0.0,
-            features,
-            outcome.y,
-            added(self.beyond[key[0]], frame.back, inside),
-            outcome.free,
+        return Coefficients(
+            coef=coef,
+            residualised=coef,
+            trust=0.0,
+            features=features,
+            outcome=outcome.y,
+            covariance=added(self.beyond[key[0]], frame.back, inside),
+            free=outcome.free,
             determined=self._determined(key, outcome.covariates),
             reduced=True,
             wanted=wanted,
             by=partial(_of_textbook, np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
         )
 
-    def covariance_for_directions(self, key: Subset, k: int) -> Blend:
+    def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
         """Between the covariance of the simple prediction and the fitted one, by the risk of the projector on the k leading
-        directions, in the user's units (learning/predicted). The paper's, and those of wide views, are taken as they are."""
+        directions, in the user's units (learning/coefficients). The paper's, and those of wide views, are taken as they are."""
         if self.parameters is None or self.beyond:
-            return Blend(self.covariance(key))
-        back, places = self.white.frames[self.gauge[key]].back, self.places(key)
+            return self.covariance(key), 1.0
+        back = self.white.frames[self.gauge[key]].back
 
         def path(state: Moments, K: Array) -> Array:
             """Covariances (W, d, d) of the component, from that of its simple prediction to K."""
             C = state.covariance(unbiased=False)
-            simple = places.simple_map(C, self.independent)
+            simple = self._simply(key, C)
             return np.stack([back @ between(simple.T @ C @ simple, K, w) @ back.T for w in SHARES])
 
         def leading(covariances: Array) -> Array:
@@ -1004,7 +1016,7 @@ class SetSolution:
         own = path(self.state, self.covariances[key])
         left_out = [path(self.state.without([b]), self._fitted_without(b).covariances[key]) for b in self.blocks]
         at = least_risk(leading(own), leading(np.stack(left_out, axis=1)))
-        return Blend(own[at], float(SHARES[at]))
+        return own[at], float(SHARES[at])
 
     def functional_error(self, key: Subset, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
         """Only refitting tells."""
@@ -1058,7 +1070,7 @@ class SetSolution:
 
 
 def _of_textbook(
-    error: Array, degrees: int, found: Calibrated, _: Outcome, *, grouped: bool, replicates: Array | None, **__: Any
+    error: Array, degrees: int, found: Coefficients, _: Outcome, *, grouped: bool, replicates: Array | None, **__: Any
 ) -> Estimate:
     """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
     error = error if replicates is None else jackknife_error(replicates)

@@ -26,8 +26,7 @@ class Outcome:
     memory or elsewhere. log_odds : the linear predictor of a generalised linear model on the residual (log-odds, the
     log of a mean count, ...), to be calibrated instead of least squares.
     at (m,) : numbers of these rows in the table, where some were left out. on_v : what the outcome has to do with the other
-    view, where that was found out (pair.outcomes). order (p,) : which columns of the views stand where, if they were
-    turned round.
+    view, where that was tested (pair.outcomes).
     """
 
     rows: Array
@@ -45,11 +44,6 @@ class Outcome:
     log_odds: LinearPredictor | None = None
     at: IntArray | None = None
     on_v: Any = None
-    order: IntArray | None = None
-
-    def turned(self, order: IntArray | None) -> Outcome:
-        """The same with the columns of the views in another order; None: as they are."""
-        return self if order is None else replace(self, rows=self.rows[:, order], order=order)
 
     def of(self, values: Array) -> Array:
         """Values of all rows of the table -> those of the rows that are here."""
@@ -103,24 +97,22 @@ class Outcome:
         """(B, m): the rows without each block."""
         return np.stack([self.block != b for b in np.unique(self.block)])
 
-    def with_rows(self) -> tuple[Array, float]:
-        """Cov(rows, y) (p,) and Var(y), over `free`."""
-        counted = self.y * self.weight / self.free
-        return np.asarray(self.rows.T @ counted), float(counted @ self.y)
+    def covariances(self, a: Array, b: Array) -> Array:
+        """Of columns a (m, k) and b (m, l) of these rows, (1 + B, k, l): of all rows, then without each block."""
+        w, sums = self.weight, []
+        for at in ~self.kept:
+            sums.append((w[at].sum(), w[at] @ a[at], w[at] @ b[at], (a[at] * w[at][:, None]).T @ b[at]))
+        each = [np.stack(one) for one in zip(*sums, strict=True)]
+        whole = [one.sum(axis=0) for one in each]
+        stacked = [np.concatenate([all_[None], all_ - one]) for all_, one in zip(whole, each, strict=True)]
+        count, first, second, product = stacked[0][:, None], *stacked[1:]
+        return np.asarray(product / count[..., None] - (first / count)[:, :, None] * (second / count)[:, None])
 
-    def with_rows_without_blocks(self) -> tuple[Array, Array]:
-        """The same of the rows without each block, about their own means, (B, p) and (B,), as if `free` were that share of it:
-        sums over all rows less those of the block."""
-        w, y = self.weight, self.y
-        of_blocks = [~kept for kept in self.kept]
-        sums = [
-            (w[at].sum(), w[at] @ y[at], w[at] @ y[at] ** 2, self.rows[at].T @ w[at], self.rows[at].T @ (w[at] * y[at]))
-            for at in of_blocks
-        ]
-        count, first, square, means, cross = (np.sum(one, axis=0) - np.stack(one) for one in zip(*sums, strict=True))
-        share = self.n / (count * self.free)
-        covariance = (cross - means * (first / count)[:, None]) * share[:, None]
-        return covariance, (square - first**2 / count) * share
+    @cached_property
+    def with_rows(self) -> tuple[Array, Array]:
+        """Cov(rows, y) (1 + B, p) and Var(y) (1 + B,), over `free` and the same share of it without each block."""
+        y, share = self.y[:, None], self.n / self.free
+        return self.covariances(self.rows, y)[..., 0] * share, self.covariances(y, y)[:, 0, 0] * share
 
     def dependence(self, to_x: Array, to_y: Array, correlations: Array) -> Dependence | None:
         """How the rows depend on each other: of x = y to_x', (1,), and z to_y', white; None where they do not."""
@@ -135,6 +127,5 @@ class Outcome:
         if self.partial is not None and self.coef is not None:
             into[p:-1, :p], into[p:-1, p] = -self.partial.coefficients.T, -self.coef
             into[:, :p][:, self.partial.explained] = 0.0
-        views = into[:, :p] if self.order is None else into[:, self.order]
-        last = np.hstack([into[:, -1:] @ to_x.T, views @ to_y.T])
+        last = np.hstack([into[:, -1:] @ to_x.T, into[:, :p] @ to_y.T])
         return self.data.dependence(AffineMap(self.data.moments(2).mean, last), correlations, 1)

@@ -14,13 +14,13 @@ from richcomponents.components.wide import added
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
+from richcomponents.learning.coefficients import BothParts
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
 from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
-from richcomponents.pair.outcomes import BothParts
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
 from richcomponents.pair.two_views import Parts, Target
 from richcomponents.paper.solution import PaperSolution, solve_paper
@@ -259,7 +259,7 @@ class ContrastiveRCA(ComponentAnalysis):
             raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
         outcome = self.outcome(X, y, groups)
         self._solution.check_determined("S1", outcome.covariates)
-        return BothParts.of(self._solution, outcome, grouped=groups is not None)
+        return self._solution.calibrate_both(outcome, grouped=groups is not None)
 
     # ---- how sure
 

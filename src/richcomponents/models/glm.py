@@ -15,16 +15,15 @@ from sklearn.utils.validation import check_consistent_length
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.component import Calibrated
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, Levels, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, SpecificationWarning, warn_user
+from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.families import FAMILIES, Family, Multinomial, NegativeBinomial, Poisson
 from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
 from richcomponents.learning.logistic import match_tilt
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import Refit
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in, order_in
 from richcomponents.models.rca import ComponentAnalysis
@@ -177,7 +176,7 @@ class ComponentGLM(OutcomeLearner):
             self.coefficients_ = self._together(estimates, theta, held_back)
         return self
 
-    def _refitting(self, found: Calibrated, j: int, target: Array, nuisance: Array | None) -> Refit:
+    def _refitting(self, found: Coefficients, j: int, target: Array, nuisance: Array | None) -> Refit:
         """How predictor j is fitted on other features of some rows."""
 
         def refit(features: Array, rows: Array) -> Array:
@@ -349,7 +348,7 @@ class ComponentGLM(OutcomeLearner):
                 SpecificationWarning,
             )
 
-    def _warn_of_size(self, found: Calibrated, target: Array) -> bool:
+    def _warn_of_size(self, found: Coefficients, target: Array) -> bool:
         """Coefficients on many columns are too large; returns whether there are rows enough for honest errors."""
         if self._of_classes:
             events = int(min(np.sum(target == level) for level in np.unique(target)))
@@ -386,7 +385,7 @@ class ComponentGLM(OutcomeLearner):
 
     def _calibrate(
         self,
-        found: Sequence[Calibrated],
+        found: Sequence[Coefficients],
         plain: Sequence[Array],
         columns: Sequence[Array],
         y: Array,
@@ -444,7 +443,7 @@ class ComponentGLM(OutcomeLearner):
 
     def _refined(
         self,
-        found: Calibrated,
+        found: Coefficients,
         plain: Array,
         y: Array,
         fit: GLMFit,
@@ -610,7 +609,7 @@ def _tilts(rows: Array, y: Array, keep: Array) -> Array:
     return np.stack([tilt(rows[kept], y[kept]) for kept in keep])
 
 
-def unsaid(found: Calibrated, coef: Array, features: Array | None = None) -> float:
+def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> float:
     """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
     features = found.features if features is None else features
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)

@@ -11,7 +11,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.components.component import Blend
 from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import AloneLearner
@@ -99,11 +98,11 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         k = d if self.n_components is None else self.n_components
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= d:
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
-        k, source = int(k), Blend(component.spread)
+        k, covariance, share = int(k), component.spread, 1.0
         if self.rca_ is not None:
-            source = self.rca_.covariance_for_directions(self.component, k)
-        self.trust_, self.shares_ = source.corrected, source.shares
-        vectors = top_directions(source.covariance, k)[1]
+            covariance, share = self.rca_.covariance_for_directions(self.component, k)
+        self.trust_, self.shares_ = share, {"residualised": 1 - share, "corrected": share}
+        vectors = top_directions(covariance, k)[1]
         values = np.sum(vectors.T * (component.spread @ vectors.T), axis=0)
         order = np.argsort(-values, kind="stable")
         vectors, values = vectors[order], values[order]

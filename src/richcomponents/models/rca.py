@@ -22,8 +22,8 @@ from sklearn.base import TransformerMixin
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, least_squares
-from richcomponents.components.component import Blend, Calibrated, Component, RowSource
-from richcomponents.components.wide import SearchSpace, search_space
+from richcomponents.components.component import Component, RowSource
+from richcomponents.components.wide import SearchSpace, Spread, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import in_order_of, named_views
 from richcomponents.data.rows import Rows, open_source
@@ -49,9 +49,9 @@ from richcomponents.errors import (
     warn_user,
 )
 from richcomponents.inference.verdicts import Test
+from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import Refit
 from richcomponents.models.design import (
     Design,
     UsedColumns,
@@ -905,26 +905,22 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _simple(self, what: str, X: object, component: object) -> Array:
         beside = X.on_v.beside if isinstance(X, Outcome) and X.on_v is not None else None
-        (solution, order), rows = self._facing(component), self._centred(X)
-        rows = rows if order is None else rows[:, order]
-        return np.asarray(getattr(solution, what)(self._key(component), rows, beside))
+        return np.asarray(getattr(self._facing(component), what)(self._key(component), self._centred(X), beside))
 
-    def _facing(self, component: object) -> tuple[Any, IntArray | None]:
-        """The solution that answers for a component, and the order in which it takes the columns of all views."""
-        found: tuple[Any, IntArray | None] = self._solution.facing(self._key(component))
-        return found
+    def _facing(self, component: object) -> Any:
+        """The solution that answers for a component."""
+        return self._solution.facing(self._key(component))
 
     def beside(self, outcome: Outcome, component: object = None) -> tuple[Outcome, Array | None]:
         """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
         the other view that stand beside its residual. A component that lives in both views has no other."""
-        (solution, order), key = self._facing(component), self._key(component)
-        if not len(solution.outside(key)):
+        solution = self._facing(component)
+        if not len(solution.outside(self._key(component))):
             return replace(outcome, on_v=None), None
-        turned = outcome.turned(order)
-        found = replace(outcome, on_v=solution.on_v(turned))
+        found = replace(outcome, on_v=solution.on_v(outcome))
         if found.on_v is None or not found.on_v.goes_with:
             return found, None
-        return found, solution.variates(turned.rows, found.on_v.beside)
+        return found, solution.variates(outcome.rows, found.on_v.beside)
 
     def through_shared(self, X: object, coef: Array, component: object = None) -> Array:
         """coef'S2 (n,), centred, of the part that two views share besides hidden classes; coef (d,) : in the columns of the
@@ -1069,7 +1065,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         sample_weight: object = None,
         log_odds: LinearPredictor | None = None,
         penalised: bool = False,
-    ) -> Calibrated:
+    ) -> Coefficients:
         """Coefficients of an outcome on a component, from samples of the views and of the outcome.
 
         The outcome depends on this component only, so it is uncorrelated with views where the component does not live, and the
@@ -1081,18 +1077,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         squares.
         penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
-        key, (solution, order) = self._key(component), self._facing(component)
+        key, solution = self._key(component), self._facing(component)
         if not penalised and log_odds is None:
             solution.check_determined(key, len(self._covariate_columns))
-        outcome = self.outcome(X, y, sample_weight=sample_weight).turned(order)
-        found: Calibrated = solution.calibrate(
-            key, outcome if log_odds is None else replace(outcome, log_odds=log_odds)
-        )
-        return found
+        outcome = self.outcome(X, y, sample_weight=sample_weight)
+        outcome = outcome if log_odds is None else replace(outcome, log_odds=log_odds)
+        return solution.calibrate(key, outcome)  # type: ignore[no-any-return]
 
     def estimate_of(
         self,
-        calibrated: Calibrated,
+        calibrated: Coefficients,
         outcome: Outcome,
         component: object = None,
         *,
@@ -1106,9 +1100,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
         of some of the rows, with what they lack.
         """
-        outcome = outcome.turned(self._facing(component)[1])
-        found: Estimate = calibrated.by(calibrated, outcome, grouped=grouped, replicates=replicates, refit=refit)
-        return found
+        return calibrated.estimate(outcome, grouped=grouped, replicates=replicates, refit=refit)
 
     def outcome_test(
         self,
@@ -1202,16 +1194,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Whether the data tell no more of a component than its identified set."""
         return bool(self._solution.leaves_open(self._key(component)))
 
-    def covariance_for_directions(self, component: object, k: int) -> Blend:
-        """The covariance that the k leading directions of a component are read from, and what it was put together from."""
-        found: Blend = self._facing(component)[0].covariance_for_directions(self._key(component), k)
+    def covariance_for_directions(self, component: object, k: int) -> tuple[Spread, float]:
+        """The covariance that the k leading directions of a component are read from, and the share of the correction in it."""
+        found: tuple[Spread, float] = self._facing(component).covariance_for_directions(self._key(component), k)
         return found
 
     def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
         """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
         from `untrusted` to 1; None where there are no such coordinates."""
-        solution, key = self._facing(component)[0], self._key(component)
-        return solution.canonical_weights(key, untrusted)  # type: ignore[no-any-return]
+        return self._facing(component).canonical_weights(self._key(component), untrusted)  # type: ignore[no-any-return]
 
     def functional_error(
         self, component: object, change: Callable[[Array, Array], Array], *, of_mean: bool
@@ -1225,7 +1216,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         key, given = self._key(component), getattr(self, "mean", None) or ()
         if of_mean and self._moved_by_A(key):
             return None
-        found: tuple[Array, int] | None = self._facing(component)[0].functional_error(key, change, key in given)
+        found: tuple[Array, int] | None = self._facing(component).functional_error(key, change, key in given)
         return found
 
     def _moved_by_A(self, key: Hashable) -> bool:

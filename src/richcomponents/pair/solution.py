@@ -20,14 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, jackknife_variance, power, symmetric
-from richcomponents.components.component import (
-    Blend,
-    Calibrated,
-    Demand,
-    Terms,
-)
+from richcomponents.components.component import Terms
 from richcomponents.components.wide import (
     Factored,
     LinearMap,
@@ -51,8 +46,16 @@ from richcomponents.inference.draws import Draws
 from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.learning.coefficients import (
+    WEAK_INSTRUMENT,
+    BothParts,
+    Coefficients,
+    OnOwnPart,
+    check_determined,
+    on_prediction,
+    simple_map,
+)
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.predicted import WEAK_INSTRUMENT, OnPrediction, Places
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.pair.canonical import (
@@ -72,7 +75,7 @@ from richcomponents.pair.diagnostics import (
     IdentifiedSet,
 )
 from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
-from richcomponents.pair.outcomes import OnOwnPart, OutcomeOnV
+from richcomponents.pair.outcomes import OutcomeOnV
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A, own_terms, shared_terms
 from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable
@@ -166,6 +169,11 @@ class PairSolution(TwoViews):
     def correlations(self) -> Array:
         """D of the shared directions, (r,)."""
         return self.canonical.correlations[: self.rank]
+
+    @property
+    def white(self) -> Array:
+        """(d_u, rank_u): loadings of the canonical coordinates of U."""
+        return self.canonical.u_from_x
 
     @property
     def reduced(self) -> bool:
@@ -308,7 +316,6 @@ class PairSolution(TwoViews):
             self,
             keys=(self.keys[2], self.keys[1], self.keys[0]),
             views=(self.views[1], self.views[0]),
-            mean=self.mean[self.columns_exchanged],
             canonical=found,
             state=self.state.select(order),
             cov_u=self.cov_v,
@@ -324,8 +331,13 @@ class PairSolution(TwoViews):
             exchanged_=not self.exchanged_,
         )
 
-    def facing(self, key: Key) -> tuple[PairSolution, IntArray | None]:
-        return (self.exchanged, self.columns_exchanged) if key == self.keys[2] else (self, None)
+    def facing(self, key: Key) -> PairSolution:
+        return self.exchanged if key == self.keys[2] else self
+
+    @property
+    def columns(self) -> tuple[slice, slice]:
+        v = len(self.cov_v)
+        return (slice(v, len(self.mean)), slice(0, v)) if self.exchanged_ else super().columns
 
     # ---- outcomes that depend on S1
 
@@ -357,16 +369,9 @@ class PairSolution(TwoViews):
         """Coefficients of least squares on U and the shared part of V."""
         return int(np.sum(self.cov_u.diagonal() > 0)) + self.rank
 
-    @property
-    def _demand(self) -> Demand:
-        """Of least squares on U and the shared part of V."""
-        beside = f"the {self.rank} shared directions"
-        wanted, worth = self.coefficients_wanted, self.canonical.n
-        return Demand(self.views[0], self.d_u, wanted, beside, self.n, self.units, worth, self.reduced)
-
     def determined(self, covariates: int) -> bool:
         """Whether there are more independent rows than coefficients, those of the covariates included."""
-        if not self._demand.enough(covariates):
+        if min(self.n, self.n if self.units is None else self.units) <= self.coefficients_wanted + covariates:
             return False
         if not isinstance(self.cov_u, Factored) or not self.grouped:
             return True
@@ -376,35 +381,47 @@ class PairSolution(TwoViews):
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
         if key != self.keys[1]:
-            self._demand.check(covariates, self.determined(covariates))
+            about, determined = (self.views[0], self.d_u, self.coefficients_wanted), self.determined(covariates)
+            check_determined(self, *about, self.rank, covariates, determined=determined, reduced=self.reduced)
 
-    def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
+    def calibrate(self, key: Key, outcome: Outcome) -> Coefficients:
         """Coefficients of an outcome on a component. Log-odds : of R, and of variates of V beside it."""
-        return self._on_shared(outcome) if key == self.keys[1] else OnOwnPart.of(self, outcome).calibrated(outcome)
+        return self._on_shared(outcome) if key == self.keys[1] else OnOwnPart.of(self, outcome).coefficients(outcome)
+
+    def calibrate_both(self, outcome: Outcome, *, grouped: bool = False) -> BothParts:
+        """Of an outcome on S1 and S2, as the user states it."""
+        if self.reduced:
+            raise DataError(
+                f"the first view ({self.d_u} columns for {self.n} samples) was searched in its principal components only, "
+                "where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
+            )
+        on_v = replace(self.on_v(outcome), share=1.0, belief=1.0, stated=True)
+        return BothParts.of(self, replace(outcome, on_v=on_v), grouped=grouped)
 
     def cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""
         squares = np.diag(self.canonical.correlations[:beside] ** 2)
         return added(self.cov_u, self.canonical.u_from_x[:, :beside], -squares)
 
-    def _on_shared(self, outcome: Outcome) -> Calibrated:
+    def _on_shared(self, outcome: Outcome) -> Coefficients:
         """Coefficients on S2, in the shared coordinates z = (x_1..x_r, y_1..y_r): from what V predicts of U, which needs no T,
-        to the prediction at T from both views (learning/predicted)."""
+        to the prediction at T from both views."""
         if not self.rank:
             raise DataError(
                 f"the views share nothing: there is no {self.keys[1]!r} that an outcome could depend on. Use {self.keys[0]!r}"
             )
         r, found = self.rank, self.canonical
-        solved = OnPrediction.of(
+        x, y, none = np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64)
+        solved = on_prediction(
             self.coordinates(outcome.rows, r),
             outcome,
-            Places(np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64), r),
-            found.n,
-            (shared_prediction(self.pair, self.T), self.pair.S(self.T)),
-            self._shared_predictions(),
             LinearMap(found.x_from_u[:r], self.lift_u),
+            lambda C: simple_map(C, x, y, none, r, found.n),
+            shared_prediction(self.pair, self.T),
+            self._shared_predictions(),
         )
-        return solved.calibrated(outcome, self._lifted(self.lift_u, solved.covariance), r)
+        covariance = self._lifted(self.lift_u, solved.covariance(self.pair.S(self.T)))
+        return solved.coefficients(outcome, covariance, r, "instrumental")
 
     def _shared_predictions(self) -> list[Array] | None:
         """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
@@ -485,11 +502,11 @@ class PairSolution(TwoViews):
         low, high = pair.cov_s1(none) - high, pair.cov_s1(none) - low
         return (np.einsum("...ii->...i", low), np.einsum("...ii->...i", high)) if what == "var_s1" else (low, high)
 
-    def covariance_for_directions(self, key: Key, k: int) -> Blend:
+    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
         """What the k leading directions of S1 are read from: Cov(S1) at the share that the projector on them deserves."""
         own = self.covariance(key)
         if key != self.keys[0] or not self.rank:
-            return Blend(own, float(key != self.keys[0]))
+            return own, float(key != self.keys[0])
 
         def projector(pair: Pair, T: Array, _: Array) -> Array:
             vectors = np.linalg.eigh(pair.cov_s1(T))[1][..., -k:]
@@ -498,7 +515,7 @@ class PairSolution(TwoViews):
         fit = self._fit_of_directions(k)
         share = self.share if self.reduced_views else fit.answer(projector).share
         lift = self.lift_u @ self.pair.h
-        return Blend(added(own, lift, self.T - share * fit.posterior.T.value), share)
+        return added(own, lift, self.T - share * fit.posterior.T.value), share
 
     def functional_error(
         self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool

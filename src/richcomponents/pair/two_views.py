@@ -168,9 +168,15 @@ class TwoViews:
     def d_u(self) -> int:
         return len(self.cov_u)
 
+    @property
+    def columns(self) -> tuple[slice, slice]:
+        """Where U and V stand in a table of both."""
+        return slice(0, self.d_u), slice(self.d_u, len(self.mean))
+
     def split(self, rows: Array) -> tuple[Array, Array]:
         """Columns of U and of V."""
-        return rows[..., : self.d_u], rows[..., self.d_u :]
+        u, v = self.columns
+        return rows[..., u], rows[..., v]
 
     @property
     def blocks(self) -> list[int]:
@@ -220,21 +226,15 @@ class TwoViews:
             return v - self.through_A(s2), Factored(np.zeros((0, v.shape[1])), self.through_A(error.lift), error.core)
         return v - self.through_A(s2), self.through_A(self.through_A(error).T)
 
-    def facing(self, key: Key) -> tuple[TwoViews, IntArray | None]:
-        """Who answers what learners ask about a component, and in which order it takes the columns of both views (None: as they
-        are)."""
-        return self, None
-
-    @property
-    def columns_exchanged(self) -> IntArray:
-        """Columns of V, then those of U."""
-        return np.concatenate([np.arange(self.d_u, len(self.mean)), np.arange(self.d_u)])
+    def facing(self, key: Key) -> TwoViews:
+        """The solution in which a component is S1, or S2."""
+        return self
 
     def outside(self, key: Key) -> IntArray:
         """Columns of the views in which the component does not live."""
-        own_u, _, own_v = self.keys
-        start, stop = {own_u: (self.d_u, len(self.mean)), own_v: (0, self.d_u)}.get(key, (0, 0))
-        return np.arange(start, stop, dtype=np.int64)
+        (own_u, _, own_v), (u, v) = self.keys, self.columns
+        place = {own_u: v, own_v: u}.get(key, slice(0, 0))
+        return np.arange(place.start, place.stop)
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of centred rows, with a cross-covariance of the fitted rank."""

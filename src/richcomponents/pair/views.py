@@ -181,12 +181,22 @@ class Pair:
         return out
 
     @cached_property
+    def lift(self) -> Array:
+        """(..., d_u, r): the same in the user's columns."""
+        return np.asarray(self.canonical.u_from_x @ self.from_x)
+
+    @cached_property
+    def into(self) -> Array:
+        """W h^-1 (..., d_u, r): from h times the shared coordinates to coefficients on the user's columns."""
+        return np.asarray(self.canonical.x_from_u.T @ np.linalg.solve(self.h, self.to_x).mT)
+
+    @cached_property
     def in_columns(self) -> tuple[Array, Array, Array, Array]:
         """In the user's columns: Cov(S1) at T = 0, F with Cov(S1) = that - F T F', Cov(V), and G with Cov(S3) = Cov(V) -
         G S^-1 G'."""
-        lift, loadings = self.canonical.u_from_x @ self.from_x, self.canonical.v_from_y @ self.from_y @ self.K.mT
+        loadings = self.canonical.v_from_y @ self.from_y @ self.K.mT
         cov_v = self.canonical.v_from_y @ self.cov_y @ self.canonical.v_from_y.T
-        return self.cov_s1(np.zeros_like(self.K)), lift @ self.h, cov_v, loadings
+        return self.cov_s1(np.zeros_like(self.K)), self.lift @ self.h, cov_v, loadings
 
     # ---- at a given T
 
@@ -205,13 +215,29 @@ class Pair:
         return np.asarray(back @ self.own_x(T) @ back.T)
 
     def cov_s2(self, T: Array) -> Array:
-        lift = self.canonical.u_from_x @ self.from_x
-        return symmetric(lift @ self.S(T) @ lift.mT)
+        return symmetric(self.lift @ self.S(T) @ self.lift.mT)
 
     def mixing(self, T: Array) -> Array:
         """A on the range of S2, zero on its complement in the metric of Cov(U)^-1."""
         into = self.canonical.v_from_y @ self.from_y @ self.K.mT
         return np.asarray(into @ np.linalg.solve(self.S(T), self.to_x @ self.canonical.x_from_u))
+
+    # ---- with an outcome
+
+    def regressed(self, with_u: Array, with_v: Array, beside: int) -> tuple[Array, Array]:
+        """Of covariances with an outcome (..., d_u) and (..., d_v): least squares (..., d_u) on U, with `beside` variates of V,
+        and Cov(y, outcome) (..., r)."""
+        found, r = self.canonical, self.rank
+        x, y = with_u @ found.x_from_u.T, with_v @ found.y_from_v.T
+        with_y = self.to_y @ y[..., None]
+        own, covariance = x[..., None] - self.from_x @ self.K @ with_y, self.own_x(np.zeros_like(self.K))
+        if beside > r:
+            more = found.rank_u + np.arange(r, beside)
+            between = self.covariance[..., : found.rank_u, more]
+            rest = np.linalg.solve(self.covariance[..., more[:, None], more], between.mT)
+            own = own - rest.mT @ y[..., r:beside, None]
+            covariance = covariance - between @ rest
+        return np.linalg.solve(covariance, own)[..., 0] @ found.x_from_u, with_y[..., 0]
 
 
 def nearest(frame: Array, places: slice) -> Array:

@@ -14,11 +14,12 @@ import numpy as np
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import symmetric
-from richcomponents.components.component import Blend, Calibrated, Terms, error_at_fixed_features
+from richcomponents.components.component import Terms
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.inference.verdicts import Test
+from richcomponents.learning.coefficients import Coefficients, error_at_fixed_features
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
@@ -97,23 +98,23 @@ class PaperSolution(TwoViews):
     def check_determined(self, key: Key, covariates: int) -> None:
         """The formulas make no promise that could be broken."""
 
-    def calibrate(self, key: Key, outcome: Outcome) -> Calibrated:
+    def calibrate(self, key: Key, outcome: Outcome) -> Coefficients:
         """Cov(S1)^-1 Cov(U, y) (of S3: with V), or log-odds on the residual as they are: nothing is weighed against
         residualising."""
         own, view = np.asarray(self.covariance(key)), 1 if key == self.keys[2] else 0
         if outcome.log_odds is None:
-            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows()[0])[view]
+            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows[0][0])[view]
         else:
             coef, own = outcome.log_odds.coef, _positive(own)
         features = self.predict(key, outcome.rows)[0]
         simple = "instrumental" if key == self.keys[1] else "residualised"
-        return Calibrated(
-            coef, coef, 1.0, features, outcome.y, own, outcome.free, simple=simple, weighed=False,
-            by=partial(self._estimate, key),
+        return Coefficients(
+            coef=coef, residualised=coef, trust=1.0, features=features, outcome=outcome.y, covariance=own, free=outcome.free,
+            wanted=0, simple=simple, weighed=False, by=partial(self._estimate, key),
         )  # fmt: skip
 
     def _estimate(
-        self, key: Key, calibrated: Calibrated, outcome: Outcome, *, replicates: Array | None = None, **_: Any
+        self, key: Key, calibrated: Coefficients, outcome: Outcome, *, replicates: Array | None = None, **_: Any
     ) -> Estimate:
         """Jackknife at fixed formulas; replicates : of log-odds, those on the stand-in without each block."""
         if replicates is None:
@@ -128,8 +129,8 @@ class PaperSolution(TwoViews):
         """Not known."""
         return IdentifiedSet(np.zeros((self.d_u, 0)), np.full((self.d_u, self.d_u), np.nan))
 
-    def covariance_for_directions(self, key: Key, k: int) -> Blend:
-        return Blend(self.covariance(key))
+    def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
+        return self.covariance(key), 1.0
 
     def functional_error(self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
         return None

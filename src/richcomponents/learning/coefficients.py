@@ -1,0 +1,686 @@
+"""Coefficients of an outcome on a component: on S1, S2 or S3 of two views, or on that of any subset of many.
+
+Two routes, both from a SIMPLE method that needs no fit, as far as the data support it, to what the fitted model says.
+
+OWN PART (S1; S3 with the roles of the views exchanged). Least squares b of o = beta'S1 + gamma'S2 + noise on U and the shared
+part of V ("residualising": T = 0, the safe value) has, with m = h (b - gamma) on the shared coordinates,
+
+    h (b - gamma) = (I - T) h (beta - gamma) + noise,     so     beta = b + W h^-1 (M - I) m,     M = (I - T)^-1,
+
+W h^-1 the way from shared coordinates to coefficients of U. gamma = share K'^-1 Cov(y, o): o - gamma'U depends on S1 only, with
+the coefficients beta - gamma; its share is 0 where o does not go with V (pair/outcomes). Where T is uncertain the least
+expected squared error has
+
+    M = G (E G^2 + lambda)^-1,     G = I - E T,     lambda = noise / mean square of h beta,
+
+the size pooled over ALL coordinates of U: that of r shared ones alone would call a large noise a large signal. No coefficient
+is stretched by more than 1 / LEAST_KEPT. Draws of T go through the f without doubt, and with the smallest lambda that the
+outcome's variance allows. Log-odds are attenuated besides, by c(m'(M - I) m). M lies between I and I / LEAST_KEPT, so that the
+identified set is b + (1 / LEAST_KEPT - 1) times the range of l'T m.
+
+A wide view is searched for shared directions in its principal components only, but its coefficients are those of least squares
+on ALL its columns; with L the loadings of S2 in every column and Q = L'Cov(R)^-1 L, Q^-1/2 stands for h there.
+
+PREDICTION (any component). An outcome beta'S + noise that depends on one component only has the coefficients beta in least
+squares on the best linear prediction of that component, whatever else is in the columns z. Two predictions, both maps of z:
+
+* FULL, of the fitted model: E[S | z] = K L' Cov(z)^-1 z, with Cov(S) = K and loadings L. As good as the fit is.
+* SIMPLE, of second moments of the columns alone. With R what is left of a view given the views where the component does not
+  live, its own view's R_g; or, where it lives in other views too, R_g predicted from theirs: they are instruments, whose noise
+  is not R_g's, so that least squares on the prediction does not attenuate. Right where nothing else is shared.
+
+Features are z M(w), M(w) = (1 - w) simple + w full, with the w of least estimated risk
+
+    risk(w) = Var b(w) + max(0, |b(1) - b(w)|^2 - Var(b(1) - b(w))),       b(w) least squares on z M(w),
+
+variances over left-out blocks, each with its own refitted prediction: the simple prediction is used as far as it is surer than
+it is wrong, and the full one is what it is measured by. The error of a reported b is that of beta about it,
+
+    E (beta - b)^2 = Var b(1) + (b(1) - b)^2.
+
+Of a component that the fit does not tell, nothing but second moments is used. Of its own view's R_g they know
+
+    Cov(R_g, y) = K beta,     0 <= K <= Cov(R_g),
+
+since y goes with nothing else in R_g: with b least squares on R_g, beta = Cov(R_g)^(-1/2) G^-1 Cov(R_g)^(1/2) b for some
+0 <= G <= I. Two bounds make that finite: at least LEAST_KEPT of R_g's variance belongs to the component in every direction, and
+it explains no more of y than there is. Then every coefficient fills the interval of `ends_of_inverse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import jackknife_variance, least_squares, power, symmetric, whitening
+from richcomponents.components.wide import Factored, LinearMap, Spread, added, inverse_factor
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.errors import DataError, SampleSizeWarning, warn_user
+from richcomponents.inference.draws import Metric, Shrunk
+from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.posterior import Posterior
+from richcomponents.learning.outcome import Outcome
+
+LEAST_KEPT = 0.1
+"""Of what is left of a view, the least share that a prediction of a component keeps in any direction: least squares on it
+multiplies the coefficients there by one over the share, and their noise with them."""
+
+MOST_ADDED = 1 / LEAST_KEPT - 1
+"""The largest eigenvalue of M - I."""
+
+WEAK_INSTRUMENT = 4.0
+"""On squared correlations with instruments, in units of 1/n: D^-1 becomes D / (D^2 + WEAK_INSTRUMENT / n)."""
+
+SHARES = np.linspace(0.0, 1.0, 11)
+"""w, from simple to full."""
+
+_FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
+_RANGE = 1e-10  # eigenvalues of white matrices below are rounding
+
+Refit = Callable[[Array, Array], Array]
+"""Features (m, d) and which rows to use (m,) -> coefficients (d,): how a learner other than least squares fits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficients:
+    """Of an outcome on a component, with as much correction as the data support for THIS outcome.
+
+    coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
+    the correction is made, and weighed : whether that was chosen; features : (m, d), centred predictions of the component, and
+    outcome : (m,), centred, known covariates and what goes with the shared part removed: least squares of the one on the other
+    gives coef, and penalised fits should be made of them (rescaling penalised coefficients afterwards blows up their error);
+    covariance : (d, d), of the component, at the same correction; free : rows less those that covariates took; wanted :
+    coefficients of least squares, with those of the covariates, and determined : whether there are more independent rows;
+    reduced : whether the view was wide; factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far
+    as the outcome goes with it; on_v : what the outcome has to do with the other view of two; by : (coefficients, outcome,
+    grouped, replicates, refit) -> the estimate.
+    """
+
+    coef: Array
+    residualised: Array
+    trust: float
+    features: Array
+    outcome: Array
+    covariance: Spread
+    free: float
+    wanted: int
+    by: Callable[..., Estimate]
+    determined: bool = True
+    reduced: bool = False
+    factor: float = 1.0
+    shared: Array | None = None
+    on_v: Any = None
+    simple: str = "residualised"
+    weighed: bool = True
+
+    def estimate(self, outcome: Outcome, **how: Any) -> Estimate:
+        """With errors, or the identified set. grouped : whether rows of the outcome, from which these were made, belong to
+        groups. Of log-odds : replicates (B, d), those on the simple prediction without each block; refit : those on other
+        features of some of the rows, with what they lack."""
+        return self.by(self, outcome, **how)
+
+
+def check_determined(
+    solution: Any,
+    view: str,
+    columns: int,
+    wanted: int,
+    shared: int,
+    covariates: int,
+    *,
+    determined: bool,
+    reduced: bool,
+) -> None:
+    """Refuse least squares that is not determined; warn where a wide view has few samples.
+
+    view, columns : its name and its columns; wanted : coefficients of the columns that vary and of the shared directions.
+    """
+    if not determined:
+        n, units = solution.n, solution.units
+        counted = f"{units} independent samples" if units is not None and units < n else f"{n} samples"
+        raise DataError(
+            f"{counted} do not determine the {wanted + covariates} coefficients of least squares on all columns of view "
+            f"{view!r} ({columns}), the {shared} shared directions and {covariates} covariates: use a penalty chosen by "
+            'cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
+        )
+    if reduced and solution.independent_rows < _FEW_PER_COLUMN * wanted:
+        warn_user(
+            f"{solution.independent_rows:.0f} samples for {wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least "
+            'squares on all columns is determined, but its errors are large. A penalty (alpha="cv") may serve better',
+            SampleSizeWarning,
+        )
+
+
+def error_at_fixed_features(features: Array, y: Array, keep: Array, weight: Array) -> Array:
+    """Jackknife errors (d,) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block; weight :
+    (n,), how often each counts."""
+    replicates = []
+    for rows in keep:
+        w, (s, t) = weight[rows], (features[rows], y[rows])
+        replicates.append(least_squares(s - np.average(s, axis=0, weights=w), t - np.average(t, weights=w), w))
+    return jackknife_error(np.stack(replicates))
+
+
+# ---- on a view's own part
+
+
+class SecondMoments(Protocol):
+    """Of two views at rank r, of a sample or a stack of replicates: K (..., r, r) between white shared coordinates, h (..., r,
+    r); lift (..., d, r) : their loadings; into (..., d, r) : W h^-1."""
+
+    @property
+    def K(self) -> Array: ...
+
+    @property
+    def h(self) -> Array: ...
+
+    @property
+    def lift(self) -> Array: ...
+
+    @property
+    def into(self) -> Array: ...
+
+    def S(self, T: Array) -> Array: ...
+
+    def cov_s1(self, T: Array) -> Array: ...
+
+    def regressed(self, with_u: Array, with_v: Array, beside: int) -> tuple[Array, Array]:
+        """Of covariances with an outcome (..., d_u) and (..., d_v): least squares (..., d) on U, with `beside` variates of V,
+        and Cov(y, o) (..., r)."""
+
+
+class Answering(Protocol):
+    """What is known of T, and every answer that is a function of it."""
+
+    @property
+    def gate(self) -> float: ...
+
+    @property
+    def posterior(self) -> Posterior: ...
+
+    def answer(
+        self, f: Any, *, share: float | None = None, gate: float | None = None, metric: Metric = ..., at: Any = None
+    ) -> Shrunk: ...
+
+
+class TwoParts(Protocol):
+    """Two views as an outcome on the first one's own part sees them (pair/solution.py).
+
+    pair, left_out : second moments of all rows, and without each block; fit : T; white (d, k) : loadings of the canonical
+    coordinates, and lift_u (d, r) : of the shared ones in every column; reduced : whether the first view is wide.
+    """
+
+    @property
+    def keys(self) -> tuple[Any, Any, Any]: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def cov_u(self) -> Spread: ...
+
+    @property
+    def lift_u(self) -> Array: ...
+
+    @property
+    def pair(self) -> SecondMoments: ...
+
+    @property
+    def left_out(self) -> SecondMoments: ...
+
+    @property
+    def fit(self) -> Answering: ...
+
+    @property
+    def white(self) -> Array: ...
+
+    @property
+    def reduced(self) -> bool: ...
+
+    @property
+    def independent_rows(self) -> float: ...
+
+    @property
+    def coefficients_wanted(self) -> int: ...
+
+    def determined(self, covariates: int) -> bool: ...
+
+    def split(self, rows: Array) -> tuple[Array, Array]: ...
+
+    def variates(self, rows: Array, k: int) -> Array: ...
+
+    def residual(self, key: Any, rows: Array, beside: int | None = None) -> Array: ...
+
+    def cov_residual(self, beside: int) -> Spread: ...
+
+    def on_v(self, outcome: Outcome) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Safe:
+    """Coefficients b (..., d) at T = 0, of a sample or a stack of replicates; lift (..., d, r) : loadings of the shared
+    coordinates; into (..., d, r) : W h^-1; half (..., r, r) : h; gamma (..., r)."""
+
+    b: Array
+    lift: Array
+    into: Array
+    half: Array
+    gamma: Array
+
+    @classmethod
+    def of(cls, pair: SecondMoments, b: Array, on_y: Array, share: float, n: float) -> Safe:
+        """on_y (..., r) : Cov(y, o); gamma has a ridge, since instruments may be weak."""
+        squares = pair.K @ pair.K.mT + WEAK_INSTRUMENT / n * np.eye(pair.K.shape[-1])
+        gamma = share * np.linalg.solve(squares, pair.K @ on_y[..., None])[..., 0]
+        return cls(b, pair.lift, pair.into, pair.h, np.asarray(gamma, dtype=np.float64))
+
+    def repeated(self, b: Array) -> Safe:
+        """The same for every block, with coefficients b (B, d)."""
+        return Safe(b, *(np.repeat(one[None], len(b), 0) for one in (self.lift, self.into, self.half, self.gamma)))
+
+    @property
+    def m(self) -> Array:
+        """(..., r)."""
+        own = self.lift.mT @ self.b[..., None] - self.gamma[..., None]
+        return np.asarray((self.half @ own)[..., 0])
+
+    @property
+    def on_shared(self) -> Array:
+        """gamma in the user's columns, (..., d)."""
+        return np.asarray((self.into @ (self.half @ self.gamma[..., None]))[..., 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """noise : variance of an entry of m; size, most : mean square of h beta, as estimated, and as large as it can be;
+    attenuation : of log-odds, m'(M - I) m -> the factor that coefficients lack."""
+
+    noise: float
+    size: float
+    most: float
+    attenuation: Callable[[Array], Array] | None = None
+
+    def matrix(self, T: Array, doubt: Array) -> Array:
+        """M (..., r, r)."""
+        identity = np.eye(T.shape[-1])
+        G, ridge = identity - T, self.noise / (self.size if doubt.any() else self.most)
+        raw = G @ np.linalg.inv(G @ G + doubt + (ridge + 1e-12) * identity)
+        values, vectors = np.linalg.eigh(symmetric(raw))
+        return np.asarray((vectors * np.clip(values, 1.0, 1 / LEAST_KEPT)[..., None, :]) @ vectors.mT)
+
+    def __call__(self, safe: Safe, T: Array, doubt: Array) -> Array:
+        """beta (..., d)."""
+        m = safe.m[..., None]
+        more = self.matrix(T, doubt) @ m - m
+        beta = safe.b + (safe.into @ more)[..., 0]
+        return np.asarray(beta * self.factor(np.sum(m * more, (-1, -2)))[..., None])
+
+    def factor(self, unseen: Array) -> Array:
+        return np.ones_like(unseen) if self.attenuation is None else self.attenuation(np.maximum(unseen, 0.0))
+
+    def ends(self, safe: Safe) -> tuple[Array, Array]:
+        """The identified set (d,): over I <= M <= I / LEAST_KEPT, and over the attenuation that goes with it."""
+        low, high = (safe.b + MOST_ADDED * end[..., 0] for end in range_of_products(safe.into, safe.m[..., None, :]))
+        if self.attenuation is None:
+            return low, high
+        largest = float(self.factor(np.asarray(MOST_ADDED * float(np.sum(safe.m**2)))))
+        corners = np.stack([low, high, largest * low, largest * high])
+        return corners.min(axis=0), corners.max(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class OnOwnPart:
+    """An outcome on S1, all columns of U included: safe coefficients of all rows and without each block, and the answer
+    f(safe, T, doubt) that corrects them.
+
+    own : Cov(R); inverse : G (d, k) with G G' = Cov(R)^-1 over all columns of a wide U, None where the canonical coordinates
+    are all of U, or where there are too few samples. Where least squares is not determined (fewer samples than columns of U) it
+    is the regression on the principal components that were searched: a guide for penalised fits, no result.
+    """
+
+    views: TwoParts
+    on_v: Any
+    own: Spread
+    inverse: Array | None
+    safe: Safe
+    left_out: Safe
+    stretch: Stretch
+
+    @classmethod
+    def of(cls, views: TwoParts, outcome: Outcome) -> OnOwnPart:
+        pair, on_v, n, r = views.pair, views.on_v(outcome), views.independent_rows, views.rank
+        cross, variances = outcome.with_rows
+        (with_u, *_), (with_v, *_) = whole = views.split(cross)
+        own, cov_u, odds = views.cov_residual(on_v.beside), views.cov_u, outcome.log_odds
+        inverse, variance = None, float(variances[0])
+        if odds is not None:
+            safe = _of_log_odds(views, odds.coef, on_v)
+            noise = 1 / (max(odds.information, 1e-12) * max(n - len(safe.b) - 1, 1))
+            variance = noise * n
+        elif isinstance(cov_u, Factored) and views.determined(outcome.covariates):
+            inverse = inverse_factor(cov_u.rows)
+            with_y, lift = views.variates(cross[0], r), views.lift_u
+            inside = inverse.T @ (with_u - lift @ (pair.K @ with_y))
+            left, free = variance - float(with_y @ with_y + inside @ inside), n - views.coefficients_wanted - 1
+            noise = max(left, 1e-12 * variance) / free if free > 0 else 0.0
+            toward = inverse @ (inverse.T @ lift)
+            values, vectors = np.linalg.eigh(symmetric(lift.T @ toward))  # Q
+            half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
+            safe = replace(
+                Safe.of(pair, inverse @ inside, with_y, on_v.share, n), lift=lift, into=toward @ half, half=half
+            )
+        else:
+            safe = Safe.of(pair, *pair.regressed(with_u, with_v, on_v.beside), on_v.share, n)
+            with_y = views.variates(cross[0], on_v.beside)
+            left = max(variance - float(safe.b @ own @ safe.b) - float(with_y @ with_y), 1e-12 * variance)
+            noise = left / max(n - views.white.shape[1] - on_v.beside - 1, 1)
+        if odds is None and inverse is None:
+            least = views.left_out.regressed(whole[0][1:], whole[1][1:], on_v.beside)
+            left_out = Safe.of(views.left_out, *least, on_v.share, n)
+        else:
+            left_out = safe.repeated(np.repeat(safe.b[None], len(views.left_out.K), 0))
+        columns, T = max(len(safe.b) if views.reduced else views.white.shape[1], 1), views.fit.posterior.T
+        G = np.eye(r) - T.posterior
+        first, second = (float(np.trace(np.tensordot(T.weight, g, 1))) for g in (G, G @ G))
+        size = max(float(safe.b @ own @ safe.b) - columns * noise, 1e-3 * columns * noise, 1e-300)
+        size = size / max(columns - r + second, 1e-300)
+        most = max(variance / max(first, LEAST_KEPT), size)
+        stretch = Stretch(noise, size, most, None if odds is None else odds.attenuation)
+        return cls(views, on_v, own, inverse, safe, left_out, stretch)
+
+    @cached_property
+    def shrunk(self) -> Shrunk:
+        """Coefficients times the loadings have errors that count alike."""
+        fit, white = self.views.fit, self.views.white
+        gate = fit.gate * self.on_v.belief if self.views.rank else 0.0
+        return fit.answer(self.stretch, gate=gate, metric=lambda c: c @ white, at=(self.safe, self.left_out))
+
+    @cached_property
+    def M(self) -> Array:
+        """At the share of the correction."""
+        known, identity = self.views.fit.posterior, np.eye(self.views.rank)
+        return identity + self.shrunk.share * (self.stretch.matrix(known.T.value, known.doubt) - identity)
+
+    def coefficients(self, outcome: Outcome) -> Coefficients:
+        """With the prediction of S1, R without T of what is shared: least squares on it gives coefficients stretched by M."""
+        views, safe, on_v, r = self.views, self.safe, self.on_v, self.views.rank
+        T, through = np.eye(r) - np.linalg.inv(self.M), safe.on_shared
+        R = views.residual(views.keys[0], outcome.rows, on_v.beside)
+        features = R - (R @ (safe.into @ safe.half) @ (np.linalg.inv(safe.half) @ T.T @ safe.half)) @ safe.lift.T
+        return Coefficients(
+            coef=self.shrunk.value,
+            residualised=safe.b,
+            trust=self.shrunk.share,
+            features=features,
+            outcome=outcome.y - (views.split(outcome.rows)[0] - features) @ through,
+            covariance=added(self.own, views.white[:, :r] @ views.pair.h, -T),
+            determined=views.determined(outcome.covariates),
+            reduced=views.reduced,
+            wanted=views.coefficients_wanted + on_v.beside - r + outcome.covariates,
+            free=outcome.free,
+            factor=float(self.stretch.factor(np.asarray(safe.m @ (self.M @ safe.m - safe.m)))),
+            shared=through if on_v.goes_with else None,
+            on_v=on_v,
+            by=self.estimate,
+        )
+
+    def estimate(
+        self, found: Coefficients, outcome: Outcome, *, grouped: bool, replicates: Array | None = None, **_: Any
+    ) -> Estimate:
+        """With errors and the identified set. replicates (B, d) : log-odds on the residual without each block.
+
+        On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
+        samples for independent. With groups they are not, and there is no honest error.
+        """
+        views, safe, shrunk, degrees = self.views, self.safe, self.shrunk, max(len(outcome.kept) - 1, 1)
+        if replicates is not None:
+            left_out = _of_log_odds(views, replicates, self.on_v, safe)
+            shrunk = views.fit.answer(self.stretch, share=shrunk.share, at=(safe, left_out))
+        variance = shrunk.variance
+        if views.reduced and replicates is None and self.inverse is None:
+            variance = (
+                variance + error_at_fixed_features(found.features, found.outcome, outcome.kept, outcome.weight) ** 2
+            )
+        elif views.reduced and replicates is None and self.inverse is not None:
+            shared = safe.half @ (safe.lift.T @ self.inverse)
+            own = self.stretch.noise * np.sum((self.inverse + safe.into @ (self.M @ shared - shared)) ** 2, axis=1)
+            free = views.independent_rows - views.coefficients_wanted - 1
+            degrees, variance = max(round(free), 1), variance + (np.nan if grouped or free <= 0 else own)
+        ends = self.stretch.ends(safe) if views.rank else None
+        return Estimate(shrunk.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
+
+
+def _of_log_odds(views: TwoParts, coef: Array, on_v: Any, safe: Safe | None = None) -> Safe:
+    """From log-odds (..., d + k) of R and of variates of V; safe : of all rows, where coef is without each block."""
+    pair, (d, r) = views.pair if safe is None else views.left_out, views.lift_u.shape
+    b, on_y = coef[..., :d], coef[..., d:][..., :r]
+    if safe is not None and views.reduced:
+        return safe.repeated(b)
+    on_y = on_y if on_y.shape[-1] else np.zeros((*coef.shape[:-1], r))
+    found = Safe.of(pair, b, on_y, on_v.share, views.independent_rows)
+    return replace(found, lift=views.lift_u) if views.reduced else found
+
+
+# ---- on S1 and on S2
+
+PARTS = ("own part (S1)", "shared part (S2)", "unexplained")
+"""Of the outcome's variance."""
+
+
+@dataclass(frozen=True)
+class BothParts:
+    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d,) each, with their errors: nan without any S2.
+
+    residualised (d,) : those of U with U and V as regressors; trust : in [0, 1], the share of the correction that was made;
+    split (3,) : shares of the outcome's variance beta'Cov(S1) beta + gamma'Cov(S2) gamma + the noise's, see PARTS; on_v : what
+    the outcome has to do with V.
+    """
+
+    coef: Estimate
+    shared: Estimate
+    residualised: Array
+    trust: float
+    split: Estimate
+    on_v: Any
+
+    @classmethod
+    def of(cls, views: TwoParts, outcome: Outcome, *, grouped: bool = False) -> BothParts:
+        """outcome : with `on_v`, as the user states it."""
+        solved, degrees = OnOwnPart.of(views, outcome), max(len(outcome.kept) - 1, 1)
+        shared = solved.safe.on_shared
+        error = jackknife_error(solved.left_out.on_shared) if views.rank else np.full_like(shared, np.nan)
+
+        def parts(at: tuple[SecondMoments, Safe, Array], T: Array, doubt: Array) -> Array:
+            pair, safe, variance = at
+            beta = solved.stretch(safe, T, doubt)
+            own = np.einsum("...i,...ij,...j->...", beta, pair.cov_s1(T), beta) / variance
+            other = np.einsum("...i,...ij,...j->...", safe.gamma, pair.S(T), safe.gamma) / variance
+            return np.stack([own, other, 1 - own - other], axis=-1)
+
+        variance, *variances = outcome.with_rows[1]
+        at = (views.pair, solved.safe, variance), (views.left_out, solved.left_out, np.array(variances))
+        split = views.fit.answer(parts, share=solved.shrunk.share, at=at)
+        return cls(
+            coef=solved.coefficients(outcome).estimate(outcome, grouped=grouped),
+            shared=Estimate(shared, error, degrees),
+            residualised=solved.safe.b,
+            trust=solved.shrunk.share,
+            split=Estimate(split.value, split.error, degrees, PARTS),
+            on_v=solved.on_v,
+        )
+
+
+# ---- on a prediction
+
+
+def residual_map(covariance: Array, columns: IntArray, outside: IntArray) -> Array:
+    """(k, m): z -> what is left of these columns given those outside; covariance (k, k) of z."""
+    out = np.zeros((len(covariance), len(columns)))
+    out[columns, np.arange(len(columns))] = 1.0
+    if len(outside):
+        inner = np.linalg.pinv(covariance[np.ix_(outside, outside)], hermitian=True, rcond=_RANGE)
+        out[outside] = -inner @ covariance[outside][:, columns]
+    return out
+
+
+def simple_map(covariance: Array, own: IntArray, partners: IntArray, outside: IntArray, rank: int, n: float) -> Array:
+    """(k, d): z -> the simple prediction of a component of this rank; covariance (k, k) of z, of n independent rows.
+
+    Columns of z : the component's own view, other views where it lives, and views where it does not.
+    """
+    left = residual_map(covariance, own, outside)
+    if not len(partners):
+        return left
+    others = residual_map(covariance, partners, outside)
+    white, back = whitening(left.T @ covariance @ left)
+    white_others, _ = whitening(others.T @ covariance @ others)
+    u, values, v = np.linalg.svd(white @ left.T @ covariance @ others @ white_others.T, full_matrices=False)
+    kept = np.flatnonzero(values > _RANGE)[:rank]
+    size = values[kept] + WEAK_INSTRUMENT / (n * values[kept])
+    return np.asarray(others @ white_others.T @ (v[kept].T * size) @ u[:, kept].T @ back.T)
+
+
+def on_features(maps: Array, moments: Array) -> Array:
+    """Least squares (..., d) on z maps (..., k, d), coefficients in the range of the maps; moments (..., k + 1, k + 1) : of z
+    and y."""
+    covariance = symmetric(maps.mT @ moments[..., :-1, :-1] @ maps)
+    inverse = np.linalg.pinv(covariance, hermitian=True, rcond=_RANGE)
+    return np.asarray((inverse @ maps.mT @ moments[..., :-1, -1:])[..., 0])
+
+
+def on_prediction(
+    z: Array,
+    outcome: Outcome,
+    frame: LinearMap,
+    simple: Callable[[Array], Array],
+    full: Array,
+    left_out: Sequence[Array] | None,
+    *,
+    residual: Callable[[Array], Array] | None = None,
+    weighed: bool = True,
+) -> OnPrediction:
+    """z (m, k) : the outcome's rows; frame : turns the d coordinates of the component into the user's columns; simple : Cov(z)
+    -> the simple prediction's map (k, d); full (k, d) : the fitted model's, and left_out : refitted without each block, None
+    where it cannot be: then errors are those at the fitted one, and it is used as it is, as without `weighed`. residual :
+    Cov(z) -> the map to R_g, where the fit does not tell the component: then the simple prediction is used."""
+    table = np.column_stack([z, outcome.y])
+    moments = outcome.covariances(table, table)
+    if left_out is None or len(left_out) != len(moments) - 1:
+        left_out, weighed = [full] * (len(moments) - 1), False
+    simples, fulls = np.stack([simple(C[:-1, :-1]) for C in moments]), np.stack([full, *left_out])
+    shares = SHARES[:1] if residual is not None else SHARES if weighed else SHARES[-1:]
+    path = np.stack([on_features(between(simples, fulls, w), moments) for w in shares])
+    at = least_risk(path[:, 0], path[:, 1:])
+    maps = between(simples, fulls, shares[at])
+    ends = None if residual is None else np.stack([_ends(C, residual(C[:-1, :-1]), frame) for C in moments])
+    plain = on_features(simples[0], moments[0])
+    seen = simples[0].T @ moments[0, :-1, :-1] @ simples[0]
+    return OnPrediction(z, frame, float(shares[at]), maps, full, path[at, 0], path[-1], plain, seen, weighed, ends)
+
+
+@dataclass(frozen=True)
+class OnPrediction:
+    """An outcome on a component: from z (m, k), by maps to d coordinates of it, which `frame` turns into the user's columns.
+
+    share : w; maps (1 + B, k, d) : M(w), of all rows and without each block; full (k, d) : M(1). coef, simple (d,) : b(w),
+    b(0); at_full (1 + B, d) : b(1). seen (d, d) : covariance of the simple prediction; weighed : whether w was chosen; ends
+    (1 + B, 2, user's columns) : of the identified set of a component that the fit does not tell.
+    """
+
+    z: Array
+    frame: LinearMap
+    share: float
+    maps: Array
+    full: Array
+    coef: Array
+    at_full: Array
+    simple: Array
+    seen: Array
+    weighed: bool
+    ends: Array | None
+
+    def covariance(self, full: Array) -> Array:
+        """Of the component (d, d), at the share; full : as fitted."""
+        return symmetric(between(self.seen, full, self.share))
+
+    def coefficients(self, outcome: Outcome, covariance: Spread, wanted: int, simple: str) -> Coefficients:
+        """covariance : of the component, in the user's columns; wanted : coefficients of least squares."""
+        low, to = outcome.log_odds, self.frame.to.T
+        return Coefficients(
+            coef=to @ self.coef if low is None else low.coef,
+            residualised=to @ self.simple if low is None else low.coef,
+            trust=self.share,
+            features=np.asarray(self.z @ self.maps[0] @ self.frame.back.T),
+            outcome=outcome.y,
+            covariance=covariance,
+            free=outcome.free,
+            wanted=wanted + outcome.covariates,
+            simple=simple,
+            weighed=self.weighed,
+            by=self.estimate,
+        )
+
+    def estimate(self, found: Coefficients, outcome: Outcome, *, refit: Refit | None = None, **_: Any) -> Estimate:
+        """Reported coefficients, in the user's columns, with their errors; refit : of log-odds."""
+        coef, degrees = found.coef, max(len(outcome.kept) - 1, 1)
+        if self.ends is not None and refit is None:
+            (low, high), errors = self.ends[0], np.sqrt(jackknife_variance(self.ends[1:]))
+            nothing = np.full_like(coef, np.nan)
+            return Estimate(coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
+        if refit is None:
+            left_out, change = self.at_full[1:] @ self.frame.to, self.frame.to.T @ (self.at_full[0] - self.coef)
+        else:
+            columns, every = self.z @ self.maps @ self.frame.back.T, np.ones(len(self.z), dtype=bool)
+            left_out = np.stack([refit(S, rows) for S, rows in zip(columns[1:], outcome.kept, strict=True)])
+            change = refit(self.z @ self.full @ self.frame.back.T, every) - refit(columns[0], every)
+        return Estimate(coef, np.sqrt(jackknife_variance(left_out) + change**2), degrees)
+
+
+def _ends(moments: Array, left: Array, frame: LinearMap) -> Array:
+    """(2, user's columns): of the identified set; moments : of z and y; left (k, m) : z -> R_g."""
+    covariance, cross = moments[:-1, :-1], moments[:-1, -1]
+    inverse = power(symmetric(left.T @ covariance @ left), -0.5, 1e-8)
+    m, into = inverse @ (left.T @ cross), frame.to.T @ inverse
+    return ends_of_inverse(into @ m, into, m, np.asarray(max(float(moments[-1, -1] - m @ m), 0.0)))
+
+
+def ends_of_inverse(b: Array, into: Array, m: Array, left: Array) -> Array:
+    """Lower and upper ends (2, ..., d) of b + into P m over all 0 <= P <= k I with m'P m <= left, k = MOST_ADDED.
+
+    b (..., d), into (..., d, r), m (..., r), left (...). With l a row of into they are
+
+        b + k [q l'm -+ sqrt(q (1 - q)) x],   x^2 = |l|^2 |m|^2 - (l'm)^2,   q = min((1 -+ l'm / |l||m|) / 2, left / (k |m|^2))
+
+    (Lagrange: l'P m - mu m'P m over 0 <= P <= k I is k times the positive eigenvalue of a matrix of rank two, whose determinant
+    does not depend on mu).
+    """
+    lengths = np.sqrt(np.sum(into**2, axis=-1))
+    size = np.sqrt(np.sum(m**2, axis=-1))[..., None]
+    dot = (into @ m[..., None])[..., 0]
+    product = np.maximum(lengths * size, 1e-300)
+    across = np.sqrt(np.maximum(product**2 - dot**2, 0.0))
+    allowed = np.minimum(left[..., None] / np.maximum(MOST_ADDED * size**2, 1e-300), 1.0)
+
+    def end(sign: int, share: Array) -> Array:
+        return np.asarray(b + MOST_ADDED * (share * dot + sign * np.sqrt(share * (1 - share)) * across))
+
+    turn = np.clip(dot / product, -1.0, 1.0)
+    return np.stack([end(sign, np.minimum((1 + sign * turn) / 2, allowed)) for sign in (-1, 1)])
+
+
+def between(simple: Array, full: Array, share: float) -> Array:
+    """From one to the other."""
+    return np.asarray((1 - share) * simple + share * full)
+
+
+def least_risk(path: Array, paths: Array) -> int:
+    """Which of the values (W, ...) has the least risk, measured by the last; paths (W, B, ...) : without each block."""
+    rest = tuple(range(1, path.ndim))
+    variance = np.array([np.sum(jackknife_variance(one)) for one in paths])
+    apart = np.array([np.sum(jackknife_variance(one - paths[-1])) for one in paths])
+    return int(np.argmin(variance + np.maximum(np.sum((path - path[-1]) ** 2, axis=rest) - apart, 0.0)))
