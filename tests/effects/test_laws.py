@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.effects.estimate import ancova, effects_on, without_each
+from richcomponents.effects.estimate import ancova, effects_on, widened, without_each
 from richcomponents.effects.moments import Given
 from richcomponents.inference.verdicts import verdict
 from richcomponents.pair.canonical import canonical
@@ -320,3 +320,15 @@ def test_a_masked_exposure_is_refused():
     exposure = np.ma.masked_array(data.y, np.arange(200) < 20)
     with pytest.raises(rc.DataError, match=r"20 hidden \(masked\) values"):
         rc.ExposureEffects(rca=rc.ContrastiveRCA(views=data.U.shape[1])).fit(data.X, exposure)
+
+
+def test_errors_without_held_out_controls_allow_for_a_bias():
+    error = np.array([0.1, 0.2, 0.0])
+    wide, degrees = widened(error, 19.0, None)
+    assert (wide[:2] > error[:2]).all()
+    assert (degrees[:2] < 19).all()
+    np.testing.assert_allclose(widened(3 * error, 19.0, None), (3 * wide, degrees), rtol=1e-12)
+    X, y = confounded(4, 400, d_v=2)
+    few = fitted(X, y, 6)
+    assert few.control_effects_ is None
+    assert (few.effects_.degrees < 19).all()

@@ -150,28 +150,31 @@ class HeldOut:
         rho = float(np.clip((own / WITNESS_SD**2 - np.sum(at * way / variance)) / precision, 0, 1))
         return rho, float(WITNESS_SD**-2 / precision)
 
-    def widened(self, seen: Shrunk, error: Array, degrees: float, grid: int = 100) -> tuple[Array, Array]:
-        """Errors (p,), in standard deviations of the columns, with what controls show beyond their own; degrees of freedom.
-
-        Effects on held-out controls are N(0, v_j / weight + omega^2), v_j what their own errors say; those of tests are
-        N(truth, error^2 + omega^2). omega has DuMouchel's prior s / (s + omega)^2, s^2 the mean of v_j. The mean and the
-        variance of the precision 1 / (error^2 + omega^2) over the posterior of omega make a t distribution.
-        """
-        steps = (np.arange(grid) + 0.5) / grid
-        omega2 = seen.variance.mean() * (steps / (1 - steps)) ** 2
-        total = seen.variance / self.weight + omega2[:, None]
-        log = -0.5 * np.sum(np.log(total) + seen.value**2 / total, axis=1)
-        weight = np.exp(log - log.max())
-        precision = 1 / (error**2 + omega2[:, None])
-        mean = np.average(precision, axis=0, weights=weight)
-        spread = np.average((precision - mean) ** 2, axis=0, weights=weight) / mean**2
-        return 1 / np.sqrt(mean), 1 / (spread / 2 + 1 / degrees)
-
     def shown(self, seen: Shrunk, degrees: float, names: tuple[str, ...]) -> Estimate:
         """Of all controls, in their units."""
         value, error = (np.where(self.index >= 0, self.size * x[self.index], np.nan) for x in (seen.value, seen.error))
         error, others = np.abs(error) / np.sqrt(self.weight), {"adjusted": self.adjusted}
         return Estimate(value, error, np.full(len(value), degrees), names=names, others=others)
+
+
+def widened(error: Array, degrees: float, seen: Shrunk | None, weight: float = 1.0, grid: int = 100) -> tuple[Array, Array]:
+    """Errors (p,), in standard deviations of the columns, with what is beyond them; degrees of freedom.
+
+    Effects on held-out controls, `seen`, are N(0, v_j / weight + omega^2), v_j what their own errors say; those of tests are
+    N(truth, error^2 + omega^2). omega has DuMouchel's prior, whose median is half the root of the mean of v_j. The mean and the
+    variance of the precision 1 / (error^2 + omega^2) over the posterior of omega make a t distribution. Where no control could
+    be held out the prior is all that is known of omega, and v_j are the squared errors themselves.
+    """
+    steps, log = (np.arange(grid) + 0.5) / grid, np.zeros(grid)
+    v = error[error > 0] ** 2 if seen is None else seen.variance
+    omega2 = (v.mean() if v.size else 0.0) / 4 * (steps / (1 - steps)) ** 2
+    if seen is not None:
+        total = v / weight + omega2[:, None]
+        log = -0.5 * np.sum(np.log(total) + seen.value**2 / total, axis=1)
+    precision, mass = 1 / np.maximum(error**2 + omega2[:, None], 1e-300), np.exp(log - log.max())
+    mean = np.average(precision, axis=0, weights=mass)
+    spread = np.average((precision / mean - 1) ** 2, axis=0, weights=mass)
+    return 1 / np.sqrt(mean), 1 / (spread / 2 + 1 / degrees)
 
 
 def _column(i: int, unit: Array | float = 1.0) -> Callable[[Array], Array]:
@@ -305,8 +308,10 @@ class Problem:
             error, df = shrunk.error, np.full(d, degrees)
             if one:
                 seen = Shrunk.at(one.safe, one.full, share, doubt)
-                error, df = one.widened(seen, error, degrees)
+                error, df = widened(error, degrees, seen, one.weight)
                 hidden = one.shown(seen, degrees, self.controls)
+            elif not self.instrumented():
+                error, df = widened(error, degrees, None)
             told = np.where(varies & (error > 0), 1.0, 0.0)  # a constant test has no effect that could be tested
             others = {"naive": told * naive.value[:, i], "adjusted": told * adjusted.value[:, i]}
             effects = Effects(
