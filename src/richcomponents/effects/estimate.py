@@ -157,7 +157,9 @@ class HeldOut:
         return Estimate(value, error, np.full(len(value), degrees), names=names, others=others)
 
 
-def widened(error: Array, degrees: float, seen: Shrunk | None, weight: float = 1.0, grid: int = 100) -> tuple[Array, Array]:
+def widened(
+    error: Array, degrees: float, seen: Shrunk | None, weight: float = 1.0, grid: int = 100
+) -> tuple[Array, Array]:
     """Errors (p,), in standard deviations of the columns, with what is beyond them; degrees of freedom.
 
     Effects on held-out controls, `seen`, are N(0, v_j / weight + omega^2), v_j what their own errors say; those of tests are
