@@ -21,7 +21,7 @@ import pytest
 import richcomponents as rc
 from richcomponents.cli import main
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.effects.estimate import HeldOut
+from richcomponents.effects import estimate
 from richcomponents.inference.verdicts import RULES, Test, Verdict, verdict
 from richcomponents.models.estimator import Estimator
 from richcomponents.report import Findings, render
@@ -228,14 +228,14 @@ def test_the_table_of_ranks_holds_the_estimate(name, data):
 @every_data
 def test_held_out_controls_only_widen(data, monkeypatch):
     seen = []
-    plain = HeldOut.widened
+    plain = estimate.widened
 
-    def recorded(self, *given, **options):
-        error, degrees = plain(self, *given, **options)
-        seen.append((given[1], error, given[2], degrees))
+    def recorded(own, blocks, *given):
+        error, degrees = plain(own, blocks, *given)
+        seen.append((own, error, blocks, degrees))
         return error, degrees
 
-    monkeypatch.setattr(HeldOut, "widened", recorded)
+    monkeypatch.setattr(estimate, "widened", recorded)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = FITS["ExposureEffects"](DATA[data])
