@@ -21,7 +21,7 @@ from richcomponents.learning.mixture import (
     noise_variance,
 )
 from richcomponents.learning.tensors import lifted, orthogonal_decomposition
-from richcomponents.models.mixture import ComponentGaussianMixture
+from richcomponents.models.latent import ComponentGaussianMixture
 from richcomponents.moments import Moments
 from tests.exact import mixture_cumulants
 

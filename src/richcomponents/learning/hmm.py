@@ -24,14 +24,14 @@ from scipy.optimize import least_squares, nnls
 from scipy.special import softmax
 
 from richcomponents.algebra import Array, multilinear, symmetrise
+from richcomponents.algebra.arrays import symmetric, whitening
 from richcomponents.components import Component
 from richcomponents.errors import DataError
-from richcomponents.learning.tensors import latent_classes
+from richcomponents.learning.mixture import residual_covariance
+from richcomponents.learning.tensors import FLOOR, latent_classes
 
 _MOST = 10  # directions in which chains are matched
-_KEPT = 3  # decompositions that are refined; the best fit wins
-_FIRM = 10.0  # how much what states explain beyond what there is counts, beside moments
-_SMALL = 0.01  # singular values of C_13 below this share of the largest are noise
+_FIRM = 10.0  # weight of what states explain beyond what there is; moments have weight one
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,6 @@ class Chain:
     weights: Array
     transition: Array
     left: float = float("nan")
-
-    @property
-    def k(self) -> int:
-        return len(self.weights)
 
 
 @dataclass(frozen=True)
@@ -61,9 +57,8 @@ class ChainMoments:
     room: float
 
     @classmethod
-    def of(cls, component: Component, scale: Array | None = None) -> ChainMoments:
-        """From a component whose columns are x_1, x_2 and x_3 side by side. scale : (3d, 3d), the covariance in whose units
-        moments count, that of the component by default."""
+    def of(cls, component: Component) -> ChainMoments:
+        """From a component whose columns are x_1, x_2 and x_3 side by side, in units of its noise."""
         columns = len(component.mean)
         if columns % 3:
             raise DataError(
@@ -72,23 +67,20 @@ class ChainMoments:
             )
         d = columns // 3
         one, two, three = (slice(i * d, (i + 1) * d) for i in range(3))
-        C = component.covariance
-        noise = component.covariance if scale is None else scale
+        C, noise = component.covariance, residual_covariance(component)
         own, within = (np.mean([M[at, at] for at in (one, two, three)], axis=0) for M in (C, noise))
-        values, vectors = np.linalg.eigh((within + within.T) / 2)
-        root = np.sqrt(np.maximum(values, 1e-10 * max(float(values[-1]), np.finfo(float).tiny)))
-        white, colour = vectors / root, vectors * root
-        pairs = [white.T @ C[a, b] @ white for a, b in ((one, two), (two, three), (one, three))]
-        seen = sum((P @ P.T + P.T @ P for P in pairs), np.zeros((d, d)))
-        Q = np.linalg.eigh(seen)[1][:, ::-1][:, : min(d, _MOST)]
-        into = white @ Q
+        white, colour = whitening(within)
+        pairs = [white @ C[a, b] @ white.T for a, b in ((one, two), (two, three), (one, three))]
+        seen = np.sum([P @ P.T + P.T @ P for P in pairs], axis=0)
+        Q = np.linalg.eigh(seen)[1][:, ::-1][:, :_MOST]
+        into = white.T @ Q
         maps = np.zeros((columns, 3 * Q.shape[1]))
         for i, at in enumerate((one, two, three)):
             maps[at, i * Q.shape[1] : (i + 1) * Q.shape[1]] = into
         q = Q.shape[1]
         third = component.mapped(maps).cumulant(3)[:q, q : 2 * q, 2 * q :]
         first, second, apart = (Q.T @ P @ Q for P in pairs)
-        room = max(1.0, float(np.linalg.eigvalsh(white.T @ own @ white)[-1]))
+        room = max(1.0, float(np.linalg.eigvalsh(white @ own @ white.T)[-1]))
         return cls(first, second, apart, third, np.asarray((colour @ Q).T), room)
 
 
@@ -110,9 +102,8 @@ def stationary(transition: Array) -> Array:
     """pi with pi T = pi, (k,)."""
     k = len(transition)
     system = np.vstack([transition.T - np.eye(k), np.ones(k)])
-    found = np.linalg.lstsq(system, np.append(np.zeros(k), 1.0), rcond=None)[0]
-    found = np.maximum(found, 1e-12)
-    return np.asarray(found / found.sum())
+    pi = np.maximum(np.linalg.lstsq(system, np.append(np.zeros(k), 1.0), rcond=None)[0], 1e-12)
+    return np.asarray(pi / pi.sum())
 
 
 def chain_starts(moments: ChainMoments, k: int, rng: np.random.Generator, n_init: int) -> list[Chain]:
@@ -120,26 +111,23 @@ def chain_starts(moments: ChainMoments, k: int, rng: np.random.Generator, n_init
     C12, C23, C13 = moments.first, moments.second, moments.apart
     rank = k - 1
     left, values, right = np.linalg.svd(C13)
-    values = np.maximum(values[:rank], _SMALL * values[0])
+    values = np.maximum(values[:rank], FLOOR * values[0])
     inverse = (right[:rank].T / values) @ left[:, :rank].T  # C_13^+
     one, three = C23 @ inverse, C12.T @ inverse.T  # a_j -> b_j, c_j -> b_j
-    M2 = (one @ C12 + C23 @ three.T) / 2
-    M2 = (M2 + M2.T) / 2
+    M2 = symmetric((one @ C12 + C23 @ three.T) / 2)
 
     def third(W: Array) -> Array:
         return symmetrise(multilinear(moments.third, one.T @ W, W, three.T @ W))
 
-    top = float(np.linalg.eigvalsh(M2)[-1])
-    options = {"centred": True, "n_init": n_init, "floor": _SMALL * max(top, 1e-12), "least": 0.1 / k}
-    found = []
-    for classes in latent_classes(M2, third, k, rng, **options):  # type: ignore[arg-type]
-        b = classes.vectors - classes.weights @ classes.vectors
+    starts = []
+    for classes in latent_classes(M2, third, k, rng, centred=True, n_init=n_init):
+        b = classes.vectors
         c = b @ np.linalg.pinv((classes.weights * b.T) @ b, hermitian=True, rcond=1e-10) @ C23
         lifted = np.vstack([b.T, np.ones(k)])
         T = np.stack([nnls(lifted, np.append(goal, 1.0))[0] for goal in c])
         T = (T + 1e-6) / (T + 1e-6).sum(axis=1, keepdims=True)
-        found.append(Chain(b, classes.weights, T))
-    return found
+        starts.append(Chain(b, classes.weights, T))
+    return starts
 
 
 def match_chain(moments: ChainMoments, start: Chain) -> Chain:
@@ -160,9 +148,9 @@ def match_chain(moments: ChainMoments, start: Chain) -> Chain:
         return np.append(np.concatenate([x.ravel() for x in chain_moments(b, pi, T)]) - target, beyond)
 
     packed = np.concatenate([start.means.ravel(), np.log(np.maximum(start.transition, 1e-6)).ravel()])
-    found = least_squares(residual, packed, method="trf", xtol=1e-12, ftol=1e-12, gtol=1e-12, max_nfev=200)
-    b, pi, T = unpack(found.x)
-    return Chain(b, pi, T, float(2 * found.cost))
+    end = least_squares(residual, packed, method="trf", xtol=1e-12, ftol=1e-12, gtol=1e-12, max_nfev=200)
+    b, pi, T = unpack(end.x)
+    return Chain(b, pi, T, float(2 * end.cost))
 
 
 def fit_chain(moments: ChainMoments, k: int, rng: np.random.Generator, n_init: int = 10) -> Chain:
@@ -173,7 +161,7 @@ def fit_chain(moments: ChainMoments, k: int, rng: np.random.Generator, n_init: i
             f"{k} states of observations with {d} columns: moments determine from 2 to {d + 1} states. Use fewer states, or "
             "observe more columns"
         )
-    starts = chain_starts(moments, k, rng, n_init)[:_KEPT]
+    starts = chain_starts(moments, k, rng, n_init)
     best = min((match_chain(moments, start) for start in starts), key=lambda chain: chain.left)
     order = np.argsort(-best.weights, kind="stable")
     return Chain(

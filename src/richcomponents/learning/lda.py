@@ -61,7 +61,6 @@ def fit_topics(
         )
     P = pairs / n_pairs
     M2 = P - a0 / (a0 + 1) * np.outer(one, one)
-    every, n_triples = np.ones((d, 1)), 0.0
 
     def triples(W: Array) -> Array:
         """E[c (x) c (x) c] of three different words, in W (d, r)."""
@@ -72,7 +71,7 @@ def fit_topics(
         diagonals = twice + twice.transpose(0, 2, 1) + twice.transpose(2, 1, 0)
         return np.asarray(moment - diagonals + 2 * np.einsum("w,wa,wb,wc->abc", counts, W, W, W))
 
-    n_triples = float(triples(every)[0, 0, 0])
+    n_triples = float(triples(np.ones((d, 1)))[0, 0, 0])
     if n_triples <= _NONE * counts.sum() ** 3:
         raise DataError(f"{component.name} has no three words in a document: topics need three")
 
@@ -82,11 +81,10 @@ def fit_topics(
         inner = inner + 2 * a0**2 / ((a0 + 1) * (a0 + 2)) * np.einsum("a,b,c->abc", m, m, m)
         return np.asarray((a0 + 2) / 2 * inner)
 
-    top = float(np.linalg.eigvalsh(M2)[-1])
-    found = latent_classes(M2, third, k, rng, centred=False, n_init=n_init, floor=1e-4 * top)[0]
-    words = np.maximum(found.vectors * np.sign(found.vectors.sum(axis=1, keepdims=True)), 0.0)
-    words = words / np.maximum(words.sum(axis=1, keepdims=True), 1e-300)
-    weights = found.weights / found.weights.sum()
+    classes = latent_classes(M2, third, k, rng, centred=False, n_init=n_init)[0]
+    words = np.maximum(classes.vectors * np.sign(classes.vectors.sum(axis=1, keepdims=True)), 0.0)
+    words = words / np.maximum(words.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    weights = classes.weights / classes.weights.sum()
     order = np.argsort(-weights, kind="stable")
     return Topics(words[order], a0 * weights[order])
 

@@ -15,6 +15,7 @@ is far less noisy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,14 +23,14 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import log_softmax, softmax
 
 from richcomponents.algebra import Array, multilinear
+from richcomponents.algebra.arrays import power, symmetric, whitening
 from richcomponents.components import Component, CumulantSource
 from richcomponents.components.component import expand
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.learning.solvers import minimise
 from richcomponents.learning.tensors import latent_classes
 
-_FLOOR = 0.003  # eigenvalues of B below this share of the largest of Cov are noise: whitening would blow them up
-_KEPT = 3  # decompositions of T that are refined; the best objective wins
+_FOLDS = 5  # of cross-validation; fewer than ten samples in one say nothing about cumulants of order three
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,6 @@ class Mixture:
     weights: Array
     sigma2: float
     objective: float = float("nan")
-
-    @property
-    def k(self) -> int:
-        return len(self.weights)
 
 
 @dataclass(frozen=True)
@@ -62,49 +59,47 @@ class MixtureCumulants:
     scale: Array
     n: float = float("inf")
 
-    @classmethod
-    def of(cls, component: Component) -> MixtureCumulants:
-        """From a component; the fourth order is left out where it does not fit in memory or was not kept."""
-        fourth: Array | None
-        try:
-            fourth = component.cumulant(4)
-        except (CapacityError, DataError):
-            fourth = None
-        except ValueError:
-            source = component.source
-            if source is not None and source.max_order >= 4:
-                raise
-            fourth = None
-        return cls(
-            positive_part(component.covariance),
-            component.cumulant(3),
-            fourth,
-            noise_scale(component),
-            float("inf") if component.source is None else float(component.source.n),
-        )
-
     @property
     def d(self) -> int:
         return len(self.covariance)
 
+    @classmethod
+    def of(cls, component: Component) -> MixtureCumulants:
+        """From a component; the fourth order is left out where it does not fit in memory or was not kept."""
+        source = component.source
+        fourth: Array | None = None
+        if source is None or source.max_order >= 4:
+            with suppress(CapacityError, DataError):
+                fourth = component.cumulant(4)
+        n = float("inf") if source is None else float(source.n)
+        third, scale = component.cumulant(3), residual_covariance(component)
+        return cls(power(symmetric(component.covariance), 1.0, 0.0), third, fourth, scale, n)
 
-def positive_part(matrix: Array) -> Array:
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    @classmethod
+    def without(cls, component: Component, gone: Sequence[int], whole: MixtureCumulants) -> MixtureCumulants:
+        """Those of the component without some blocks: same maps, same weights of the alternatives, in the units of the whole.
+        The covariance moves as :meth:`Component.measured_on` says."""
+        source = component.source
+        assert source is not None
+        rest = CumulantSource(source.moments.without(gone), unbiased=source.unbiased)
+        less = component.measured_on(rest, 3 if whole.fourth is None else 4)
+        fourth = None if whole.fourth is None else less.cumulant(4)
+        covariance = power(symmetric(less.covariance), 1.0, 0.0)
+        return cls(covariance, less.cumulant(3), fourth, whole.scale, float(rest.n))
 
 
-def noise_scale(component: Component) -> Array:
+def residual_covariance(component: Component) -> Array:
     """Covariance of the least noisy variable that the component's cumulants are read from: the residual of U on V for S1.
 
     It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
     directions are estimated well; the component's own covariance would take its noise for signal.
     """
-    own = positive_part(component.covariance)
-    if component.source is None:
-        return own
-    _, slots = expand(component.terms.alternatives[0], 3)[0]
-    covariance = component.source.covariance(slots[-1])
-    return np.asarray((covariance + covariance.T) / 2) if np.trace(covariance) > 0 else own
+    if component.source is not None:
+        _, slots = expand(component.terms.alternatives[0], 3)[0]
+        covariance = symmetric(component.source.covariance(slots[-1]))
+        if np.trace(covariance) > 0:
+            return covariance
+    return power(symmetric(component.covariance), 1.0, 0.0)
 
 
 def pairings(B: Array) -> Array:
@@ -115,9 +110,7 @@ def pairings(B: Array) -> Array:
 
 def posterior(points: Array, means: Array, weights: Array, within: Array) -> Array:
     """P(j | x) (n, k) for points (n, d), components N(means_j, within), within : (d, d)."""
-    values, vectors = np.linalg.eigh((within + within.T) / 2)
-    root = np.sqrt(np.maximum(values, 1e-9 * max(float(values[-1]), np.finfo(float).tiny)))
-    white = vectors / root
+    white = whitening(within)[0].T
     x, c = points @ white, means @ white
     return np.asarray(softmax(np.log(weights) + x @ c.T - np.sum(c**2, axis=1) / 2, axis=1))
 
@@ -148,17 +141,9 @@ def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_i
     sigma2 = noise_variance(target.covariance, k)
     if k == 1:
         return [Mixture(np.zeros((1, target.d)), np.ones(1), sigma2)]
-    found = latent_classes(
-        target.covariance - sigma2 * np.eye(target.d),
-        lambda W: multilinear(target.third, W, W, W),
-        k,
-        rng,
-        centred=True,
-        n_init=n_init,
-        floor=_FLOOR * float(np.linalg.eigvalsh(target.covariance)[-1]),
-        least=0.1 / k,  # a lighter component than that is left to the refinement
-    )
-    return [Mixture(one.vectors - one.weights @ one.vectors, one.weights, sigma2) for one in found]
+    between = target.covariance - sigma2 * np.eye(target.d)
+    classes = latent_classes(between, lambda W: multilinear(target.third, W, W, W), k, rng, centred=True, n_init=n_init)
+    return [Mixture(one.vectors, one.weights, sigma2) for one in classes]
 
 
 # ---- matching cumulants
@@ -167,7 +152,7 @@ def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_i
 class MomentMatching:
     """The objective of the refinement and its gradient.
 
-    In coordinates x = W s with W scale W' = I, D_t the difference of the cumulants of order t of the mixture and of the target,
+    In coordinates x = W's with W'scale W = I, D_t the difference of the cumulants of order t of the mixture and of the target,
 
         F = |D_2|^2 / 2 + |D_3|^2 / 6 + |D_4|^2 / 24 - (1/n) sum_j log(k w_j).
 
@@ -179,17 +164,14 @@ class MomentMatching:
 
     def __init__(self, target: MixtureCumulants, k: int, *, equal_weights: bool = False) -> None:
         self.k, self.equal = k, equal_weights
-        values, vectors = np.linalg.eigh(target.scale)
-        root = np.sqrt(np.maximum(values, 1e-10 * max(float(values[-1]), np.finfo(float).tiny)))
-        self.whiten = np.asarray((vectors / root) @ vectors.T)  # W, symmetric
-        self.colour = np.asarray((vectors * root) @ vectors.T)  # its inverse
-        W = self.whiten
-        self.metric = np.asarray(W @ W)  # covariance of the unit noise in x
-        self.second = np.asarray(W @ target.covariance @ W)
+        into, self.colour = whitening(target.scale)  # (q, d), and back; q = d, but for columns that others determine
+        self.whiten = W = into.T
+        self.metric = np.asarray(W.T @ W)  # covariance of the unit noise in x
+        self.second = np.asarray(W.T @ target.covariance @ W)
         self.third = multilinear(target.third, W, W, W)
         self.fourth = None if target.fourth is None else multilinear(target.fourth, W, W, W, W)
         self.pseudo = 0.0 if equal_weights else 1.0 / target.n
-        self.d = target.d
+        self.d = W.shape[1]
 
     def pack(self, mixture: Mixture) -> Array:
         logs = np.zeros(0) if self.equal else np.log(mixture.weights)
@@ -206,7 +188,7 @@ class MomentMatching:
     def mixture(self, parameters: Array) -> Mixture:
         means, weights, sigma2 = self.unpack(parameters)
         order = np.argsort(-weights, kind="stable")
-        return Mixture((means @ self.colour)[order], weights[order], sigma2, self(parameters)[0])
+        return Mixture((means @ self.colour.T)[order], weights[order], sigma2, self(parameters)[0])
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """F and its gradient.
@@ -250,9 +232,8 @@ class MomentMatching:
 
 def match_cumulants(target: MixtureCumulants, start: Mixture, *, equal_weights: bool = False) -> Mixture:
     """Moment matching from a start, by L-BFGS."""
-    objective = MomentMatching(target, start.k, equal_weights=equal_weights)
-    found = minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9)
-    return objective.mixture(found)
+    objective = MomentMatching(target, len(start.weights), equal_weights=equal_weights)
+    return objective.mixture(minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9))
 
 
 def fit_mixture(
@@ -268,7 +249,7 @@ def fit_mixture(
             f"{k} components in {target.d} dimensions: third-order cumulants determine at most as many components as "
             f"dimensions. Ask for n_components <= {target.d}, or add columns to the view"
         )
-    starts = tensor_start(target, k, rng, n_init)[:_KEPT]
+    starts = tensor_start(target, k, rng, n_init)
     refined = [match_cumulants(target, start, equal_weights=equal_weights) for start in starts]
     if not equal_weights and k > 1:
         even = [match_cumulants(target, start, equal_weights=True) for start in starts]
@@ -280,69 +261,38 @@ def fit_mixture(
 
 
 def choose_components(
-    component: Component,
-    rng: np.random.Generator,
-    *,
-    equal_weights: bool = False,
-    n_init: int = 5,
+    component: Component, rng: np.random.Generator, *, equal_weights: bool = False, n_init: int = 5
 ) -> tuple[int, dict[int, float]]:
     """k by cross-validation over blocks of samples, and the criterion of each candidate.
 
     A mixture with k components is fitted to the cumulants of all folds but one (all maps held fixed), and
     its distance F (:class:`MomentMatching`) to the cumulants of that fold is taken. k is the smallest whose mean distance
-    is within one standard error, of the difference over folds, of the best. Folds of fewer than ten samples say nothing
-    about cumulants of order three: k = 1. Where there are no blocks (exact cumulants): the smallest k with F below one
-    thousandth of that of one component, else the best.
+    is within one standard error, of the difference over folds, of the best. Where there are no blocks (exact cumulants): the
+    smallest k whose F is within one thousandth of that of one component of the best.
     """
-    folds, sizes = 5, list(range(1, len(component.mean) + 1))
-    whole = MixtureCumulants.of(component)
-    source = component.source
-    if len(sizes) == 1 or whole.n < 10 * folds:
-        return sizes[0], {sizes[0]: float("nan")}
-    if source is None or len(source.blocks) < 2 * folds:
-        fits = {k: fit_mixture(whole, k, rng, equal_weights=equal_weights, n_init=n_init).objective for k in sizes}
-        enough = [k for k in sizes if fits[k] <= 1e-3 * fits[sizes[0]]]
-        return (enough[0] if enough else min(sizes, key=lambda k: fits[k])), fits
-    blocks = source.blocks
-    distance = np.zeros((folds, len(sizes)))
-    for fold in range(folds):
-        held = blocks[fold::folds]
-        train = _restricted(component, source, held, whole)
-        test = _restricted(component, source, [b for b in blocks if b not in held], whole)
-        for i, k in enumerate(sizes):
-            mixture = fit_mixture(train, k, rng, equal_weights=equal_weights, n_init=n_init)
-            objective = MomentMatching(replace(test, n=float("inf")), k)
-            distance[fold, i] = objective(objective.pack(mixture))[0]
+    sizes, source, whole = range(1, len(component.mean) + 1), component.source, MixtureCumulants.of(component)
+    if len(sizes) == 1 or whole.n < 10 * _FOLDS:
+        return 1, {1: float("nan")}
+    options = {"equal_weights": equal_weights, "n_init": n_init}
+    if source is None or len(source.blocks) < 2 * _FOLDS:
+        distance = np.array([[fit_mixture(whole, k, rng, **options).objective for k in sizes]])  # type: ignore[arg-type]
+        allowed = 1e-3 * distance[0, 0]
+    else:
+        distance = np.zeros((_FOLDS, len(sizes)))
+        for fold in range(_FOLDS):
+            held = source.blocks[fold::_FOLDS]
+            train = MixtureCumulants.without(component, held, whole)
+            test = MixtureCumulants.without(component, [b for b in source.blocks if b not in held], whole)
+            for k in sizes:
+                objective = MomentMatching(replace(test, n=float("inf")), k)
+                mixture = fit_mixture(train, k, rng, **options)  # type: ignore[arg-type]
+                distance[fold, k - 1] = objective(objective.pack(mixture))[0]
     mean = distance.mean(axis=0)
-    best = int(mean.argmin())
-    excess = distance - distance[:, [best]]
-    error = excess.std(axis=0, ddof=1) / np.sqrt(folds)
-    chosen = int(np.flatnonzero(excess.mean(axis=0) <= error)[0])
-    return sizes[chosen], {k: float(mean[i]) for i, k in enumerate(sizes)}
-
-
-def _restricted(
-    component: Component, source: CumulantSource, gone: Sequence[int], whole: MixtureCumulants
-) -> MixtureCumulants:
-    """The target without some blocks: same maps, same weights of the alternatives, in the units of the whole.
-
-    The covariance moves as :meth:`Component.measured_on` says.
-    """
-    part = CumulantSource(source.moments.without(gone), unbiased=source.unbiased)
-    less = component.measured_on(part, 3 if whole.fourth is None else 4)
-    return MixtureCumulants(
-        positive_part(less.covariance),
-        less.cumulant(3),
-        None if whole.fourth is None else less.cumulant(4),
-        whole.scale,
-        float(part.n),
-    )
-
-
-def matched(found: Mixture, like: Mixture) -> Mixture:
-    """The components of `found` in the order that comes nearest to those of `like`."""
-    order, _ = match_centres(found.means, like.means)
-    return replace(found, means=found.means[order], weights=found.weights[order])
+    excess = distance - distance[:, [mean.argmin()]]
+    if len(distance) > 1:
+        allowed = excess.std(axis=0, ddof=1) / np.sqrt(len(distance))
+    chosen = int(np.flatnonzero(excess.mean(axis=0) <= allowed)[0])
+    return sizes[chosen], {k: float(mean[k - 1]) for k in sizes}
 
 
 def replicates(component: Component, mixture: Mixture, *, equal_weights: bool = False) -> list[Mixture]:
@@ -353,11 +303,10 @@ def replicates(component: Component, mixture: Mixture, *, equal_weights: bool = 
     source = component.source
     if source is None or len(source.blocks) < 2:
         return []
-    whole = MixtureCumulants.of(component)
-    return [
-        matched(
-            match_cumulants(_restricted(component, source, [block], whole), mixture, equal_weights=equal_weights),
-            mixture,
-        )
-        for block in source.blocks
-    ]
+    whole, out = MixtureCumulants.of(component), []
+    for block in source.blocks:
+        target = MixtureCumulants.without(component, [block], whole)
+        less = match_cumulants(target, mixture, equal_weights=equal_weights)
+        order, _ = match_centres(less.means, mixture.means)
+        out.append(replace(less, means=less.means[order], weights=less.weights[order]))
+    return out

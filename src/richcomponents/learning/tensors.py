@@ -23,47 +23,46 @@ import numpy as np
 
 from richcomponents.algebra import Array
 
+FLOOR = 0.001
+"""Eigenvalues of M2 below this share of the largest are noise: whitening would blow them up."""
+
+REFINED = 3
+"""Decompositions that are kept, to be refined by whoever asked."""
+
 
 @dataclass(frozen=True)
 class LatentClasses:
-    """weights : (k,), as they were found; vectors : (k, d), c_j."""
+    """weights : (k,), as they came out; vectors : (k, d), c_j."""
 
     weights: Array
     vectors: Array
 
 
 def latent_classes(
-    second: Array,
-    third: Callable[[Array], Array],
-    k: int,
-    rng: np.random.Generator,
-    *,
-    centred: bool,
-    n_init: int = 10,
-    floor: float = 0.0,
-    least: float = 0.0,
+    second: Array, third: Callable[[Array], Array], k: int, rng: np.random.Generator, *, centred: bool, n_init: int = 10
 ) -> list[LatentClasses]:
-    """Classes with the moments `second` (d, d) and third(W) = M3(W, W, W), W (d, r); the best decomposition first.
+    """Classes with the moments `second` (d, d) and third(W) = M3(W, W, W), W (d, r); the best decompositions, best first.
 
-    centred : whether the vectors are centred (r = k - 1), and weights add up to one; else they are independent (r = k). floor :
-    eigenvalues of `second` below are taken for it, since W divides by them; least : the smallest weight of a centred class.
+    centred : whether the vectors are centred (r = k - 1), and weights add up to one, none of them below 0.1 / k; else they are
+    independent (r = k).
     """
     r = k - 1 if centred else k
     values, vectors = np.linalg.eigh((second + second.T) / 2)
-    basis, top = vectors[:, len(values) - r :], np.maximum(values[len(values) - r :], max(floor, 1e-300))
-    T = third(basis / np.sqrt(top))
-    T = lifted(T) if centred else T
-    back = (basis * np.sqrt(top)).T
-    found = []
-    for Z in orthogonal_decomposition(T, rng, n_init):
-        if centred:
-            Z = Z * np.where(Z[:, -1:] < 0, -1.0, 1.0)
-            root = np.maximum(Z[:, -1], np.sqrt(least))
-            found.append(LatentClasses(root**2 / np.sum(root**2), (Z[:, :-1] / root[:, None]) @ back))
-        else:
-            size = np.maximum(np.einsum("abc,ja,jb,jc->j", T, Z, Z, Z), 1e-12)
-            found.append(LatentClasses(size**-2, (Z * size[:, None]) @ back))
-    return found
+    largest = max(float(values[-1]), np.finfo(float).tiny)
+    basis, root = vectors[:, len(values) - r :], np.sqrt(np.maximum(values[len(values) - r :], FLOOR * largest))
+    T, back = third(basis / root), (basis * root).T
+    if not centred:
+        decompositions = orthogonal_decomposition(T, rng, n_init)[:REFINED]
+        sizes = [np.maximum(np.einsum("abc,ja,jb,jc->j", T, Z, Z, Z), 1e-12) for Z in decompositions]
+        return [LatentClasses(a**-2, (Z * a[:, None]) @ back) for Z, a in zip(decompositions, sizes, strict=True)]
+    out = []
+    for Z in orthogonal_decomposition(lifted(T), rng, n_init)[:REFINED]:
+        last = np.maximum(np.abs(Z[:, -1]), np.sqrt(0.1 / k))  # of z_j, whose sign is free, sqrt(w_j)
+        sign = np.where(Z[:, -1] < 0, -1.0, 1.0)
+        vectors = (Z[:, :-1] * (sign / last)[:, None]) @ back
+        weights = last**2 / np.sum(last**2)
+        out.append(LatentClasses(weights, vectors - weights @ vectors))
+    return out
 
 
 def lifted(third: Array) -> Array:
@@ -91,7 +90,7 @@ def orthogonal_decomposition(T: Array, rng: np.random.Generator, n_init: int = 1
         """T(v, v, .) for all rows v of V, (n, k)."""
         return np.asarray((V[:, :, None] * V[:, None, :]).reshape(len(V), k * k) @ flat.T)
 
-    rest, found = T.copy(), np.zeros((k, k))
+    rest, first = T.copy(), np.zeros((k, k))
     for j in range(k):
         v = rng.normal(size=(max(n_init, k), k))
         v /= np.linalg.norm(v, axis=1, keepdims=True)
@@ -99,18 +98,14 @@ def orthogonal_decomposition(T: Array, rng: np.random.Generator, n_init: int = 1
             v = power(v, rest.reshape(k, k * k))
             v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
         value = np.sum(power(v, rest.reshape(k, k * k)) * v, axis=1)
-        found[j] = v[value.argmax()]
-        rest = rest - value.max() * np.einsum("a,b,c->abc", found[j], found[j], found[j])
-    starts = [found, *(np.linalg.qr(rng.normal(size=(k, k)))[0] for _ in range(n_init))]
+        first[j] = v[value.argmax()]
+        rest = rest - value.max() * np.einsum("a,b,c->abc", first[j], first[j], first[j])
+    starts = [first, *(np.linalg.qr(rng.normal(size=(k, k)))[0] for _ in range(n_init))]
     Z = np.stack(starts)
     for _ in range(100):
         left, _, right = np.linalg.svd(power(Z.reshape(-1, k), flat).reshape(Z.shape))
         Z = left @ right
     value = np.sum(power(Z.reshape(-1, k), flat).reshape(Z.shape) * Z, axis=(1, 2))
-    kept: list[Array] = []
-    levels: list[float] = []
-    for i in np.argsort(-value, kind="stable"):
-        if all(abs(value[i] - level) > 1e-6 * abs(level) for level in levels):
-            kept.append(Z[i])
-            levels.append(float(value[i]))
-    return kept
+    order = np.argsort(-value, kind="stable")
+    new = np.append(True, -np.diff(value[order]) > 1e-6 * np.abs(value[order[:-1]]))
+    return list(Z[order[new]])

@@ -6,10 +6,9 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.general import RCA
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.ising import ComponentIsing
-from richcomponents.models.latent import ComponentHMM, ComponentLDA
+from richcomponents.models.latent import ComponentGaussianMixture, ComponentHMM, ComponentLDA
 from richcomponents.models.likelihood import ComponentLikelihood
 from richcomponents.models.logistic import ComponentLogisticRegression
-from richcomponents.models.mixture import ComponentGaussianMixture
 from richcomponents.models.pca import ComponentPCA, subspace_distance
 from richcomponents.models.regression import ComponentRegression
 

@@ -1,25 +1,36 @@
-"""Hidden Markov models and topics of a component, from its moments."""
+"""Latent classes of a component, from its moments: spherical Gaussian mixtures, hidden Markov models, topics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components import Component
-from richcomponents.cumulants.estimate import Estimate
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.errors import DataError
 from richcomponents.learning.hmm import ChainMoments, fit_chain
 from richcomponents.learning.lda import fit_topics
-from richcomponents.learning.mixture import noise_scale
+from richcomponents.learning.mixture import (
+    Mixture,
+    MixtureCumulants,
+    choose_components,
+    fit_mixture,
+    posterior,
+    replicates,
+)
 from richcomponents.models.base import AloneLearner
 from richcomponents.moments.data import Data
+from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
 from richcomponents.text import in_line
 
-_SHOWN = 12  # columns of a summary
+_SHOWN = 12  # columns of a class in a summary
+_QUICK = 20  # columns up to which a summary computes standard errors
 
 
 class _LatentLearner(AloneLearner):
@@ -27,34 +38,233 @@ class _LatentLearner(AloneLearner):
 
     n_init: int
     random_state: int | None
-    reads = 3
-    on_rows = True
 
-    def _vectors(self) -> tuple[Array, tuple[str, ...]]:
+    def _classes(self) -> tuple[Array, tuple[str, ...]]:
         """(k, d) what was learned of each class, and what the classes are called."""
         raise NotImplementedError
+
+    def _errors(self) -> Array | None:
+        """Standard errors of the same, where there are any."""
+        return None
 
     def _columns(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self._names(names)
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
-        """What was learned of each class, (d, k), without errors."""
-        vectors, classes = self._vectors()
-        return Estimate(vectors.T, np.full_like(vectors.T, np.nan), 1, self._columns(names), classes)
+        """What was learned of each class, (d, k), with errors where there are any."""
+        (vectors, classes), error = self._classes(), self._errors()
+        error = np.full_like(vectors, np.nan) if error is None else error
+        return Estimate(vectors.T, error.T, 1, self._columns(names), classes)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw what was learned of each class as a heat map (matplotlib). Returns the Axes."""
-        vectors, classes = self._vectors()
+        vectors, classes = self._classes()
         return heat_map(vectors.T, self._columns(names), list(classes), title=self.title(), label="", ax=ax)
 
     def _lines(self) -> list[str]:
-        vectors, classes = self._vectors()
-        columns = [in_line(name) for name in self._columns(None)]
-        lines = [self.title(), ""]
-        for name, values in zip(classes, vectors, strict=True):
+        (vectors, classes), error = self._classes(), self._errors()
+        columns, lines = [in_line(name) for name in self._columns(None)], [self.title(), *self.notes(), ""]
+        for j, (name, values) in enumerate(zip(classes, vectors, strict=True)):
+            cells = [
+                f"{values[i]:.3g}" + ("" if error is None else f" ({error[j, i]:.3f})") for i in range(len(values))
+            ]
             order = np.argsort(-np.abs(values), kind="stable")[:_SHOWN]
-            lines.append(f"{name}: " + ", ".join(f"{columns[i]} {values[i]:.3g}" for i in order))
+            lines.append(f"{name}: " + ", ".join(f"{columns[i]} {cells[i]}" for i in order))
+        if error is not None:
+            lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
         return lines if self.rca_ is None else [*lines, ""]
+
+
+@dataclass(eq=False, repr=False)
+class ComponentGaussianMixture(_LatentLearner):
+    """A component as a mixture of k <= d spherical Gaussians: S = c_j + sigma N(0, I) with probability w_j.
+
+    Learned from the component's covariance and its cumulants of order three and four; no sample of it is seen.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        k, at most the number d of columns of the component. "auto": the smallest k whose cross-validated distance to the
+        cumulants of held-out blocks of samples is within one standard error of the best (`criterion_`).
+    rca : ContrastiveRCA or RCA, optional
+        Cloned and fitted to X.
+    component : "S1", "S2" or "S3", or a subset of views of an RCA
+    method : {"auto", "paper"}
+        "auto": decomposition of the lifted third-order tensor, then matching of the cumulants of orders two to four.
+        "paper": alternating minimisation on the third-order moment (Ge and Zou, Section 5). It needs the mean, which
+        is a convention only, independent means, and is much less accurate.
+    equal_weights : bool
+        Whether all w_j = 1/k is given.
+    n_init : int
+        Random starts of the tensor decomposition. "paper" stops at the first whose residual shows that no component is
+        lost, and tries up to ten times as many (then a SpecificationWarning).
+    random_state : int or None
+
+    Attributes
+    ----------
+    means_ : array (k, d)
+        Centred at the component's mean: weights_ @ means_ = component_.mean. Cumulants tell the means up to one common
+        shift; the rule of the RCA (by default the shared part has mean zero) fixes it.
+    weights_ : array (k,)
+        Decreasing; the order of components has no other meaning.
+    sigma2_ : float
+        Variance of each component in every direction.
+    n_components_ : int
+    criterion_ : dict or None
+        Candidate k -> cross-validated distance, for n_components="auto".
+    objective_ : float
+        What is left of the distance to the cumulants (for "paper": of the third-order moment).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from richcomponents import ContrastiveRCA
+    >>> rng = np.random.default_rng(0)
+    >>> centres = np.array([[3.0, 0.0], [-3.0, 1.0]])
+    >>> s1 = centres[rng.integers(2, size=4000)] + 0.5 * rng.normal(size=(4000, 2))
+    >>> s2 = 0.6 * (rng.exponential(size=(4000, 2)) - 1)
+    >>> X = np.hstack([s1 + s2, s2 + 0.3 * rng.uniform(-1, 1, (4000, 2))])
+    >>> model = ComponentGaussianMixture(2, rca=ContrastiveRCA(views=2), equal_weights=True).fit(X)
+    >>> np.round(model.means_[np.argsort(model.means_[:, 0])]).astype(int).tolist()
+    [[-3, 1], [3, 0]]
+    """
+
+    n_components: int | str = "auto"
+    rca: Any = None
+    component: str = "S1"
+    method: str = "auto"
+    equal_weights: bool = False
+    n_init: int = 10
+    random_state: int | None = 0
+
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Add a block of rows to those seen so far, and refit from their moments. y : ignored."""
+        self._check_parameters()
+        data = self._add_block(X)[0]
+        self._learn(self.component_, data)
+        return self
+
+    def _check_parameters(self) -> None:
+        k = self.n_components
+        if k != "auto" and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
+            raise ValueError(f"n_components must be 'auto' or a positive integer, got {k!r}")
+        if self.method not in ("auto", "paper"):
+            raise ValueError(f"method must be 'auto' or 'paper', got {self.method!r}")
+        self._check_counts("n_init")
+
+    def _learn(self, component: Component, data: Data | None) -> None:
+        d, wanted = len(component.mean), self.n_components
+        if wanted != "auto" and int(wanted) > d:
+            raise DataError(
+                f"n_components={wanted}, but {component.name} has {d} dimensions: third-order cumulants determine "
+                f"at most as many components as dimensions. Use n_components <= {d}, or add columns to the view"
+            )
+        rng, equal = np.random.default_rng(self.random_state), self.equal_weights
+        k: int | None = None if wanted == "auto" else int(wanted)
+        self.criterion_: dict[int, float] | None = None
+        if k is None:
+            k, self.criterion_ = choose_components(component, rng, equal_weights=equal, n_init=min(self.n_init, 5))
+        target, options = MixtureCumulants.of(component), {"equal_weights": equal, "n_init": self.n_init}
+        if self.method == "paper":
+            mixture = alternating_minimisation(target, component.mean, k, rng, **options)  # type: ignore[arg-type]
+        else:
+            mixture = fit_mixture(target, k, rng, **options)  # type: ignore[arg-type]
+        self.n_components_ = k
+        self.means_ = mixture.means + component.mean
+        self.weights_, self.sigma2_, self.objective_ = mixture.weights, mixture.sigma2, mixture.objective
+        self._left_out: Array | None = None
+        self._score_covariance = None if data is None else self.rca_.prediction_covariance(data, self.component)
+
+    # ---- how sure
+
+    def _without_blocks(self) -> Array:
+        """Means, weights and sigma2 without each block, (B, k d + k + 1), once asked for; B = 0 if there are no blocks."""
+        if self._left_out is None:
+            whole = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
+            usable = self.method == "auto" and self.n_components_ > 1
+            left = replicates(self.component_, whole, equal_weights=self.equal_weights) if usable else []
+            rows = [np.concatenate([one.means.ravel(), one.weights, [one.sigma2]]) for one in left]
+            self._left_out = np.stack(rows) if rows else np.zeros((0, 0))
+        return self._left_out
+
+    def confidence_interval(self, level: float = 0.95) -> Estimate:
+        """Means, weights (unless given) and sigma2, with block-jackknife standard errors and intervals.
+
+        Each block of the samples behind the component is left out, the moments matched again from the full fit, and the
+        components matched to its labels. Means count about the component's mean, which follows from the RCA's rule only. A
+        is held at its estimate, and so is the covariance of a component that no cross-covariance separates from others (of
+        three or more views of an RCA): where the shared part is hardly identified, errors are larger than these.
+        """
+        left_out = self._without_blocks()
+        if not len(left_out):
+            raise ValueError(
+                f"no standard errors: they need method='auto', two or more components, and blocks of samples behind "
+                f"{self.component_.name} (n_blocks of the RCA)"
+            )
+        k, columns = self.n_components_, self.component_.feature_names
+        names = [f"mean {j + 1}: {name}" for j in range(k) for name in columns]
+        names += [*(f"weight {j + 1}" for j in range(k)), "sigma2"]
+        value = np.concatenate([self.means_.ravel(), self.weights_, [self.sigma2_]])
+        given = range(self.means_.size, self.means_.size + k) if self.equal_weights else ()
+        kept = [i for i in range(len(names)) if i not in given]
+        error = jackknife_error(left_out)[kept]
+        return Estimate(value[kept], error, len(left_out) - 1, tuple(names[i] for i in kept), level=level)
+
+    def _errors(self) -> Array | None:
+        """Of the means, where they take no time or were asked for."""
+        if self._left_out is None and self.means_.shape[1] > _QUICK:
+            return None
+        left_out = self._without_blocks()
+        return jackknife_error(left_out)[: self.means_.size].reshape(self.means_.shape) if len(left_out) else None
+
+    # ---- samples of the component itself
+
+    def predict_proba_clean(self, S: object) -> Array:
+        """P(component j | s) for samples (n, d) of the component itself, not of U; shape (n, k)."""
+        return posterior(self._samples(S), self.means_, self.weights_, self.sigma2_ * np.eye(self.means_.shape[1]))
+
+    def predict_clean(self, S: object) -> IntArray:
+        """The most likely component, 0..k-1, of samples (n, d) of the component itself."""
+        return np.asarray(self.predict_proba_clean(S).argmax(axis=1))
+
+    # ---- rows of the views
+
+    def predict_proba(self, X: object) -> Array:
+        """P(component j | row) for rows of the views, from the best linear prediction b of the component; shape (n, k).
+
+        b = P s + noise with P = Cov(b) Cov(S)^-1, so b has the mean P c_j in component j and there the covariance
+        Cov(b) - P B P', B the covariance between the c_j: linear discriminant analysis, in second moments.
+        """
+        model = self._need_rca()
+        scores = model.predict_component(X, self.component)
+        assert self._score_covariance is not None
+        mean = self.component_.mean
+        P = self._score_covariance @ np.linalg.pinv(self.component_.covariance, hermitian=True)
+        centred = (self.means_ - mean) @ P.T
+        within = self._score_covariance - (self.weights_ * centred.T) @ centred
+        floor = 1e-3 * float(np.trace(self._score_covariance)) / len(mean)
+        within = power(symmetric(within), 1.0, max(floor, np.finfo(float).tiny))
+        return posterior(scores - mean, centred, self.weights_, within)
+
+    def predict(self, X: object) -> IntArray:
+        """The most likely component, 0..k-1, of each row of the views; see :meth:`predict_proba`."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def title(self) -> str:
+        """What was learned, in a line."""
+        k = self.n_components_
+        chosen = "" if self.criterion_ is None else ", chosen by cross-validation over blocks"
+        return (
+            f"Mixture of {k} spherical Gaussian{'s' if k > 1 else ''} for {self.component_.name} "
+            f"({len(self.component_.mean)} dimensions{chosen}), standard deviation {np.sqrt(self.sigma2_):.4g}"
+        )
+
+    def _classes(self) -> tuple[Array, tuple[str, ...]]:
+        return self.means_, tuple(f"{j + 1}: weight {weight:.2f}" for j, weight in enumerate(self.weights_))
+
+    def notes(self) -> tuple[str, ...]:
+        """That the level of the means is a convention."""
+        return (f"means are centred at the mean of {self.component_.name}, which follows from the RCA's rule only",)
 
 
 @dataclass(eq=False, repr=False)
@@ -106,6 +316,8 @@ class ComponentHMM(_LatentLearner):
     (True, [[0.8, 0.2], [0.3, 0.7]])
     """
 
+    reads = 3
+    on_rows = True
     n_states: int = 2
     rca: Any = None
     component: str = "S1"
@@ -116,16 +328,16 @@ class ComponentHMM(_LatentLearner):
         self._check_counts("n_states", "n_init")
 
     def _learn(self, component: Component, data: Data | None) -> None:
-        moments = ChainMoments.of(component, noise_scale(component))
-        found = fit_chain(moments, int(self.n_states), np.random.default_rng(self.random_state), int(self.n_init))
-        self.means_ = found.means + component.mean.reshape(3, -1).mean(axis=0)
-        self.weights_, self.transition_, self.objective_ = found.weights, found.transition, found.left
+        rng = np.random.default_rng(self.random_state)
+        chain = fit_chain(ChainMoments.of(component), int(self.n_states), rng, int(self.n_init))
+        self.means_ = chain.means + component.mean.reshape(3, -1).mean(axis=0)
+        self.weights_, self.transition_, self.objective_ = chain.weights, chain.transition, chain.left
 
     def _columns(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Of one observation: those of the first."""
         return self._names(names)[: self.means_.shape[1]]
 
-    def _vectors(self) -> tuple[Array, tuple[str, ...]]:
+    def _classes(self) -> tuple[Array, tuple[str, ...]]:
         return self.means_, tuple(f"state {j + 1} ({weight:.0%})" for j, weight in enumerate(self.weights_))
 
     def title(self) -> str:
@@ -172,6 +384,8 @@ class ComponentLDA(_LatentLearner):
     ([[0.6, 0.3, 0.1, 0.0], [0.0, 0.1, 0.2, 0.7]], [0.6, 0.4])
     """
 
+    reads = 3
+    on_rows = True
     n_topics: int = 2
     concentration: float = 1.0
     rca: Any = None
@@ -186,10 +400,10 @@ class ComponentLDA(_LatentLearner):
 
     def _learn(self, component: Component, data: Data | None) -> None:
         rng = np.random.default_rng(self.random_state)
-        found = fit_topics(component, int(self.n_topics), float(self.concentration), rng, int(self.n_init))
-        self.topics_, self.concentrations_ = found.words, found.concentrations
+        topics = fit_topics(component, int(self.n_topics), float(self.concentration), rng, int(self.n_init))
+        self.topics_, self.concentrations_ = topics.words, topics.concentrations
 
-    def _vectors(self) -> tuple[Array, tuple[str, ...]]:
+    def _classes(self) -> tuple[Array, tuple[str, ...]]:
         shares = self.concentrations_ / self.concentrations_.sum()
         return self.topics_, tuple(f"topic {j + 1} ({share:.0%})" for j, share in enumerate(shares))
 
