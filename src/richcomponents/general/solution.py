@@ -1018,11 +1018,8 @@ class SetSolution:
         at = least_risk(leading(own), leading(np.stack(left_out, axis=1)))
         return own[at], float(SHARES[at])
 
-    def functional_error(self, key: Subset, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
+    def moment_draws(self, key: Subset, mean_fixed: bool) -> None:
         """Only refitting tells."""
-
-    def canonical_weights(self, key: Subset, untrusted: float) -> None:
-        """There are no canonical coordinates."""
 
     # ---- replicates
 

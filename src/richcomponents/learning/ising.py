@@ -7,24 +7,28 @@ SUMS over all states, P(s) = exp(sum_ij J_ij s_i s_j) / Z(J): log Z, moments, sa
 (the rest). Without fields every odd moment is zero; fields are couplings to a ghost (:func:`with_ghost`), means the pair
 moments with it.
 
-MOMENTS. What a component says about spins, with s^2 = 1 put in.
+FITS. Two, of couplings theta to moments of a component, with s^2 = 1 put in:
 
-FITS. Couplings from pair moments: maximum likelihood, and least squares on all second moments of a view. The likelihood depends
-on the data only through E[s_i s_j] on the edges, and s^2 = 1: nothing has to be expanded.
+    maximum likelihood       max  m'theta - log Z(theta) - ridge |theta|^2 / 2,     m = E[s_i s_j] on the edges,
+    joint                    min  |W (C(theta) - C) W'|^2 / 2 + ridge |theta|^2,    C(theta) = E[s s'], W the view white:
+
+the likelihood depends on the data through m alone, so that nothing has to be expanded; the joint fit sees all pairs, in the
+coordinates in which their errors are even. Derivatives of moments are covariances of states, so that the step from either
+solution to that of other moments is one linear equation (:meth:`Target.step`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import least_squares
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.components import Component
 from richcomponents.data.table import dense
 from richcomponents.learning.solvers import minimise
 
@@ -39,7 +43,7 @@ def grid_edges(rows: int, columns: int, periodic: bool = True) -> IntArray:
     """
     if rows < 1 or columns < 1:
         raise ValueError(f"a grid needs at least one row and one column, got {rows} x {columns}")
-    found: dict[tuple[int, int], None] = {}
+    edges: dict[tuple[int, int], None] = {}
     for down in (0, 1):
         for r in range(rows):
             for c in range(columns):
@@ -47,9 +51,9 @@ def grid_edges(rows: int, columns: int, periodic: bool = True) -> IntArray:
                 if not periodic and (r2 == rows or c2 == columns):
                     continue
                 one, two = r * columns + c, (r2 % rows) * columns + c2 % columns
-                if one != two and (two, one) not in found:  # a side of length 1 or 2 does not wrap twice
-                    found[one, two] = None
-    return np.array(list(found), dtype=np.int64).reshape(-1, 2)
+                if one != two and (two, one) not in edges:  # a side of length 1 or 2 does not wrap twice
+                    edges[one, two] = None
+    return np.array(list(edges), dtype=np.int64).reshape(-1, 2)
 
 
 def neighbours(n_nodes: int, edges: IntArray) -> list[dict[int, int]]:
@@ -83,26 +87,25 @@ def as_edges(edges: Any, names: Sequence[str]) -> IntArray:
     d = len(names)
     if edges is None:
         return np.column_stack(np.triu_indices(d, 1)).astype(np.int64)
-    square = getattr(edges, "shape", None)
-    if square is not None and len(square) == 2 and (square[1] != 2 or tuple(square) == (d, d)):
-        return _from_adjacency(np.asarray(dense(edges) if sparse.issparse(edges) else edges), d)
     if isinstance(edges, (str, bytes)) or not hasattr(edges, "__iter__"):
         raise ValueError(
             f"edges must be None, pairs of nodes, or an adjacency matrix of shape ({d}, {d}), got {edges!r}"
         )
-    pairs = list(edges)
-    if len(pairs) == d > 2 and all(hasattr(p, "__len__") and not isinstance(p, str) and len(p) == d for p in pairs):
-        return _from_adjacency(np.asarray(pairs), d)
+    rows = list(dense(edges) if sparse.issparse(edges) else edges)
+    shape: tuple[int, ...] = getattr(edges, "shape", ())
+    listed = len(rows) == d > 2 and all(np.shape(row) == (d,) for row in rows)
+    if listed or (len(shape) == 2 and (shape[1] != 2 or shape == (d, d))):
+        return _from_adjacency(np.asarray(rows), d)
     numbers = {str(name): i for i, name in enumerate(names)}
-    found: dict[tuple[int, int], None] = {}
-    for pair in pairs:
+    pairs: dict[tuple[int, int], None] = {}
+    for pair in rows:
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(f"an edge is a pair of nodes, got {pair!r}")
         i, j = (_node(end, numbers, d, pair) for end in pair)
         if i == j:
             raise ValueError(f"edges holds a self-loop, {tuple(pair)!r}: s_i s_i = 1 says nothing, remove it")
-        found[min(i, j), max(i, j)] = None
-    return np.array(list(found), dtype=np.int64).reshape(-1, 2)
+        pairs[min(i, j), max(i, j)] = None
+    return np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
 
 
 def _node(end: Any, numbers: dict[str, int], d: int, pair: Any) -> int:
@@ -132,14 +135,10 @@ def _from_adjacency(matrix: Array, d: int) -> IntArray:
     return np.argwhere(np.triu(present)).astype(np.int64)
 
 
-MAX_WIDTH = 14
-"""Nodes in the frontier up to which `moment_model` sums exactly."""
+# ---- sums over all states
 
-MAX_NODES = 20
-"""Nodes up to which it sums exactly, whatever the graph: 2^20 states."""
-
-BATCH_BYTES = 150_000_000
-"""Memory for intermediate arrays."""
+MAX_WIDTH = 13
+"""Nodes in the frontier up to which sums are exact."""
 
 
 @lru_cache(maxsize=32)
@@ -179,38 +178,25 @@ class Elimination:
 
     def log_partition(self, couplings: Array) -> tuple[float, Array]:
         """log Z(J) and its gradient, the pair moments E[s_i s_j] on the edges (m,)."""
-        free = np.ones((1, self.n_nodes, 2))
-        log_z, _, pairs = self._run(couplings, free)
-        return float(log_z[0]), pairs[0]
+        log_z, _, pairs = self._run(couplings)
+        return log_z, pairs
 
     def correlations(self, couplings: Array) -> Array:
-        """E[s s'] (d, d). Row a is E[s | s_a = 1], since states come in pairs s, -s of equal probability: d sums. On a dense
-        graph one sum is cheaper in which all pairs are edges, those that are missing with coupling zero."""
-        d = self.n_nodes
-        out = np.empty((d, d))
-        if self.width > MAX_WIDTH and d - self.width < np.log2(d):
-            i, j = np.triu_indices(d, 1)
-            every = Elimination(d, np.column_stack([i, j]))
-            np.fill_diagonal(out, 1.0)
-            out[i, j] = out[j, i] = every.log_partition(coupling_matrix(d, self.edges, couplings)[i, j])[1]
-            return out
-        batch = max(1, int(BATCH_BYTES / (8.0 * 2 ** max(self.width, 1) * max(d, 1))))
-        for start in range(0, d, batch):
-            chosen = np.arange(start, min(d, start + batch))
-            evidence = np.ones((len(chosen), d, 2))
-            evidence[np.arange(len(chosen)), chosen, 1] = 0.0
-            out[chosen] = self._run(couplings, evidence)[1]
-        return np.asarray((out + out.T) / 2)
+        """E[s s'] (d, d). Row a is E[s | s_a = 1], since states come in pairs s, -s of equal probability."""
+        C = np.stack([self._run(couplings, up=a)[1] for a in range(self.n_nodes)])
+        return np.asarray((C + C.T) / 2)
+
+    def states(self, couplings: Array) -> Array:
+        """States (n, d) for derivatives: always the same random numbers."""
+        return self.sample(couplings, 6000, np.random.default_rng(0))
 
     def sample(self, couplings: Array, n: int, rng: np.random.Generator) -> Array:
         """Independent samples (n, d)."""
-        evidence = np.ones((1, self.n_nodes, 2))
-        factors = [self._factor(step, couplings)[0] for step in self._steps]
         messages: list[Array] = []
-        beta: Array = np.ones((1, 1))
-        for step, factor in zip(reversed(self._steps), reversed(factors), strict=True):
-            weighted = _pull(step, beta).reshape(1, -1, 2) * factor * evidence[:, None, step.node]
-            messages.append(weighted[0])
+        beta: Array = np.ones(1)
+        for step in reversed(self._steps):
+            weighted = _pull(step, beta).reshape(-1, 2) * self._factor(step, couplings)[0]
+            messages.append(weighted)
             beta = weighted.sum(-1)
             beta /= beta.max()
         out = np.empty((n, self.n_nodes))
@@ -228,40 +214,34 @@ class Elimination:
         largest = float(np.abs(h).max())
         return np.exp(np.stack([h, -h], axis=1) - largest), largest
 
-    def _run(self, couplings: Array, evidence: Array) -> tuple[Array, Array, Array]:
-        """log Z (B,), E[s] (B, d) and E[s_i s_j] (B, m) under weights evidence (B, d, 2) on the spins (+1, -1)."""
-        n_batch = len(evidence)
-        log_z = np.zeros(n_batch)
-        table: Array = np.ones((n_batch, 1))
-        kept: list[tuple[Array, Array]] = []
+    def _run(self, couplings: Array, up: int | None = None) -> tuple[float, Array, Array]:
+        """log Z, E[s] (d,) and E[s_i s_j] (m,); up : a spin that is held at +1."""
+        log_z, table, kept = 0.0, np.ones(1), []
         for step in self._steps:
             factor, constant = self._factor(step, couplings)
+            factor = factor * [1.0, 0.0] if step.node == up else factor
             kept.append((table, factor))
-            table = (table[:, :, None] * factor * evidence[:, None, step.node]).reshape(n_batch, -1)
+            table = (table[:, None] * factor).ravel()
             for position in reversed(step.removed):
-                table = table.reshape(n_batch, 2**position, 2, -1).sum(2).reshape(n_batch, -1)
-            total = table.sum(1)
-            table = table / total[:, None]
-            log_z += np.log(total) + constant
-        single, pairs = np.zeros((n_batch, self.n_nodes)), np.zeros((n_batch, len(self.edges)))
-        beta: Array = np.ones((n_batch, 1))
+                table = table.reshape(2**position, 2, -1).sum(1).ravel()
+            total = table.sum()
+            table = table / total
+            log_z += float(np.log(total)) + constant
+        single, pairs, beta = np.zeros(self.n_nodes), np.zeros(len(self.edges)), np.ones(1)
         for step, (alpha, factor) in zip(reversed(self._steps), reversed(kept), strict=True):
-            weighted = _pull(step, beta).reshape(n_batch, -1, 2) * factor * evidence[:, None, step.node]
-            joint = alpha * (weighted[:, :, 0] - weighted[:, :, 1])
+            weighted = _pull(step, beta).reshape(-1, 2) * factor
             beta = weighted.sum(-1)
-            joint /= np.sum(alpha * beta, axis=1)[:, None]
-            single[:, step.node] = joint.sum(1)
-            if step.edges:
-                pairs[:, list(step.edges)] = joint @ all_states(len(step.before))[:, list(step.positions)]
-            beta = beta / beta.max(1)[:, None]
+            joint = alpha * (weighted[:, 0] - weighted[:, 1]) / (alpha @ beta)
+            single[step.node] = joint.sum()
+            pairs[list(step.edges)] = joint @ all_states(len(step.before))[:, list(step.positions)]
+            beta = beta / beta.max()
         return log_z, single, pairs
 
 
 def _pull(step: _Step, beta: Array) -> Array:
     """A message over the frontier after the step, as one over the frontier before it and the new node."""
-    n_batch = len(beta)
     for position in step.removed:
-        beta = np.repeat(beta.reshape(n_batch, 2**position, 1, -1), 2, axis=2).reshape(n_batch, -1)
+        beta = np.repeat(beta.reshape(2**position, 1, -1), 2, axis=1).ravel()
     return beta
 
 
@@ -275,24 +255,17 @@ def _best_plan(n_nodes: int, edges: IntArray) -> tuple[_Step, ...]:
 
 
 def _greedy_order(near: list[dict[int, int]], start: int) -> list[int]:
-    """Next comes the node that leaves the smallest frontier; among equals, the one waited for longest."""
+    """Next comes the node that closes most of the frontier; among equals, the one waited for longest."""
     left = [len(n) for n in near]  # neighbours not in yet
-    inside: set[int] = set()
-    waiting: dict[int, int] = {start: 0}
-    outside = set(range(len(near)))
-    order: list[int] = []
+    outside, waiting, order = set(range(len(near))), {start: 0}, list[int]()
+
+    def place(v: int) -> tuple[int, int]:
+        return -sum(left[u] == 1 and u not in outside for u in near[v]) - (left[v] == 0), waiting[v]
+
     while outside:
-        if not waiting:
-            waiting[min(outside, key=lambda v: len(near[v]))] = len(order)
-
-        def growth(v: int) -> tuple[int, int]:
-            closed = sum(1 for u in near[v] if u in inside and left[u] == 1) + (left[v] == 0)
-            return 1 - closed, waiting[v]
-
-        v = min(waiting, key=growth)
-        del waiting[v]
-        outside.discard(v)
-        inside.add(v)
+        v = min(waiting or outside, key=place if waiting else lambda v: len(near[v]))
+        waiting.pop(v, None)
+        outside.remove(v)
         order.append(v)
         for u in near[v]:
             left[u] -= 1
@@ -343,6 +316,10 @@ class Gibbs:
                 self.state[:, nodes] = np.where(up, 1.0, -1.0)
         return self.state
 
+    def states(self, couplings: Array) -> Array:
+        """States (n, d) for derivatives, where the chains are."""
+        return np.vstack([self.sweep(couplings, 3).copy() for _ in range(10)])
+
     def sample(self, couplings: Array, n: int, rng: np.random.Generator, *, burn_in: int = 200) -> Array:
         """Nearly independent samples (n, d): fresh chains, `burn_in` sweeps while the couplings are turned on."""
         fresh = Gibbs(self.n_nodes, self.edges, chains=n, seed=int(rng.integers(2**31)))
@@ -351,87 +328,36 @@ class Gibbs:
         return fresh.state
 
 
-def moment_model(n_nodes: int, edges: IntArray, *, seed: int = 0, max_width: int = MAX_WIDTH) -> Elimination | Gibbs:
-    """The best way to sum over the states of this graph: exactly for a small frontier or few nodes, else by Gibbs chains.
+def moment_model(n_nodes: int, edges: IntArray, *, seed: int = 0) -> Elimination | Gibbs:
+    """The best way to sum over the states of this graph: exactly for a small frontier, else by Gibbs chains.
 
     >>> type(moment_model(25, grid_edges(5, 5))).__name__, type(moment_model(100, grid_edges(10, 10))).__name__
     ('Elimination', 'Gibbs')
     """
-    found = Elimination(n_nodes, edges)
-    return found if n_nodes <= MAX_NODES or found.width <= max_width else Gibbs(n_nodes, edges, seed=seed)
+    exact = Elimination(n_nodes, edges)
+    return exact if exact.width <= MAX_WIDTH else Gibbs(n_nodes, edges, seed=seed)
 
 
-_MAX_MEAN = 0.99
+# ---- moments
 
 
-def unit_diagonal(covariance: Array) -> Array:
-    """The covariance (d, d) scaled to unit diagonal: spins have variance 1. Columns without variance become 0."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-    out: Array = covariance * np.outer(inverse, inverse)
-    np.fill_diagonal(out, 1.0)
-    return np.clip(out, -1.0, 1.0)
+def second_moments(covariance: Array, mean: Array | None = None) -> Array:
+    """E[s s'] of a component, or of a stack of them, from covariances (..., d, d); with fields also means (..., d), and the
+    last spin of (..., d + 1, d + 1) is the ghost, whose pair moments are the means."""
+    if mean is None:
+        return covariance
+    mean = np.broadcast_to(mean, covariance.shape[:-1])[..., None]
+    second, one = covariance + mean * mean.mT, np.ones_like(mean[..., :1, :])
+    return np.concatenate([np.concatenate([second, mean], -1), np.concatenate([mean.mT, one], -1)], -2)
 
 
-@dataclass(frozen=True)
-class SpinMoments:
-    """Moments of the spins of a component.
-
-    mean : (d,), zero without fields. scale : (d,), what the component's columns are multiplied by so that Var(s) = 1 - mean^2;
-    second : E[s s'], (d, d), unit diagonal.
-    """
-
-    mean: Array
-    scale: Array
-    second: Array
-
-    @classmethod
-    def of(cls, component: Component, fields: bool) -> SpinMoments:
-        """fields : take the component's mean, which is known by the RCA's rule only; else all odd moments are zero."""
-        d = len(component.mean)
-        mean = np.clip(component.mean, -_MAX_MEAN, _MAX_MEAN) if fields else np.zeros(d)
-        sd = np.sqrt(1 - mean**2)
-        second = unit_diagonal(component.covariance) * np.outer(sd, sd) + np.outer(mean, mean)
-        scale = sd / np.sqrt(np.maximum(np.diag(component.covariance), 1e-300))
-        return cls(mean, scale, np.clip(second, -1.0, 1.0))
-
-    @property
-    def with_ghost(self) -> Array:
-        """E[s s'] (d + 1, d + 1), the last spin being the ghost: its pair moments are the means."""
-        return np.block([[self.second, self.mean[:, None]], [self.mean[None], np.ones((1, 1))]])
-
-
-def whitened_moments(component: Component) -> tuple[Array, Array, Array] | None:
-    """W (k, d) with W Cov(view | other columns) W' = I, the component's covariance there (k, k), and equal weights (k, k) for
-    its entries.
-
-    The view is the one that the component is a part of: U for S1, V for S3, the samples themselves. What other columns tell of
-    it is shared, and errors of the rest's second moments have the size of Cov(view | other columns), however strong the
-    shared part is, so that in these coordinates they are even. None for a component that is read off several views
-    (`Terms.whole`), or if the view does not see all of its columns.
-    """
-    slot = component.terms.whole
-    if component.source is None or slot is None:
-        return None
-    p = component.source.moments.layout.n_columns
-    values, vectors = np.linalg.eigh(given_the_rest(component.source.moments.covariance(unbiased=False)[:p, :p], slot))
-    if not values[0] > 1e-10 * values[-1]:
-        return None
-    W = (vectors / np.sqrt(values)).T
-    return W, W @ component.covariance @ W.T, np.ones(W.shape)
-
-
-def given_the_rest(covariance: Array, slot: Array) -> Array:
-    """Cov(slot'z | n'z for every n orthogonal to slot), (d, d), covariance = Cov(z) (p, p), slot (p, d) of full rank.
-
-    C - C N (N'CN)^-1 N'C = slot (slot' C^-1 slot)^-1 slot' for a basis N of what is orthogonal to slot.
-    """
-    values, vectors = np.linalg.eigh(covariance)
-    if not values[0] > 1e-10 * values[-1]:  # columns that others determine: nothing is taken as told
-        return np.asarray(slot.T @ covariance @ slot)
-    inner = slot.T @ slot
-    half = (vectors / np.sqrt(values)).T @ slot
-    return np.asarray(inner @ np.linalg.solve(half.T @ half, inner))
+def unit_diagonal(second: Array) -> Array:
+    """The same scaled to spins, whose squares are 1; what does not vary goes with nothing."""
+    size = np.sqrt(np.maximum(np.einsum("...ii->...i", second), 0.0))
+    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    out = np.clip(second * inverse[..., None] * inverse[..., None, :], -1.0, 1.0)
+    np.einsum("...ii->...i", out)[...] = 1.0
+    return np.asarray(out)
 
 
 # ---- fits
@@ -443,200 +369,101 @@ NEWTON_EDGES = 1500
 """Edges up to which matrices (m, m) of couplings are formed."""
 
 
-def fit_pair_moments(model: Elimination | Gibbs, moments: Array, ridge: float) -> Array:
-    """Maximum likelihood: argmax_J  moments'J - log Z(J) - ridge |J|^2 / 2, (m,); moments (m,): E[s_i s_j] on the edges.
-
-    Concave; gradient moments - E_J[s_i s_j] - ridge J. Couplings are bounded, since extracted moments need not belong to
-    any distribution of spins.
-    """
-    start = 0.5 * np.arctanh(np.clip(moments, -0.8, 0.8))
-    if not len(start):
-        return start
-    if isinstance(model, Gibbs):
-        i, j = model.edges.T
-
-        def direction(state: Array, J: Array, _: int) -> Array:
-            pairs = state[:, i] * state[:, j]
-            gap = moments - pairs.mean(0) - ridge * J
-            if len(J) > NEWTON_EDGES:
-                return np.asarray(gap / (pairs.var(0) + 0.05 + ridge))
-            pairs = pairs - pairs.mean(0)
-            return np.linalg.solve(pairs.T @ pairs / len(pairs) + (0.02 + ridge) * np.eye(len(J)), gap)
-
-        return _stochastic(model, start, direction)
-
-    def loss(J: Array) -> tuple[float, Array]:
-        log_z, pairs = model.log_partition(J)
-        return log_z - float(moments @ J) + ridge / 2 * float(J @ J), pairs - moments + ridge * J
-
-    return bounded_minimum(loss, start)
-
-
-def fit_joint(
-    model: Elimination | Gibbs,
-    x_from_u: Array,
-    target: Array,
-    weights: Array,
-    start: Array,
-    ridge: float,
-    *,
-    mean: Array | None = None,
-    rng: np.random.Generator,
-    max_iter: int = 15,
-) -> Array:
-    """argmin_J  sum_(a <= b) w_ab (W C(J) W' - target)_ab^2 + |W m(J) - mean|^2 + ridge |J|^2, shape (m,).
-
-    C(J) = Cov(s) (d, d), m(J) = E[s]; W = x_from_u (k, d) whitens the view, target (k, k) is the covariance of the
-    component there, known to an error of about n^(-1/2) in every entry, however large the shared part is in the original
-    coordinates; weights (k, k), halved on the diagonal (its entries are twice as noisy). All pairs are used, not only the
-    edges, and Var(s) = 1 - m^2 is built in.
-
-    mean : (k,), W E[s], if there are fields: the model's last node is then the ghost. None: m = 0.
-
-    Damped Gauss-Newton. The residual is exact (if the model is); the Jacobian, Cov((Ws)_a (Ws)_b, s_i s_j), comes from
-    samples of the current model.
-    """
-    if not len(start):
-        return start
-    seen = _SecondMoments(x_from_u, weights, mean is not None)
-    goal = seen.stacked(target, np.zeros(0) if mean is None else mean)
-
-    if isinstance(model, Gibbs):
-        known: list[Array] = []
-
-        def direction(state: Array, J: Array, k: int) -> Array:
-            if k % 10 == 0:
-                B = seen.jacobian(state, model.edges)
-                known[:] = [B, B.T @ B + (ridge + 1e-3) * np.eye(len(J))]
-            B, H = known
-            gap = seen.of_states(state.T @ state / len(state)) - goal
-            return np.asarray(np.linalg.solve(H, -(B.T @ gap) - ridge * J), dtype=np.float64)
-
-        return _stochastic(model, start, direction)
-
-    J, damping = start.copy(), 1e-2
-    residual = seen.of_states(model.correlations(J)) - goal
-    loss = float(residual @ residual + ridge * J @ J)
-    for _ in range(max_iter):
-        B = seen.jacobian(model.sample(J, 6000, rng), model.edges)
-        H, gradient = B.T @ B + ridge * np.eye(len(J)), B.T @ residual + ridge * J
-        for _ in range(6):
-            step = np.linalg.solve(H + damping * np.diag(np.diag(H)), gradient)
-            trial = np.clip(J - step, -MAX_COUPLING, MAX_COUPLING)
-            new = seen.of_states(model.correlations(trial)) - goal
-            value = float(new @ new + ridge * trial @ trial)
-            if value < loss:
-                break
-            damping *= 5
-        if not value < loss:
-            break
-        done = loss - value < 1e-5 * loss
-        J, residual, loss, damping = trial, new, value, damping / 5
-        if done:
-            break
-    return J
-
-
 @dataclass(frozen=True)
-class _SecondMoments:
-    """What the joint fit compares: entries of W Cov(s) W', each times the root of its weight, then (with fields) W E[s]."""
+class Target:
+    """What a fit of theta compares, of the states of a model and of a component: entries of E[s s'], the ghost included.
 
-    x_from_u: Array
-    weights: Array
-    fields: bool
+    white : (k, d), coordinates in which all of them have errors of the same size; None: pairs on the edges, maximum likelihood.
+    """
+
+    model: Elimination | Gibbs
+    white: Array | None
+    ridge: float
+
+    def of_moments(self, second: Array) -> Array:
+        """(..., entries), of E[s s'] (..., d, d)."""
+        if self.white is None:
+            return np.asarray(unit_diagonal(second)[(..., *self.model.edges.T)])
+        rows, columns, factor = self._entries
+        return np.asarray((self.white @ second @ self.white.T)[..., rows, columns] * factor)
 
     @property
-    def entries(self) -> tuple[IntArray, IntArray, Array]:
-        """Rows and columns of the lower triangle, and the factors."""
-        rows, columns = np.tril_indices(len(self.x_from_u))
-        return rows, columns, np.sqrt(self.weights[rows, columns] * np.where(rows == columns, 0.5, 1.0))
+    def _entries(self) -> tuple[IntArray, IntArray, Array]:
+        """Rows and columns of the lower triangle; entries of the diagonal are twice as noisy."""
+        assert self.white is not None
+        rows, columns = np.tril_indices(len(self.white))
+        return rows, columns, np.where(rows == columns, 0.5**0.5, 1.0)
 
-    def stacked(self, white: Array, mean: Array) -> Array:
-        """From the covariance (..., k, k) and mean (..., k or 0) in white coordinates."""
-        rows, columns, factors = self.entries
-        return np.concatenate([white[..., rows, columns] * factors, mean], axis=-1)
-
-    def of_states(self, C: Array) -> Array:
-        """From E[s s'], the ghost included."""
-        W = self.x_from_u
-        if not self.fields:
-            return self.stacked(W @ C @ W.T, np.zeros(0))
-        m = C[:-1, -1]
-        return self.stacked(W @ (C[:-1, :-1] - np.outer(m, m)) @ W.T, W @ m)
-
-    def jacobian(self, state: Array, edges: IntArray) -> Array:
-        """Derivative by the couplings, (entries, m), from samples (n, d) of the model: covariances with s_i s_j."""
-        rows, columns, factors = self.entries
-        i, j = edges.T
-        spins = state[:, :-1] * state[:, -1:] if self.fields else state
-        middle = spins.mean(0) if self.fields else np.zeros(spins.shape[1])
-        centre = np.mean(state[:, i] * state[:, j], axis=0)
-        total = np.zeros((len(rows) + self.fields * len(self.x_from_u), len(i)))
-        for some in np.array_split(np.arange(len(state)), max(1, len(state) * len(rows) * 8 // BATCH_BYTES + 1)):
-            x = (spins[some] - middle) @ self.x_from_u.T
-            pairs = state[np.ix_(some, i)] * state[np.ix_(some, j)] - centre
-            total[: len(rows)] += (x[:, rows] * x[:, columns]).T @ pairs
-            if self.fields:
-                total[len(rows) :] += x.T @ pairs
-        total[: len(rows)] *= factors[:, None]
+    def jacobian(self, state: Array) -> Array:
+        """Its derivative by theta, (entries, m), from states (n, d) of the model: covariances with s_i s_j."""
+        total: Array | float = 0.0
+        i, j = self.model.edges.T
+        middle = np.mean(state[:, i] * state[:, j], axis=0)
+        for some in np.array_split(state, max(1, len(state) // 500)):
+            pairs = entries = some[:, i] * some[:, j] - middle
+            if self.white is not None:
+                x, (rows, columns, factor) = some @ self.white.T, self._entries
+                entries = x[:, rows] * x[:, columns] * factor
+            total = total + entries.T @ pairs
         return np.asarray(total / len(state))
 
+    def step(self, jacobian: Array, change: Array, back: Array | float = 0.0, least: float = 0.0) -> Array:
+        """How the solution moves (..., m), to first order, when what is compared moves (..., entries); back : the slope of the
+        penalty, where theta is no solution yet; least : of the curvature."""
+        pull = np.eye(len(jacobian)) if self.white is None else jacobian.T
+        curvature = pull @ jacobian + (self.ridge + least) * np.eye(jacobian.shape[1])
+        return np.asarray(np.linalg.solve(curvature, (change @ pull.T - back).T).T)
 
-def joint_change(
-    model: Elimination | Gibbs,
-    x_from_u: Array,
-    weights: Array,
-    theta: Array,
-    ridge: float,
-    covariances: Array,
-    means: Array,
-    *,
-    fields: bool,
-    rng: np.random.Generator,
-) -> Array:
-    """How the solution theta of :func:`fit_joint` moves, to first order: (n, m).
+    def fit(self, second: Array) -> Array:
+        """Theta (m,), within bounds, since extracted moments need not belong to any distribution of spins."""
+        model, goal = self.model, self.of_moments(second)
+        if not len(model.edges):
+            return np.zeros(0)
+        if self.white is None:
+            start = 0.5 * np.arctanh(np.clip(goal, -0.8, 0.8))
+        else:
+            start = replace(self, white=None, ridge=max(3 * self.ridge, 0.03)).fit(second)
+        if isinstance(model, Gibbs):
+            return self._stochastic(model, goal, start)
+        if self.white is None:
 
-    covariances : (n, d, d), changes of the component's covariance; means : (n, d), of its mean. One Gauss-Newton step each.
-    """
-    W, seen = x_from_u, _SecondMoments(x_from_u, weights, fields)
-    if isinstance(model, Gibbs):
-        B = seen.jacobian(model.sample(theta, 20_000, rng), model.edges)
-    else:
-        steps = 1e-4 * np.eye(len(theta))
-        at = [seen.of_states(model.correlations(theta + sign * step)) for step in steps for sign in (1, -1)]
-        B = np.stack([(up - down) / 2e-4 for up, down in zip(at[::2], at[1::2], strict=True)], axis=1)
-    moved = seen.stacked(W @ covariances @ W.T, means @ W.T if fields else means[:, :0])
-    return np.asarray(np.linalg.solve(B.T @ B + ridge * np.eye(len(theta)), B.T @ moved.T).T)
+            def loss(theta: Array) -> tuple[float, Array]:
+                log_z, pairs = model.log_partition(theta)
+                return log_z - float(goal @ theta) + self.ridge / 2 * float(
+                    theta @ theta
+                ), pairs - goal + self.ridge * theta
 
+            return bounded_minimum(loss, start)
+        root = self.ridge**0.5
 
-def pair_change(
-    model: Elimination | Gibbs, theta: Array, ridge: float, moments: Array, *, rng: np.random.Generator
-) -> Array:
-    """How the solution of :func:`fit_pair_moments` moves with the pair moments, whose changes are (n, m): (n, m)."""
-    if isinstance(model, Gibbs):
-        state = model.sample(theta, 20_000, rng)
-        i, j = model.edges.T
-        information = np.cov((state[:, i] * state[:, j]).T, bias=True).reshape(len(theta), -1)
-    else:
-        steps = 1e-4 * np.eye(len(theta))
-        ends = [model.log_partition(theta + step)[1] - model.log_partition(theta - step)[1] for step in steps]
-        information = np.stack(ends) / 2e-4
-    return np.asarray(np.linalg.solve(information + ridge * np.eye(len(theta)), moments.T).T)
+        def residual(theta: Array) -> Array:
+            return np.append(self.of_moments(model.correlations(theta)) - goal, root * theta)
 
+        def slope(theta: Array) -> Array:
+            return np.vstack([self.jacobian(model.states(theta)), root * np.eye(len(theta))])
 
-def _stochastic(model: Gibbs, start: Array, direction: Callable[[Array, Array, int], Array]) -> Array:
-    """Newton steps from chains that follow the couplings: steps shrink like 1/t, the last half is averaged."""
-    J, rounds = start.copy(), 90
-    for k in range(1, 21):
-        model.sweep(J * k / 20)
-    total, settled = np.zeros_like(J), rounds // 3
-    for k in range(rounds):
-        step = direction(model.sweep(J, 3), J, k)
-        pace = 0.5 if k < settled else 0.5 * settled / k
-        J = np.clip(J + pace * np.clip(step, -0.5, 0.5), -MAX_COUPLING, MAX_COUPLING)
-        if k >= rounds // 2:
-            total += J
-    return np.asarray(total / (rounds - rounds // 2))
+        largest = np.nextafter(MAX_COUPLING, np.inf)  # a start at the bound is allowed
+        return np.asarray(least_squares(residual, start, slope, (-largest, largest), ftol=1e-5, max_nfev=30).x)
+
+    def _stochastic(self, model: Gibbs, goal: Array, start: Array) -> Array:
+        """Newton steps from chains that follow the couplings: steps shrink like 1/t, the last half is averaged."""
+        theta, rounds, small = start.copy(), 90, len(start) <= NEWTON_EDGES
+        for k in range(1, 21):
+            model.sweep(theta * k / 20)
+        total, settled, B = np.zeros_like(theta), rounds // 3, np.zeros((0, 0))
+        for k in range(rounds):
+            state = model.sweep(theta, 3)
+            gap, back = goal - self.of_moments(state.T @ state / len(state)), self.ridge * theta
+            if small:
+                B = self.jacobian(state) if k % 10 == 0 else B
+                step = self.step(B, gap, back, least=0.02)
+            else:
+                step = (gap - back) / (1.05 + self.ridge - (goal - gap) ** 2)  # by the variances alone
+            pace = 0.5 if k < settled else 0.5 * settled / k
+            theta = np.clip(theta + pace * np.clip(step, -0.5, 0.5), -MAX_COUPLING, MAX_COUPLING)
+            if k >= rounds // 2:
+                total += theta
+        return np.asarray(total / (rounds - rounds // 2))
 
 
 def bounded_minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Array:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
+from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
-    Elimination,
-    SpinMoments,
+    Target,
     as_edges,
     coupling_matrix,
-    fit_joint,
-    fit_pair_moments,
-    joint_change,
     moment_model,
-    pair_change,
-    whitened_moments,
+    second_moments,
     with_ghost,
 )
+from richcomponents.learning.mixture import residual_covariance
 from richcomponents.models.base import AloneLearner
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments.data import Data
@@ -35,11 +34,6 @@ from richcomponents.plots import heat_map
 from richcomponents.text import in_line
 
 _METHODS = ("auto", "likelihood", "paper")
-_ROWS_IF_UNKNOWN = 1000  # a component that keeps no moments does not say how many rows it came from
-_UNTRUSTED_WEIGHT = 0.3  # of second moments inside the shared block when the higher orders say nothing about T
-_JOINT_WIDTH = 13
-_NOISE = 4.0  # standard errors of a variance that may be noise
-_LARGEST_MEAN = 1.1  # of a spin, noise included
 
 
 @dataclass(eq=False, repr=False)
@@ -53,16 +47,18 @@ class ComponentIsing(AloneLearner):
         adjacency matrix (symmetric, its non-zero entries are edges). See :func:`richcomponents.grid_edges`.
     method : {"auto", "likelihood", "paper"}
         "likelihood": maximises m'J - log Z(J), m the extracted pair moments; log Z by summing out one node at a time where
-        the graph allows or it has up to 20 nodes, else by Gibbs chains.
+        the graph allows, else by Gibbs chains.
         "paper": composite likelihood with its gradient expanded as in Ge and Zou; biased for couplings above about 0.3 at any
         sample size, and without fields.
-        "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten the view, where their errors
-        are even (S1, S3; up to 1500 edges; else "likelihood"). From rows, moments inside the shared part count as much as the
-        RCA trusts them; a component alone does not say, and all count the same. From true spins, "likelihood".
+        "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten what is left of the view given
+        the others, where their errors are even (S1, S3; up to 1500 edges; else "likelihood"). From true spins, "likelihood".
+
+        Of a component of two views the couplings are protected: those of the residual of the view, and as much of the way to
+        those of the component as stands above its noise.
     fields : bool
-        Whether there are fields b_i. They are read off the means of the component, which are known by a rule only: by
+        Whether there are fields b_i. They are read off the means of the component, which follow from a rule only: by
         default the shared part has mean zero, so that all of the mean of U is S1's. If that is wrong, so are the fields
-        (give one known mean, ``rca=ContrastiveRCA(mean={"S2": ...})``). False: b = 0, and all odd moments are taken to be zero,
+        (state one mean, ``rca=ContrastiveRCA(mean={"S2": ...})``). False: b = 0, and all odd moments are taken to be zero,
         whatever the means.
     alpha : float
         Ridge, as the precision of a Gaussian prior of each coupling and field: the penalty per sample is
@@ -71,7 +67,7 @@ class ComponentIsing(AloneLearner):
         Cloned and fitted on X.
     component : "S1", "S2" or "S3", or a subset of views of an RCA
     random_state : int
-        Of the Monte Carlo parts.
+        Of the Gibbs chains.
 
     Attributes
     ----------
@@ -120,17 +116,13 @@ class ComponentIsing(AloneLearner):
                 f"in row {row}, column {column}. For 0/1 data use 2 * S - 1; for views with a shared part use fit(X)"
             )
         names = column_names(S) or tuple(f"x{i}" for i in range(values.shape[1]))
-        n, d = values.shape
-        mean = values.mean(0) if self.fields else np.zeros(d)
-        covariance = values.T @ values / n - np.outer(mean, mean)
-        self.rca_, self.component_ = None, Component("samples", names, mean, covariance)
-        edges, ridge = as_edges(self.edges, names), self.alpha / n
+        mean = values.mean(0) if self.fields else np.zeros(len(names))
+        self.rca_ = None
+        self.component_ = Component("samples", names, mean, values.T @ values / len(values) - np.outer(mean, mean))
+        edges, ridge = as_edges(self.edges, names), self.alpha / len(values)
         if self.method == "paper":
             return self._keep(edges, fit_taylor(self.component_, edges, ridge), "paper")
-        model = self._sums(d, edges)
-        seen = np.hstack([values, np.ones((n, 1))]) if self.fields else values
-        i, j = model.edges.T
-        return self._keep(edges, fit_pair_moments(model, np.mean(seen[:, i] * seen[:, j], axis=0), ridge), "likelihood")
+        return self._keep(edges, self._target(edges, ridge).fit(self._second(self.component_.covariance)), "likelihood")
 
     def _check_parameters(self) -> None:
         if self.method not in _METHODS:
@@ -145,90 +137,90 @@ class ComponentIsing(AloneLearner):
         if not number or not np.isfinite(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha must be a finite number, zero or more, got {self.alpha!r}")
 
-    def _check_spins(self, component: Component, rca: ComponentAnalysis | None) -> None:
+    def _check_spins(self, component: Component, n: float) -> None:
         """Spins have E[s^2] = 1 (Var(s) = 1, if their mean is zero and what is seen of it is not theirs)."""
-        variance = np.diag(component.covariance)
-        second = np.stack([variance, variance + component.mean**2])
-        second = np.where(np.abs(second[0] - 1) < np.abs(second[1] - 1), second[0], second[1])
-        noise = _NOISE * np.sqrt(2 / _rows_behind(component, rca)) * np.maximum(second, 1.0)
-        columns = np.array(component.feature_names, dtype=object)
-
-        def named(wrong: Array) -> str:
-            shown = ", ".join(f"{columns[i]} ({second[i]:.3g})" for i in np.flatnonzero(wrong)[:5])
-            return shown + (f" and {int(wrong.sum()) - 5} more" if wrong.sum() > 5 else "")
-
-        remedy = (
-            "Put the columns in units of spins (-1 and 1: 2 X - 1 for 0 and 1), and check that V sees what U shares"
-        )
+        either = np.stack([component.variance, component.variance + component.mean**2])
+        second = np.where(np.abs(either[0] - 1) < np.abs(either[1] - 1), either[0], either[1])
+        noise = 4 * np.sqrt(2 / n) * np.maximum(second, 1.0)  # four standard errors of a variance
         impossible = (second > 2 + noise) | (second < 0.5 - noise)
-        if impossible.any():
-            raise DataError(
-                f"{component.name} does not consist of spins: the mean square of a spin is 1, here it is {named(impossible)}. "
-                f"{remedy}"
-            )
         doubtful = np.abs(second - 1) > 0.2 + noise
-        if doubtful.any():
-            warn_user(
-                f"{component.name} may not consist of spins: the mean square of a spin is 1, here it is {named(doubtful)}; "
-                f"couplings are computed as if it were 1. {remedy}",
-                SpecificationWarning,
-            )
+        wrong = np.flatnonzero(impossible if impossible.any() else doubtful)
+        if not len(wrong):
+            return
+        named = ", ".join(f"{component.feature_names[i]} ({second[i]:.3g})" for i in wrong[:5])
+        says = (
+            f"the mean square of a spin is 1, here it is {named}{f' and {len(wrong) - 5} more' * (len(wrong) > 5)}. Put the "
+            "columns in units of spins (-1 and 1: 2 X - 1 for 0 and 1), and check that V sees what U shares"
+        )
+        if impossible.any():
+            raise DataError(f"{component.name} does not consist of spins: {says}")
+        warn_user(f"{component.name} may not consist of spins, and is scaled to them: {says}", SpecificationWarning)
 
     def _warn_of_means(self, component: Component) -> None:
-        if self.fields and np.abs(component.mean).max() > _LARGEST_MEAN:
-            worst = int(np.abs(component.mean).argmax())
+        worst = int(np.abs(component.mean).argmax())
+        if self.fields and abs(component.mean[worst]) > 1.1:  # noise included
             warn_user(
                 f"the mean of {component.feature_names[worst]} in {component.name} is {component.mean[worst]:.3g}, and "
-                "spins lie within -1 and 1: the rule for the means fails, or the columns are not in units of spins. Give one "
-                'known mean, rca=ContrastiveRCA(mean={"S2": ...}), or use fields=False',
+                "spins lie within -1 and 1: the rule for the means fails, or the columns are not in units of spins. State one "
+                'mean, rca=ContrastiveRCA(mean={"S2": ...}), or use fields=False',
                 SpecificationWarning,
             )
 
-    def _sums(self, d: int, edges: IntArray) -> Any:
-        """Sums over the states of the graph, the ghost that carries the fields included."""
+    def _target(self, edges: IntArray, ridge: float, white: Array | None = None) -> Target:
+        """What is fitted on this graph, the ghost that carries the fields included."""
+        d = len(self.component_.mean)
         if self.fields:
-            return moment_model(d + 1, with_ghost(d, edges), seed=self.random_state)
-        return moment_model(d, edges, seed=self.random_state)
+            d, edges, white = d + 1, with_ghost(d, edges), None if white is None else block_diag(white, 1.0)
+        return Target(moment_model(d, edges, seed=self.random_state), white, ridge)
+
+    def _second(self, covariance: Array, moved: Array | float = 0.0) -> Array:
+        """E[s s'] at these covariances (..., d, d), the ghost included; moved : changes (..., d) of the mean."""
+        return second_moments(covariance, self.component_.mean + moved if self.fields else None)
 
     def _learn(self, component: Component, data: Data | None) -> None:
-        edges = as_edges(self.edges, component.feature_names)
-        if (
-            self.rca_ is not None or not component.terms.is_observed
-        ):  # samples may stand in for spins: the simple methods do so
-            self._check_spins(component, self.rca_)
+        if self.rca_ is not None or not component.terms.is_observed:  # else samples that stand in for spins
+            self._check_spins(component, _rows_behind(component, self.rca_))
         self._warn_of_means(component)
+        edges = as_edges(self.edges, component.feature_names)
         self._keep(edges, *self._fitted(component, self.rca_, edges))
 
     def _fitted(
-        self, component: Component, rca: ComponentAnalysis | None, edges: IntArray, start: Array | None = None
-    ) -> tuple[Array, str]:
-        """Parameters (couplings, then fields), and the method.
-
-        start : parameters close by, for refits.
-        """
-        ridge = self.alpha / _rows_behind(component, rca)
+        self, component: Component, rca: ComponentAnalysis | None, edges: IntArray
+    ) -> tuple[Array, str, Shrunk | None]:
+        """Parameters (couplings, then fields), the method, and the protected answer that they are the value of."""
+        ridge, small = self.alpha / _rows_behind(component, rca), 0 < len(edges) <= NEWTON_EDGES
         if self.method == "paper":
-            return fit_taylor(component, edges, ridge), "paper"
-        known = SpinMoments.of(component, self.fields)
-        model = self._sums(len(known.mean), edges)
-        i, j = model.edges.T
-        moments = known.with_ghost[i, j]
-        view = None
-        if self.method == "auto" and 0 < len(model.edges) <= NEWTON_EDGES:
-            view = _canonical_moments(rca, component, self.component) or whitened_moments(component)
-        if view is None:
-            return fit_pair_moments(model, moments, ridge), "likelihood"
-        if start is None:
-            start = fit_pair_moments(model, moments, max(3 * ridge, 0.03))
-        if isinstance(model, Elimination):
-            model = moment_model(model.n_nodes, model.edges, seed=self.random_state, max_width=_JOINT_WIDTH)
-        mean = view[0] @ component.mean if self.fields else None
-        rng = np.random.default_rng(self.random_state)
-        return fit_joint(model, *view, start, ridge, mean=mean, rng=rng), "joint"
+            return fit_taylor(component, edges, ridge), "paper", None
+        draws = None if rca is None else rca.moment_draws(self.component, of_mean=bool(self.fields))
+        target = self._target(edges, ridge)
+        if self.method == "auto" and component.terms.whole is not None and small:
+            white = whitening(residual_covariance(component) if draws is None else draws[0].value)[0]
+            if len(white) == len(component.mean):  # else no coordinates have even errors
+                target = self._target(edges, ridge, white)
+        method = "likelihood" if target.white is None else "joint"
+        if draws is None or not small:
+            moved = component.mean - self.component_.mean
+            return target.fit(self._second(component.covariance, moved)), method, None
+        safe, full, means, gate = draws
+        theta = target.fit(self._second(full.value))
+        jacobian = target.jacobian(target.model.states(theta))
 
-    def _keep(self, edges: IntArray, theta: Array, method: str) -> Self:
+        def couplings(fitted: Array, covariance: Draws) -> Draws:
+            """To first order about the fit to the value of these covariances."""
+
+            def near(covariances: Array, moved: Array | float = 0.0) -> Array:
+                there = target.of_moments(self._second(covariances, moved))
+                return fitted + target.step(jacobian, there - target.of_moments(self._second(covariance.value)))
+
+            return Draws(fitted, near(covariance.blocks, means), near(covariance.posterior), covariance.weight)
+
+        answer = shrink(couplings(target.fit(self._second(safe.value)), safe), couplings(theta, full), gate)
+        return answer.value, method, answer
+
+    def _keep(self, edges: IntArray, theta: Array, method: str, answer: Shrunk | None = None) -> Self:
         d, m = len(self.component_.mean), len(edges)
         self.coef_, self.edges_, self.method_ = theta[:m], edges, method
+        self._error = None if answer is None else (answer.error, len(answer.blocks) - 1)
         self.fields_ = theta[m:] if self.fields else np.zeros(d)
         self.couplings_ = coupling_matrix(d, edges, self.coef_)
         self.feature_names_ = tuple(map(str, self.component_.feature_names))
@@ -245,71 +237,31 @@ class ComponentIsing(AloneLearner):
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """Couplings, then fields (if any), with errors where they need no refits (see :meth:`confidence_interval`)."""
-        theta = self._parameters()
-        error, degrees = self._quick_errors(theta) or (np.full_like(theta, np.nan), 1)
-        return Estimate(theta, error, degrees, self._parameter_names(names))
+        theta, own = self._parameters(), tuple(map(in_line, self._names(names)))
+        labels = [f"{own[i]} -- {own[j]}" for i, j in self.edges_.tolist()]
+        labels += [f"field of {name}" for name in own] if self.fields else []
+        error, degrees = self._error or (np.full_like(theta, np.nan), 1)
+        return Estimate(theta, error, degrees, tuple(labels))
 
     def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Couplings, then fields (if any), with standard errors and intervals by blocks.
 
-        For couplings of S1 that come from second moments (method "auto" or "likelihood", the efficient RCA, A unknown): one
-        Newton step per left-out block for Cov(S1), one for the couplings, plus what shrinkage may have moved. Else the RCA
-        and the couplings are refitted without each block, which takes long for many columns.
+        Of a component of two views (A unknown, the efficient RCA): one step per left-out block and per draw of what is shared,
+        plus what protection held back. Else the RCA and the couplings are refitted without each block, which takes long for
+        many columns.
         """
-        rca, theta, names = self._need_rca(), self._parameters(), self._parameter_names(None)
-        quick = self._quick_errors(theta)
-        if quick is not None:
-            return Estimate(theta, *quick, names, level=level)
+        rca, estimate = self._need_rca(), self.estimate()
+        if self._error is not None:
+            return replace(estimate, level=level)
 
         def function(model: ComponentAnalysis) -> Array:
-            if model is rca:
-                return theta
-            return self._fitted(self._component_of(model), model, self.edges_, theta)[0]
+            own = model is rca
+            return self._parameters() if own else self._fitted(self._component_of(model), model, self.edges_)[0]
 
-        return replace(rca.jackknife(function, progress=progress), names=names, level=level)
+        return replace(rca.jackknife(function, progress=progress), names=estimate.names, level=level)
 
     def _parameters(self) -> Array:
         return np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
-
-    def _parameter_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        own = tuple(in_line(name) for name in (self.feature_names_ if names is None else names))
-        couplings = tuple(f"{own[i]} -- {own[j]}" for i, j in self.edges_.tolist())
-        return couplings + (tuple(f"field of {name}" for name in own) if self.fields else ())
-
-    def _quick_errors(self, theta: Array) -> tuple[Array, int] | None:
-        """Standard errors of the parameters and their degrees of freedom, where no refits are needed."""
-        if self.rca_ is None or self.method_ not in ("joint", "likelihood") or not len(theta):
-            return None
-        rca = self._need_rca()
-        error = rca.functional_error(self.component, self._change(rca, theta), of_mean=bool(self.fields))
-        return None if error is None else (error[0], error[1] - 1)
-
-    def _change(self, rca: ComponentAnalysis, theta: Array) -> Callable[[Array, Array], Array]:
-        """Changes of (Cov(S1), mean) -> changes of the parameters, to first order."""
-        component, ridge = self.component_, self.alpha / _rows_behind(self.component_, rca)
-        model = self._sums(len(component.mean), self.edges_)
-        rng = np.random.default_rng(self.random_state)
-        i, j = model.edges.T
-
-        def joint(covariances: Array, means: Array) -> Array:
-            view = _canonical_moments(rca, component, self.component)
-            assert view is not None
-            W, _, weights = view
-            return joint_change(model, W, weights, theta, ridge, covariances, means, fields=self.fields, rng=rng)
-
-        def moments(covariance: Array, mean: Array) -> Array:
-            moved = Component(component.name, component.feature_names, mean, covariance)
-            return np.asarray(SpinMoments.of(moved, self.fields).with_ghost[i, j])
-
-        def pairs(covariances: Array, means: Array) -> Array:
-            C, m, step = component.covariance, component.mean, 1e-3
-            ends = [
-                (moments(C + step * dC, m + step * dm) - moments(C - step * dC, m - step * dm)) / (2 * step)
-                for dC, dm in zip(covariances, means, strict=True)
-            ]
-            return pair_change(model, theta, ridge, np.stack(ends), rng=rng)
-
-        return joint if self.method_ == "joint" else pairs
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the couplings as a heat map (matplotlib); returns the Axes."""
@@ -327,28 +279,14 @@ class ComponentIsing(AloneLearner):
                 f"  {self.coef_[e]:+.3f}  {in_line(self.feature_names_[i])} -- {in_line(self.feature_names_[j])}"
             )
         if self.fields:
-            lines.append("  fields, from means that are known by the RCA's rule only; the strongest:")
+            lines.append("  fields, from means that follow from the RCA's rule only; the strongest:")
             for i in np.argsort(-np.abs(self.fields_))[:5]:
                 lines.append(f"  {self.fields_[i]:+.3f}  {in_line(self.feature_names_[i])}")
         return lines
 
 
-def _rows_behind(component: Component, rca: ComponentAnalysis | None) -> int:
+def _rows_behind(component: Component, rca: ComponentAnalysis | None) -> float:
+    """Without end where moments are exact."""
     if component.source is not None:
-        return max(1, component.source.n)
-    return _ROWS_IF_UNKNOWN if rca is None else max(1, int(rca.independent_rows_))
-
-
-def _canonical_moments(
-    rca: ComponentAnalysis | None, component: Component, name: object
-) -> tuple[Array, Array, Array] | None:
-    """W (k, d), the component's covariance in white coordinates of its view (k, k), and the weights of its entries (k, k).
-
-    Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere. Outside the shared block it is known from second
-    moments alone; inside, as well as T is. None where the RCA has no such coordinates.
-    """
-    view = None if rca is None else rca.canonical_weights(name, _UNTRUSTED_WEIGHT)
-    if view is None:
-        return None
-    W, weights = view
-    return W, W @ component.covariance @ W.T, weights
+        return max(1.0, component.source.n)
+    return float("inf") if rca is None else max(1.0, rca.independent_rows_)

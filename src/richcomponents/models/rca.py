@@ -48,6 +48,7 @@ from richcomponents.errors import (
     constants_told_later,
     warn_user,
 )
+from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.glm import LinearPredictor
@@ -1199,25 +1200,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         found: tuple[Spread, float] = self._facing(component).covariance_for_directions(self._key(component), k)
         return found
 
-    def canonical_weights(self, component: object, untrusted: float) -> tuple[Array, Array] | None:
-        """White coordinates (k, d) of a component's view, and how well each entry of its covariance is known there, (k, k),
-        from `untrusted` to 1; None where there are no such coordinates."""
-        return self._facing(component).canonical_weights(self._key(component), untrusted)  # type: ignore[no-any-return]
+    def moment_draws(self, component: object, *, of_mean: bool) -> tuple[Draws, Draws, Array, float] | None:
+        """Draws of a component's covariance (d, d), of the safe one and of the full one; changes of its mean without each
+        block, (B, d); and the gate: all that a protected answer takes. None where only :meth:`jackknife` tells.
 
-    def functional_error(
-        self, component: object, change: Callable[[Array, Array], Array], *, of_mean: bool
-    ) -> tuple[Array, int] | None:
-        """Standard errors (p,) of a smooth function of a component's covariance and mean, and the number of blocks; None where
-        only :meth:`jackknife` tells.
-
-        change : changes (n, d, d) of the covariance and (n, d) of the mean -> changes (n, p) of the function, to first order;
-        of_mean : whether the function depends on the mean.
+        of_mean : whether the answer depends on the mean.
         """
         key, given = self._key(component), getattr(self, "mean", None) or ()
         if of_mean and self._moved_by_A(key):
             return None
-        found: tuple[Array, int] | None = self._facing(component).functional_error(key, change, key in given)
-        return found
+        return self._facing(component).moment_draws(key, key in given)  # type: ignore[no-any-return]
 
     def _moved_by_A(self, key: Hashable) -> bool:
         """Whether the mean of a component moves with A: that of S1, where another one was given."""

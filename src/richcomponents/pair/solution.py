@@ -12,7 +12,6 @@ views.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -517,35 +516,17 @@ class PairSolution(TwoViews):
         lift = self.lift_u @ self.pair.h
         return added(own, lift, self.T - share * fit.posterior.T.value), share
 
-    def functional_error(
-        self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool
-    ) -> tuple[Array, int] | None:
-        """Standard errors (p,) of a smooth function of Cov(S1) and of the mean of S1, and the number of blocks.
-
-        change : changes (n, d, d) of Cov(S1) and (n, d) of the mean -> changes (n, p) of the function, to first order;
-        mean_fixed : the mean of S1 is known. None where the blocks do not tell.
-        """
-        if key != self.keys[0] or not self.rank or self.reduced_views:
+    def moment_draws(self, key: Key, mean_fixed: bool) -> tuple[Draws, Draws, Array, float] | None:
+        """Safe and full draws of the covariance of S1 or S2; changes of its mean without each block, (B, d_u), none if that is
+        fixed; and the gate. None of wide views."""
+        if key == self.keys[2] or self.reduced_views:
             return None
+        own = key == self.keys[0]
         count, x = self.sums.count, self.sums.first[:, : self.canonical.rank_u]
-        means = (count @ x - count[:, None] * x) / (count.sum() - count)[:, None]
-        moved = (means - count @ x / count.sum()) @ self.canonical.u_from_x.T * (0.0 if mean_fixed else 1.0)
-        found = self.fit.answer(self._answers["cov_s1"], share=self.share)
-        drawn = (found.full.posterior - found.value) * np.sqrt(found.full.weight)[:, None, None]
-        spread = change(drawn, np.zeros((len(drawn), moved.shape[1])))
-        variance = jackknife_variance(change(found.blocks - found.value, moved)) + np.sum(spread**2, axis=0)
-        return np.sqrt(variance), len(moved)
-
-    def canonical_weights(self, key: Key, untrusted: float) -> tuple[Array, Array] | None:
-        """Coordinates W (k, d_u) in which U without its regression on V is white, and weights (k, k) of the entries of
-        W Cov(S1) W': errors are n^(-1/2) in every entry there, but for those of T, which count as far as its share goes."""
-        if key != self.keys[0]:
-            return None
-        r, h = self.rank, np.ones(self.canonical.rank_u)
-        h[:r] = np.diag(self.pair.h)
-        weights = np.ones((len(h),) * 2)
-        weights[:r, :r] = (untrusted + (1 - untrusted) * self.share) * (1 - 0.75 * np.eye(r))
-        return self.canonical.x_from_u / h[:, None], weights
+        means = (count @ x - count[:, None] * x) / (count.sum() - count)[:, None] - count @ x / count.sum()
+        found = self.fit.answer(self._answers["cov_s1" if own else "cov_s2"], share=1.0)
+        moved = means @ self.canonical.u_from_x.T * float(own and not mean_fixed)
+        return found.safe, found.full, moved, self.fit.gate
 
     @property
     def cumulants_test(self) -> Test:

@@ -16,7 +16,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component
-from richcomponents.learning.ising import MAX_COUPLING, SpinMoments, bounded_minimum, coupling_matrix, neighbours
+from richcomponents.learning.ising import MAX_COUPLING, bounded_minimum, coupling_matrix, neighbours, unit_diagonal
 from richcomponents.paper.steps import SGDResult, robbins_monro, sgd
 
 
@@ -41,7 +41,7 @@ def fit_taylor(component: Component, edges: IntArray, ridge: float) -> Array:
     The gradient is that of 2 sum_ij J_ij C_ij - tr(J C J) / 2. Couplings are bounded, since extracted moments need not be
     positive definite.
     """
-    second = SpinMoments.of(component, fields=False).second
+    second = unit_diagonal(component.covariance)
 
     def loss(couplings: Array) -> tuple[float, Array]:
         slope = ridge * couplings - pair_gradient(second, edges, couplings)
@@ -89,9 +89,8 @@ def taylor_sgd(
     matrix so that the mean over all batches is the extracted moments: unbiased for these, and with far less noise than
     cumulants of 100 rows.
     """
-    known = SpinMoments.of(component, fields=False)
-    rows = (rows - component.mean) * known.scale
-    shift = known.second - rows.T @ rows / len(rows)
+    rows = (rows - component.mean) / np.sqrt(component.variance)
+    shift = unit_diagonal(component.covariance) - rows.T @ rows / len(rows)
 
     def gradient(J: Array, chosen: IntArray) -> Array:
         second = rows[chosen].T @ rows[chosen] / len(chosen) + shift

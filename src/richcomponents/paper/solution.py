@@ -5,7 +5,7 @@ Nothing is shrunk, projected or weighed against residualising.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -132,11 +132,8 @@ class PaperSolution(TwoViews):
     def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
         return self.covariance(key), 1.0
 
-    def functional_error(self, key: Key, change: Callable[[Array, Array], Array], mean_fixed: bool) -> None:
-        return None
-
-    def canonical_weights(self, key: Key, untrusted: float) -> None:
-        return None
+    def moment_draws(self, key: Key, mean_fixed: bool) -> None:
+        """Only refitting tells."""
 
     def interval(self, what: Target) -> None:
         """Only refitting tells."""
