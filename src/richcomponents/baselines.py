@@ -2,7 +2,14 @@
 
 `true`, `naive`, `covariates`, `instrumental`, `cca` and `kernel_cca` take an unfitted learner (ComponentPCA,
 ComponentRegression, ...) of a component of two or more views, make samples that stand in for the component, and fit a clone of
-the learner to them as if they were clean.
+the learner to them as if they were clean. They differ in these samples alone: with U the component's view and V those where it
+does not live, both without known covariates,
+
+    naive           U
+    covariates      U - (U on V)
+    instrumental    what other views where it lives predict of U, all of them without what V predicts
+    cca             U without its first canonical directions with V
+    kernel_cca      U - (U on its first kernel canonical variates with V)
 
 `unadjusted`, `ancova`, `ruv2` and `ruv4` estimate the effects of an exposure y on every column of U, U = y alpha + S1 + S2,
 where V = A S2 + S3 are columns that y does not change (negative controls) and S2 may go with y. All four are least squares
@@ -11,6 +18,7 @@ of U on (1, covariates, y, W), and differ in W alone: nothing, the controls, or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -30,11 +38,78 @@ from richcomponents.pair.canonical import canonical
 __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
 
 
+def _read(rca: Any, X: object, y: object) -> tuple[dict[str, Array], Array, Any, Any]:
+    """The views and known covariates of complete rows, the columns of the views, and y as values; y : also a column of X."""
+    values, not_in_views = (labels_in(X, y), [y]) if is_column(y) else (y, [])
+    X, values = rca.complete(X, values, not_in_views)
+    return *rca.read_views(X, not_in_views), values
+
+
+# ---- samples that stand in for a component
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The view in whose columns a component is written (n, d), others where it lives, those where it does not, side by side,
+    without known covariates."""
+
+    own: Array
+    partners: Array
+    outside: Array
+
+    @property
+    def other(self) -> Array:
+        """The views where it does not live, centred."""
+        if not self.outside.shape[1]:
+            raise DataError(
+                "the component lives in all views: there is no other to remove from its view. Use naive, or instrumental"
+            )
+        return np.asarray(self.outside - self.outside.mean(axis=0))
+
+
+def _fitted(learner: Any, X: object, y: object, stand_in: Callable[[_Sides], Array]) -> Any:
+    """A clone of the learner, fitted to what stands in for its component."""
+    rca = learner.unfitted_rca()
+    views, known, _, values = _read(rca, X, y)
+    own, *others = rca.sides(learner.component, tuple(views))
+    known = known - known.mean(axis=0)
+    left = {view: _residual(columns, known) for view, columns in views.items()}
+    partners, outside = (np.hstack([known[:, :0], *(left[view] for view in side)]) for side in others)
+    return _fit_samples(learner, stand_in(_Sides(left[own], partners, outside)), values, known)
+
+
+def _fit_samples(learner: Any, S: Array, y: object, known: Array) -> Any:
+    """The same from samples (they need not look like the component: spins).
+
+    known : covariates (n, k), centred, that the samples are free of already; the outcome is not.
+    """
+    model = clone(learner)
+    if getattr(model, "shared", False):
+        model.set_params(shared=False)  # a simple method has one part only
+    if y is None:
+        return model.fit_component(Component.of_samples(S, order=model.reads))
+    if hasattr(model, "fit_clean"):
+        return model.fit_clean(S, y, covariates=known) if known.shape[1] else model.fit_clean(S, y)
+    target = _residual(as_matrix(y, column=True), known)[:, 0]
+    cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
+    component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
+    return model.fit_component(component, cross, mean=float(target.mean()))
+
+
+def _residual(values: Array, on: Array) -> Array:
+    """Values (n, d) without their regression on centred columns (n, k); means stay."""
+    if on.shape[1] and len(on) <= on.shape[1] + 1:
+        raise DataError(
+            f"{len(on)} samples are too few for a regression on {on.shape[1]} columns (of the other view, or covariates): it "
+            "leaves nothing. Use fewer columns"
+        )
+    mean = values.mean(axis=0)
+    return mean + _without(values - mean, _basis(on)) if on.shape[1] else values
+
+
 def true(learner: Any, S: object, y: object = None) -> Any:
     """The learner on samples S (n, d) of the component itself: the gold standard, in simulations only.
 
-    Examples
-    --------
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
     >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
@@ -48,86 +123,73 @@ def true(learner: Any, S: object, y: object = None) -> Any:
     """
     if y is None and hasattr(learner, "fit_clean"):
         return clone(learner).fit_clean(as_matrix(S))
-    return _fit_samples(learner, as_matrix(S), y)
+    return _fit_samples(learner, as_matrix(S), y, np.empty((len(as_matrix(S)), 0)))
 
 
 def naive(learner: Any, X: object, y: object = None) -> Any:
     """The learner on the component's view as it is (U), as if it held nothing else.
 
-    Examples
-    --------
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> naive(learner, data.X, data.y).coef_.shape
+    >>> naive(rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)), data.X, data.y).coef_.shape
     (4,)
     """
-    parts, y = _parts(learner, X, y)
-    return _fit_samples(learner, parts.own, y, parts.known)
+    return _fitted(learner, X, y, lambda sides: sides.own)
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
     """The learner on the residual of the component's view on the views where it does not live (of U on V); for a regression
     this is V as covariates.
 
-    Examples
-    --------
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> covariates(learner, data.X, data.y).coef_.shape
+    >>> covariates(rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)), data.X, data.y).coef_.shape
     (4,)
     """
-    parts, y = _parts(learner, X, y)
-    parts.need_other()
-    residual = _residual(parts.own, parts.other - parts.other.mean(axis=0))
-    return _fit_samples(learner, residual, y, parts.known)
+    return _fitted(learner, X, y, lambda sides: _residual(sides.own, sides.other))
 
 
 def instrumental(learner: Any, X: object, y: object = None) -> Any:
     """The learner on what other views, where the component lives too, predict of its view (of U from V, for S2): for a
     regression these views are instruments. First all of them lose what the views where it does not live predict.
 
-    Examples
-    --------
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
     >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), component="S2")
     >>> instrumental(learner, data.X, data.S2[:, 0]).coef_.shape
     (4,)
     """
-    parts, y = _parts(learner, X, y)
-    if not parts.partners.shape[1]:
-        raise DataError(
-            f"component {learner.component!r} lives in one view only, and no other predicts it: use covariates, which removes "
-            "what others predict of its view"
-        )
-    every = np.hstack([parts.own, parts.partners, parts.other])
-    at = np.split(np.arange(every.shape[1]), np.cumsum([parts.own.shape[1], parts.partners.shape[1]]))
-    z = every - every.mean(axis=0)
-    into = simple_map(z.T @ z / len(z), at[0], at[1], at[2], len(at[0]), len(z))
-    return _fit_samples(learner, parts.own.mean(axis=0) + z @ into, y, parts.known)
+
+    def predicted(sides: _Sides) -> Array:
+        if not sides.partners.shape[1]:
+            raise DataError(
+                f"component {learner.component!r} lives in one view only, and no other predicts it: use covariates, which "
+                "removes what others predict of its view"
+            )
+        every = np.hstack([sides.own, sides.partners, sides.outside])
+        ends = np.cumsum([sides.own.shape[1], sides.partners.shape[1]])
+        z, (own, partners, outside) = every - every.mean(axis=0), np.split(np.arange(every.shape[1]), ends)
+        into = simple_map(z.T @ z / len(z), own, partners, outside, len(own), len(z))
+        return np.asarray(sides.own.mean(axis=0) + z @ into)
+
+    return _fitted(learner, X, y, predicted)
 
 
 def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> Any:
     """The learner on U with its first canonical variates projected out (the paper's comparison).
 
-    Examples
-    --------
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> cca(learner, data.X, data.y, n_variates=2).coef_.shape
+    >>> cca(rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)), data.X, data.y, n_variates=2).coef_.shape
     (4,)
     """
-    parts, y = _parts(learner, X, y)
-    parts.need_other()
-    U, V = parts.own, parts.other
-    u, v = U - U.mean(axis=0), V - V.mean(axis=0)
-    n = len(u)
-    found = canonical(u.T @ u / n, u.T @ v / n, v.T @ v / n, n)
-    q, _ = np.linalg.qr(found.x_from_u[:n_variates].T)
-    return _fit_samples(learner, np.asarray(U - u @ q @ q.T), y, parts.known)
+
+    def projected(sides: _Sides) -> Array:
+        u = sides.own - sides.own.mean(axis=0)
+        q = np.linalg.qr(_canonical_directions(u, sides.other, n_variates))[0]
+        return np.asarray(sides.own - u @ q @ q.T)
+
+    return _fitted(learner, X, y, projected)
 
 
 def kernel_cca(
@@ -137,96 +199,34 @@ def kernel_cca(
 
     Gaussian kernels with the median distance as width, `rank` random Fourier features per view, regularised by `ridge`.
 
-    Examples
-    --------
     >>> import richcomponents as rc
     >>> data = rc.datasets.make_contrastive(1000, d=4, S2="skewed", random_state=0)
-    >>> learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
-    >>> kernel_cca(learner, data.X, data.y).coef_.shape
+    >>> kernel_cca(rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)), data.X, data.y).coef_.shape
     (4,)
     """
-    parts, y = _parts(learner, X, y)
-    parts.need_other()
-    U, V = parts.own, parts.other
-    rng = np.random.default_rng(0)
-    fu, fv = (_fourier_features(view, rank, rng) for view in (U, V))
-    n = len(U)
-    eye = ridge * np.eye(fu.shape[1])
-    found = canonical(fu.T @ fu / n + eye, fu.T @ fv / n, fv.T @ fv / n + eye, n)
-    variates = fu @ found.x_from_u[:n_variates].T
-    return _fit_samples(learner, _residual(U, variates), y, parts.known)
+
+    def residual(sides: _Sides) -> Array:
+        rng = np.random.default_rng(0)
+        fu, fv = (_fourier_features(view, rank, rng) for view in (sides.own, sides.other))
+        return _residual(sides.own, fu @ _canonical_directions(fu, fv, n_variates, ridge))
+
+    return _fitted(learner, X, y, residual)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The view in whose columns a component is written (n, d), others where it lives, those where it does not, side by side,
-    and known covariates (n, k), centred; these are removed from all views."""
-
-    own: Array
-    partners: Array
-    other: Array
-    known: Array
-
-    def need_other(self) -> None:
-        if not self.other.shape[1]:
-            raise DataError(
-                "the component lives in all views: there is no other to remove from its view. Use naive, or instrumental"
-            )
-
-
-def _parts(learner: Any, X: object, y: object) -> tuple[_Parts, object]:
-    """The views, and y as values."""
-    values = labels_in(X, y) if is_column(y) else y
-    rca, no_view = learner.unfitted_rca(), [y] if is_column(y) else []
-    X, values = rca.complete(X, values, no_view)
-    views, known, _ = rca.read_views(X, no_view)
-    own, partners, outside = rca.sides(learner.component, tuple(views))
-    known = known - known.mean(axis=0)
-    left = {view: _residual(columns, known) for view, columns in views.items()}
-    none = np.empty((len(known), 0))
-    beside, other = (np.hstack([none, *(left[view] for view in side)]) for side in (partners, outside))
-    return _Parts(left[own], beside, other, known), values
-
-
-def _residual(values: Array, on: Array) -> Array:
-    """Values (n, d) without their regression on centred columns (n, k); means stay."""
-    if not on.shape[1]:
-        return values
-    if len(on) <= on.shape[1] + 1:
-        raise DataError(
-            f"{len(on)} samples are too few for a regression on {on.shape[1]} columns (of the other view, or covariates): it "
-            "leaves nothing. Use fewer columns"
-        )
-    return np.asarray(values - on @ np.linalg.lstsq(on, values - values.mean(axis=0), rcond=None)[0])
+def _canonical_directions(u: Array, v: Array, k: int, ridge: float = 0.0) -> Array:
+    """(d_u, k), of centred columns u (n, d_u) and v (n, d_v)."""
+    n, more_u, more_v = len(u), ridge * np.eye(u.shape[1]), ridge * np.eye(v.shape[1])
+    return canonical(u.T @ u / n + more_u, u.T @ v / n, v.T @ v / n + more_v, n).x_from_u[:k].T
 
 
 def _fourier_features(view: Array, rank: int, rng: np.random.Generator) -> Array:
     """cos(w'x + b), centred; w ~ N(0, I / median distance^2)."""
-    z = (view - view.mean(axis=0)) / np.maximum(view.std(axis=0), 1e-300)
+    z = (view - view.mean(axis=0)) / np.maximum(view.std(axis=0), np.finfo(float).tiny)
     some = z[rng.choice(len(z), min(len(z), 200), replace=False)]
     width = np.sqrt(np.median(np.sum((some[:, None] - some[None]) ** 2, axis=-1)[np.triu_indices(len(some), 1)]))
     w, b = rng.normal(size=(z.shape[1], rank)) / max(width, 1e-12), rng.uniform(0, 2 * np.pi, rank)
     features = np.sqrt(2 / rank) * np.cos(z @ w + b)
     return np.asarray(features - features.mean(axis=0))
-
-
-def _fit_samples(learner: Any, S: Array, y: object, known: Array | None = None) -> Any:
-    """A clone of the learner, fitted to samples that stand in for the component (they need not look like it: spins).
-
-    known : covariates (n, k), centred, that the samples are free of already; the outcome is not.
-    """
-    fitted = clone(learner)
-    if getattr(fitted, "shared", False):
-        fitted.set_params(shared=False)  # a simple method knows one part only
-    known = np.empty((len(S), 0)) if known is None else known
-    if y is None:
-        return fitted.fit_component(Component.of_samples(S, order=fitted.reads))
-    if hasattr(fitted, "fit_clean"):
-        return fitted.fit_clean(S, y, covariates=known) if known.shape[1] else fitted.fit_clean(S, y)
-    target = _residual(as_matrix(y, column=True), known)[:, 0]
-    cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
-    component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
-    return fitted.fit_component(component, cross, mean=float(target.mean()))
 
 
 # ---- effects of an exposure
@@ -245,7 +245,7 @@ def unadjusted(X: object, y: object, rca: Any) -> Estimate:
     -------
     Estimate
         Of one exposure: value (d_u,), named by the columns of U. Of several, each adjusted for the others: value (q, d_u).
-        Standard errors are those of least squares, and know nothing of a bias; `degrees` are those of the residuals.
+        Standard errors are those of least squares, which leave out any bias; `degrees` are those of the residuals.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def unadjusted(X: object, y: object, rca: Any) -> Estimate:
     (6,)
     """
     parts = _exposed(X, y, rca)
-    return _effects(parts, np.empty((len(parts.y), 0)))
+    return _effects(parts, parts.V[:, :0])
 
 
 def ancova(X: object, y: object, rca: Any) -> Estimate:
@@ -264,8 +264,6 @@ def ancova(X: object, y: object, rca: Any) -> Estimate:
 
     Where the controls are noisy a bias remains that no number of samples removes. Inputs and output: :func:`unadjusted`.
 
-    Examples
-    --------
     >>> from richcomponents import ContrastiveRCA
     >>> from richcomponents.datasets import make_confounded
     >>> data = make_confounded(1000, random_state=3)
@@ -298,8 +296,6 @@ def ruv2(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     95% quantile of the largest one of independent columns (Tracy and Widom; Johnstone 2001), at least 1.
     Other inputs and output: :func:`unadjusted`.
 
-    Examples
-    --------
     >>> from richcomponents import ContrastiveRCA
     >>> from richcomponents.datasets import make_confounded
     >>> data = make_confounded(1000, random_state=3)
@@ -328,8 +324,6 @@ def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     most one for every three controls (rounded up), since gamma is a regression over the controls.
     Other inputs and output: :func:`unadjusted`.
 
-    Examples
-    --------
     >>> from richcomponents import ContrastiveRCA
     >>> from richcomponents.datasets import make_confounded
     >>> data = make_confounded(1000, random_state=3)
@@ -343,8 +337,7 @@ def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     left = _without(both, _basis(parts.y))
     most = -(-parts.V.shape[1] // 3)
     W0 = _leading(left, k or min(most, _n_factors(left, parts.used + parts.y.shape[1])))
-    alpha_V = W0.T @ parts.V
-    gamma = np.linalg.lstsq(alpha_V.T, b[:, d:].T, rcond=None)[0].T
+    gamma = np.linalg.lstsq((W0.T @ parts.V).T, b[:, d:].T, rcond=None)[0].T
     return _effects(parts, W0 + parts.y @ gamma)
 
 
@@ -363,26 +356,19 @@ class _Exposed:
 
 def _exposed(X: object, y: object, rca: Any) -> _Exposed:
     """Tests, controls and exposures, checked, as they are left by intercept and covariates."""
-    named = (str(y),) if is_column(y) else column_names(y)
-    values = labels_in(X, y) if is_column(y) else y
-    beside = [y] if is_column(y) else []
-    X, values = rca.complete(X, values, beside)
-    views, known, columns = rca.read_views(X, beside)
+    views, known, columns, values = _read(rca, X, y)
     if len(views) != 2:
         raise DataError("effects of an exposure take two views, tests and controls: ContrastiveRCA(views=...)")
     if not np.isfinite(known).all():
         raise DataError("a covariate holds missing or infinite values: drop those rows or impute them first")
-    U, V = views.values()
-    n = len(U)
-    exposures = as_matrix(values, column=True)
-    exposures = np.column_stack([check_outcome(column, n) for column in exposures.T])
+    n = len(known)
+    exposures = np.column_stack([check_outcome(column, n) for column in as_matrix(values, column=True).T])
+    named = (str(y),) if is_column(y) else column_names(y) or tuple(f"y{i}" for i in range(exposures.shape[1]))
     one = np.full((n, 1), n**-0.5)
     known = np.hstack([one, _basis(_without(known, one))])
-    U, V, exposures = (_without(values, known) for values in (U, V, exposures))
+    U, V, exposures = (_without(part, known) for part in (*views.values(), exposures))
     _check_apart(exposures, "the covariates")
-    named = named or tuple(f"y{i}" for i in range(exposures.shape[1]))
-    names = tuple(columns.feature_names[c] for c in columns[0])
-    return _Exposed(U, V, exposures, known.shape[1], names, named)
+    return _Exposed(U, V, exposures, known.shape[1], tuple(columns.feature_names[c] for c in columns[0]), named)
 
 
 def _effects(parts: _Exposed, W: Array) -> Estimate:

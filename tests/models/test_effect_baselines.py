@@ -244,3 +244,25 @@ def test_impossible_numbers_of_factors(data, method):
 def test_too_few_samples(data):
     with pytest.raises(rc.DataError, match="too few"):
         unadjusted(data.X[:2], data.y[:2], views(data))
+
+
+@pytest.mark.parametrize("method", [rc.baselines.covariates, rc.baselines.kernel_cca])
+def test_units_of_the_other_view_do_not_matter(method):
+    data = rc.datasets.make_contrastive(300, 4, d_v=6, S2="skewed", random_state=2)
+    learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4))
+    scaled = np.hstack([data.U, data.V * np.geomspace(1e-6, 1e6, 6)])
+    np.testing.assert_allclose(method(learner, scaled, data.y).coef_, method(learner, data.X, data.y).coef_, rtol=1e-6)
+
+
+def test_simple_methods_by_hand():
+    data = rc.datasets.make_contrastive(300, 4, S2="skewed", random_state=2)
+    learner = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=4))
+    residual = (
+        data.U
+        - np.column_stack([np.ones(300), data.V])
+        @ np.linalg.lstsq(np.column_stack([np.ones(300), data.V]), data.U, rcond=None)[0]
+    )
+    top = np.linalg.eigh(np.cov(residual.T))[1][:, -1]
+    assert abs(rc.baselines.covariates(learner, data.X).components_[0] @ top) == pytest.approx(1.0, abs=1e-12)
+    top = np.linalg.eigh(np.cov(data.U.T))[1][:, -1]
+    assert abs(rc.baselines.naive(learner, data.X).components_[0] @ top) == pytest.approx(1.0, abs=1e-12)
