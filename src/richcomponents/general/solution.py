@@ -89,6 +89,7 @@ from richcomponents.paper.general import (
     loading,
     require_dimensions,
 )
+from richcomponents.paper.solution import coefficients_of
 from richcomponents.storage import storable
 from richcomponents.text import p_value
 
@@ -877,12 +878,14 @@ class SetSolution:
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
-        The paper's is used as it is.
+        The paper's has its own formula.
 
         On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
         views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
         is too little, and nothing here says by how much.
         """
+        if self.parameters is None:
+            return coefficients_of(self, key, outcome, self.white.place[self.gauge[key]], shared=len(key) > 1)
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
         full, K = self._prediction(key, self._fitted)
@@ -894,7 +897,6 @@ class SetSolution:
             full,
             self._predictions_without_blocks(key),
             residual=partial(self._left, key) if self.leaves_open(key) else None,
-            weighed=self.parameters is not None,
         )
         simple = "instrumental" if len(self._partners(key)) else "residualised"
         return found.coefficients(outcome, self._lifted(key, found.covariance(K)), self._wanted(key)[0], simple)

@@ -268,6 +268,17 @@ def leftover_test(found: Canonical, rank: int) -> Test:
     return Test("leftover", statistic, (df,), p, says, "Check that V holds controls only, or give rank=.")
 
 
+def unseen(found: Canonical, rank: int, views: tuple[str, str]) -> str:
+    """In words, that the second view cannot show all that the first may share; empty where it can."""
+    if not found.rank_v <= rank or not found.rank_v < found.rank_u:
+        return ""
+    first, second = views
+    return (
+        f"all {found.rank_v} directions of {second} are shared, and {first} has {found.rank_u}: what else of {first} "
+        f"comes from the shared part cannot be seen in {second}, and counts as {first}'s own. Add columns to {second}"
+    )
+
+
 # ---- the views in the user's columns
 
 

@@ -300,7 +300,8 @@ class Diagnostics:
             low, high = self.identified.variances()
             share = np.median((high - low) / np.maximum(high, 1e-300))
             rows["condition of A"] = f"{self.condition_A:.1f}"
-            rows["second order alone"] = f"leaves {share:.0%} of Var(S1) open (median column)"
+            if np.isfinite(share):
+                rows["second order alone"] = f"leaves {share:.0%} of Var(S1) open (median column)"
         if self.overidentification is not None:
             rows["cumulants fit the model"] = self.overidentification.p_text
         if self.known_mixing is not None:

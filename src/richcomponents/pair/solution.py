@@ -66,6 +66,7 @@ from richcomponents.pair.canonical import (
     leftover_test,
     resolve_rank,
     shared_test,
+    unseen,
 )
 from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
 from richcomponents.pair.diagnostics import (
@@ -561,6 +562,8 @@ class PairSolution(TwoViews):
         if self.verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED, Verdict.CONTRADICTED):
             against = [test.says for test in self.tests() if test.finding == Verdict.CONTRADICTED]
             warn_user(" ".join([*against, ADVICE[Verdict(self.verdict)]]), kind)
+        elif self.verdict == Verdict.STRONG and (words := unseen(self.canonical, self.rank, self.views)):
+            warn_user(words, WeakIdentificationWarning)
 
     # ---- without a block
 

@@ -25,8 +25,8 @@ def principal_components(second: Array, k: int) -> Array:
 
 
 def least_squares(second: Array, with_y: Array) -> Array:
-    """beta = E[X X']^-1 E[Y X], (d,)."""
-    return np.asarray(np.linalg.solve(second, with_y))
+    """beta = E[X X']^-1 E[Y X], (d,); the pseudo-inverse where X has fewer directions than coordinates."""
+    return np.asarray(np.linalg.pinv(second, hermitian=True) @ with_y)
 
 
 def alternating_minimisation(

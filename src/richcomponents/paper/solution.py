@@ -8,26 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import least_squares as fitted
 from richcomponents.algebra.arrays import symmetric
 from richcomponents.components.component import Terms
 from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.errors import WeakIdentificationWarning, warn_user
 from richcomponents.inference.verdicts import Test
-from richcomponents.learning.coefficients import Coefficients, error_at_fixed_features
+from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
-from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
+from richcomponents.pair.canonical import canonical_coordinates, resolve_rank, unseen
 from richcomponents.pair.diagnostics import IdentifiedSet
 from richcomponents.pair.equations import check_known_mixing
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import BlockSums
 from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
+from richcomponents.paper.moments import least_squares
 from richcomponents.storage import storable
 
 
@@ -89,41 +92,24 @@ class PaperSolution(TwoViews):
         u, v = self.split(rows)
         if key == self.keys[1]:
             return u
-        return u - _regressed(u, v) if key == self.keys[0] else v - _regressed(v, u)
+        return np.asarray(u - v @ self._v_on_u if key == self.keys[0] else v - u @ _slopes(self.cov_u, self.cov_uv))
 
     def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
         """The residual, or, of S2, what V predicts of U."""
-        return _regressed(*self.split(rows)) if key == self.keys[1] else self.residual(key, rows)
+        return self.split(rows)[1] @ self._v_on_u if key == self.keys[1] else self.residual(key, rows)
+
+    @property
+    def _v_on_u(self) -> Array:
+        """(d_v, d_u): what V predicts of U."""
+        return _slopes(self.cov_v, self.cov_uv.T)
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """The formulas make no promise that could be broken."""
 
     def calibrate(self, key: Key, outcome: Outcome) -> Coefficients:
-        """Cov(S1)^-1 Cov(U, y) (of S3: with V), or log-odds on the residual as they are: nothing is weighed against
-        residualising."""
-        own, view = np.asarray(self.covariance(key)), 1 if key == self.keys[2] else 0
-        if outcome.log_odds is None:
-            coef = np.linalg.pinv(own, hermitian=True) @ self.split(outcome.with_rows[0][0])[view]
-        else:
-            coef, own = outcome.log_odds.coef, _positive(own)
-        features = self.predict(key, outcome.rows)[0]
-        simple = "instrumental" if key == self.keys[1] else "residualised"
-        return Coefficients(
-            coef=coef, residualised=coef, trust=1.0, features=features, outcome=outcome.y, covariance=own, free=outcome.free,
-            wanted=0, simple=simple, weighed=False, by=partial(self._estimate, key),
-        )  # fmt: skip
-
-    def _estimate(
-        self, key: Key, calibrated: Coefficients, outcome: Outcome, *, replicates: Array | None = None, **_: Any
-    ) -> Estimate:
-        """Jackknife at fixed formulas; replicates : of log-odds, those on the stand-in without each block."""
-        if replicates is None:
-            error = error_at_fixed_features(calibrated.features, outcome.y, outcome.kept, outcome.weight)
-        else:
-            R = self.stand_in(key, outcome.rows)
-            inverse = np.linalg.pinv(np.asarray(calibrated.covariance), hermitian=True)
-            error = jackknife_error(replicates @ (R.T @ R / calibrated.free) @ inverse)
-        return Estimate(calibrated.coef, error, max(len(outcome.kept) - 1, 1))
+        """Section 4.1; the view of S3 is V."""
+        view = slice(self.d_u, None) if key == self.keys[2] else slice(self.d_u)
+        return coefficients_of(self, key, outcome, view, shared=key == self.keys[1])
 
     def identified_set(self) -> IdentifiedSet:
         """Not known."""
@@ -144,9 +130,70 @@ class PaperSolution(TwoViews):
         return solve_paper(StateData(self.state.without([block]), self.lost), place, self.keys, self.given, self)
 
 
-def _regressed(one: Array, other: Array) -> Array:
-    """What least squares on the other predicts of it."""
-    return np.asarray(other @ np.linalg.lstsq(other, one, rcond=None)[0])
+class _Solved(Protocol):
+    """Two views or many, solved by the paper's formulas."""
+
+    def covariance(self, key: Key) -> Spread: ...
+    def predict(self, key: Key, rows: Array) -> tuple[Array, Spread]: ...
+    def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array: ...
+    def without(self, block: int) -> _Solved: ...
+
+
+def coefficients_of(solution: _Solved, key: Key, outcome: Outcome, view: slice, *, shared: bool) -> Coefficients:
+    """Section 4.1: beta = E[S S']^-1 E[Y S], where E[Y S] = E[Y U] of the view that S is written in: Y depends on S only.
+
+    view : its columns; shared : whether S is in other views, too. Of log-odds, which Section 4.2 has other formulas for, those
+    on the best linear prediction of S. `residualised` is least squares on what the other views leave (`stand_in`); nothing is
+    weighed against it. Both moments are over n - 1.
+    """
+    own, rows, y = np.asarray(solution.covariance(key)), outcome.rows, outcome.y
+    n = np.append(outcome.n, outcome.kept @ outcome.weight)[:, None]
+    crosses = (
+        outcome.covariances(rows[:, view], y[:, None])[..., 0] * n / (n - 1)
+    )  # of all rows, then without each block
+    if outcome.log_odds is None:
+        coef, plain = least_squares(own, crosses[0]), fitted(solution.stand_in(key, rows), y, outcome.weight)
+    else:
+        coef, plain, own = outcome.log_odds.coef, outcome.log_odds.coef, _positive(own)
+    return Coefficients(
+        coef=coef,
+        residualised=plain,
+        trust=1.0,
+        features=solution.predict(key, rows)[0],
+        outcome=y,
+        covariance=own,
+        free=outcome.free,
+        wanted=0,
+        simple="instrumental" if shared else "residualised",
+        weighed=False,
+        by=partial(_with_errors, solution, key, crosses[1:]),
+    )
+
+
+def _with_errors(
+    solution: _Solved,
+    key: Key,
+    crosses: Array,
+    found: Coefficients,
+    outcome: Outcome,
+    *,
+    refit: Refit | None = None,
+    **_: Any,
+) -> Estimate:
+    """Jackknife: A, Cov(S) and E[Y S] (crosses) are those without each block. refit : of log-odds."""
+    left_out = [solution.without(b) for b in np.unique(outcome.block).tolist()]
+    if refit is None:
+        coefs = [least_squares(np.asarray(one.covariance(key)), c) for one, c in zip(left_out, crosses, strict=True)]
+    else:
+        coefs = [
+            refit(one.predict(key, outcome.rows)[0], kept) for one, kept in zip(left_out, outcome.kept, strict=True)
+        ]
+    return Estimate(found.coef, jackknife_error(np.stack(coefs)), max(len(coefs) - 1, 1))
+
+
+def _slopes(covariance: Spread, cross: Array) -> Array:
+    """Of least squares on columns with this covariance, from their covariances with the others."""
+    return np.asarray(np.linalg.pinv(np.asarray(covariance), hermitian=True) @ cross)
 
 
 def _positive(covariance: Array) -> Array:
@@ -178,10 +225,13 @@ def solve_paper(
     cov_s3 = symmetric(C[n_u:, n_u:] - C[n_u:, :n_u] @ mixing.T)  # k2(V) - k2(A U, V), equation (5) at t = 2
     dependence = None if decided is None else decided.canonical.dependence
     found, everything = canonical_coordinates(data, state, n_u, dependence)
+    shared = min(mixing.shape) if rank is None else rank
+    if decided is None and (words := unseen(found, shared, (first, second))):
+        warn_user(words, WeakIdentificationWarning)
     tested = None
     if A is not None and decided is None:
-        sums, shared = BlockSums.of(everything.of_state(state.up_to(2))), resolve_rank(stated, found)
-        tested = check_known_mixing(found, sums, shared, A, state.dependent)
+        sums = BlockSums.of(everything.of_state(state.up_to(2)))
+        tested = check_known_mixing(found, sums, resolve_rank(stated, found), A, state.dependent)
     high = None
     if order > 4 and decided is None:
         high = data.moments(order, AffineMap(state.mean, np.eye(p)), pooled=True)
@@ -203,8 +253,8 @@ def solve_paper(
         read=read,
         prediction_error=cov_s2 - with_s2.T @ read,
         mixing_test=tested,
-        rank=min(mixing.shape) if rank is None else rank,
-        largest_rank=min(mixing.shape) if rank is None else rank,
+        rank=shared,
+        largest_rank=shared,
         lost=data.lost,
     )
 
