@@ -56,7 +56,7 @@ def _saves(rng: random.Random, folder: Path) -> dict[str, Any]:
     models = [rc.ContrastiveRCA(views=2, n_blocks=10).fit(data.X + shift) for shift in (0.0, 1.0)]
     path = folder / "model.npz"
     models[0].save(path)
-    means = [model._solution.mean.tolist() for model in models]
+    means = [model.solution_.mean.tolist() for model in models]
 
     def work() -> None:
         while True:
@@ -70,6 +70,6 @@ def _saves(rng: random.Random, folder: Path) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         kills += 1
-        if rc.load(path)._solution.mean.tolist() not in means:
+        if rc.load(path).solution_.mean.tolist() not in means:
             return fault("a killed save left another model")
     return right(notes=["kill -9 of a save"] * kills)

@@ -41,8 +41,7 @@ __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive",
 def _read(rca: Any, X: object, y: object) -> tuple[dict[str, Array], Array, Any, Any]:
     """The views and known covariates of complete rows, the columns of the views, and y as values; y : also a column of X."""
     values, not_in_views = (labels_in(X, y), [y]) if is_column(y) else (y, [])
-    X, values = rca.complete(X, values, not_in_views)
-    return *rca.read_views(X, not_in_views), values
+    return rca.read_views(X, values, not_in_views)  # type: ignore[no-any-return]
 
 
 # ---- samples that stand in for a component

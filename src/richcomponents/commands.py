@@ -123,7 +123,9 @@ def _found(
         model.fit(X, y, groups=chosen.groups)
         findings = Findings.of(model, X, y, names=chosen.names, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
-    noted = tuple(dict.fromkeys([*chosen.notes, *getattr(model, "rca_", model).gap_notes(), *told, *findings.notes]))
+    gap_note = getattr(model, "rca_", model).fitted_.gap_note
+    gaps = [gap_note] if gap_note else []
+    noted = tuple(dict.fromkeys([*chosen.notes, *gaps, *told, *findings.notes]))
     return FitResult(model, replace(findings, notes=noted))
 
 
@@ -194,7 +196,7 @@ def write_component(
     if component is not None and component not in rca.components_:
         known = ", ".join(map(title_of, rca.components_))
         raise DataError(f"the model has no such component: its components are {known}")
-    chosen = rca._key(component)
+    chosen = rca.fitted_.key(component)
     return _answered(rca, component_columns(rca, chosen), data, out, key, header, f"Component {title_of(chosen)}")
 
 
@@ -351,18 +353,12 @@ def simulate(out: Path, truth: Path | None = None, **design: Any) -> Contrastive
     data = make_contrastive(**design)
     outcome: dict[str, Any] = {} if data.y is None else {"y": data.y}
     columns = {f"{view}_{i}": x for view, X in (("U", data.U), ("V", data.V)) for i, x in enumerate(X.T)} | outcome
-    with writing(out) as file:
-        if kind == ".npz":
+    if kind == ".npz":
+        with writing(out) as file:
             np.savez_compressed(file, U=data.U, V=data.V, **outcome)
-        elif kind == ".parquet":
-            from pyarrow import table
-            from pyarrow.parquet import write_table
-
-            write_table(table(columns), file)
-        else:
-            between = "," if kind == ".csv" else "\t"
-            head, cells = between.join(columns), np.column_stack(list(columns.values()))
-            np.savetxt(file, cells, fmt="%.17g", delimiter=between, header=head, comments="", encoding="utf-8")
+    else:
+        with table_writing(out) as append:
+            append(columns)
     if truth is not None:
         hidden = {name: getattr(data, name) for name in _TRUTH}
         plain = {name: None if value is None else value.tolist() for name, value in hidden.items()}

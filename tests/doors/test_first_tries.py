@@ -85,7 +85,7 @@ def test_ordered_categories_keep_their_order(frame, tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     for table in (doses, cells, tmp_path / "cells.h5ad"):
         assert rc.ExposureEffects(rca=rca(), exposure="dose").fit(table).exposures_ == effects.exposures_
-        assert "mid (" in (note := rca(covariates=["dose"]).fit(table).covariate_notes()[0])
+        assert "mid (" in (note := rca(covariates=["dose"]).fit(table).fitted_.design.covariate_notes()[0])
         assert "against low (" in note
     assert rc.ExposureEffects(rca=rca(), reference="mid").fit(frame, dose).exposures_ == ("dose=low", "dose=high")
     for X, y in ((frame, dose), (frame, dose.array), (doses, "dose")):
@@ -255,7 +255,7 @@ def test_declared_orders_are_kept_in_every_table(frame, tmp_path):
     }
     for name, table in tables.items():
         assert rc.ExposureEffects(rca=rca(), exposure="dose").fit(table).exposures_ == ("dose=mid", "dose=high"), name
-        assert "against low (" in rca(covariates=["dose"]).fit(table).covariate_notes()[0], name
+        assert "against low (" in rca(covariates=["dose"]).fit(table).fitted_.design.covariate_notes()[0], name
     for y in (ours["dose"], doses["dose"], tables["pyarrow"]["dose"]):
         assert rc.ExposureEffects(rca=rca()).fit(frame, y).exposures_[0].endswith("mid")
     assert rc.ComponentGLM("multinomial", rca=rca()).fit(ours, "dose").levels_ == ("low", "mid", "high")

@@ -125,7 +125,7 @@ def test_truth_values_and_nullable_numbers_are_numbers(frame):
     expected = known.fit(plain).A_
     for kind in ("bool", "boolean", "Int64", "Float32"):
         np.testing.assert_array_equal(known.fit(plain.astype({"smokes": kind})).A_, expected)
-    assert known.fit(plain.convert_dtypes()).covariate_notes() == ()
+    assert known.fit(plain.convert_dtypes()).fitted_.design.covariate_notes() == ()
 
 
 def test_samples_keep_their_labels(frame):

@@ -116,6 +116,26 @@ def test_answers_of_a_contrastive_fit_use_its_parameters():
     np.testing.assert_array_equal(general.confidence_interval(component=("U",)).standard_error, errors)
 
 
+@pytest.mark.parametrize("name", ["ContrastiveRCA", "ComponentRegression", "ComponentPCA"])
+def test_an_answer_reads_one_fit_though_another_is_made_meanwhile(monkeypatch, name):
+    """The refit comes in the middle of the answer, as another thread's might."""
+    data = rc.datasets.make_contrastive(1500, d=3, S2="skewed", random_state=0)
+    rca = rc.ContrastiveRCA(views=3, classes="none")
+    model = rca if name == "ContrastiveRCA" else getattr(rc, name)(rca=rca)
+    ask = model.predict if name == "ComponentRegression" else model.transform
+    before = model.fit(data.X, data.y) and ask(data.X)
+    opened = rc.ContrastiveRCA.used_rows
+
+    def refitted(self, X, outcome=None):
+        monkeypatch.undo()
+        model.fit(data.X[:, ::-1] * 2.0, -data.y)
+        return opened(self, X, outcome)
+
+    monkeypatch.setattr(rc.ContrastiveRCA, "used_rows", refitted)
+    np.testing.assert_array_equal(ask(data.X), before)
+    assert not np.allclose(ask(data.X), before)
+
+
 def test_a_new_fit_starts_from_nothing():
     data = rc.datasets.make_contrastive(1500, d=3, S2="skewed", random_state=0)
     named = pd.DataFrame(data.X, columns=list("abcdef"))

@@ -18,7 +18,7 @@ def test_covariances_are_positive_shares_add_up_and_rotations_carry_over(n, S2, 
     """Up to the signs of canonical coordinates, which the posterior draws of T depend on."""
     data = make_contrastive(n, D, S1="pca", S2=S2, random_state=5)
     model = rc.ComponentPCA(rca=rc.ContrastiveRCA(views=D)).fit(data.X)
-    covariance, share = model.rca_.covariance_for_directions("S1", 1)
+    covariance, share = model.rca_.solution_.covariance_for_directions("S1", 1)
     assert np.linalg.eigvalsh(np.asarray(covariance)).min() > -1e-12
     assert sum(model.shares_.values()) == pytest.approx(1.0, abs=1e-12)
     assert min(model.shares_.values()) >= 0
@@ -93,10 +93,10 @@ def test_where_s1_is_not_spiked_that_is_not_used():
     U, V, _ = two_views(1000, np.geomspace(0.03, 0.3, 8), seed=1, spikes=(1.5,))
     rca = rc.ContrastiveRCA(views=8, errors="free").fit(np.hstack([U, V]))
     assert rca.diagnostics_.gate == 0
-    assert rca.covariance_for_directions("S1", 1)[1] == 0
+    assert rca.solution_.covariance_for_directions("S1", 1)[1] == 0
     auto = rc.ContrastiveRCA(views=8, errors=("free", "auto")).fit(np.hstack([U, V]))
-    found = auto._facing("S1")
+    found = auto.fitted_.facing("S1")[0]
     assert found._fit_of_directions(1) is found.fit
     assert found._fit_of_directions(7) is found.fit  # nothing is left to be alike
-    stated = rc.ContrastiveRCA(views=8, errors="independent").fit(np.hstack([U, V]))._facing("S1")
+    stated = rc.ContrastiveRCA(views=8, errors="independent").fit(np.hstack([U, V])).fitted_.facing("S1")[0]
     assert stated._fit_of_directions(1) is stated.fit  # directions are the columns then

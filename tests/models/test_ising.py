@@ -280,7 +280,7 @@ def test_errors_are_even_where_the_residual_is_white(views, given):
     R = U - V @ np.linalg.lstsq(V, U, rcond=None)[0]
     rca = ContrastiveRCA(views=9, A=np.linalg.lstsq(U, V, rcond=None)[0].T if given else None, rank=9).fit(X)
     np.testing.assert_allclose(residual_covariance(rca.components_["S1"]), R.T @ R / len(R), atol=1e-9)
-    np.testing.assert_allclose(rca.moment_draws("S1", of_mean=False)[0].value, R.T @ R / len(R), atol=1e-9)
+    np.testing.assert_allclose(rca.fitted_.moment_draws("S1", of_mean=False)[0].value, R.T @ R / len(R), atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
@@ -297,7 +297,7 @@ def test_units_of_the_controls_do_not_matter(identified):
 def test_couplings_lie_between_those_of_the_residual_and_those_of_the_component(identified, method):
     edges, _, X = identified
     model = ComponentIsing(edges=edges, method=method, rca=ContrastiveRCA(views=9)).fit(X)
-    safe, full, _, gate = model.rca_.moment_draws("S1", of_mean=False)
+    safe, full, _, gate = model.rca_.fitted_.moment_draws("S1", of_mean=False)
     white = whitening(safe.value)[0] if method == "auto" else None
     target = Target(Elimination(9, edges), white, 3.0 / 3000)
     low, high = target.fit(safe.value), target.fit(full.value)

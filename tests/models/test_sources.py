@@ -28,8 +28,8 @@ VIEWS = {"tests": ["u0", "u1", "u2"], "controls": ["v0", "v1", "v2"]}
 
 def same(one, two):
     np.testing.assert_array_equal(one.A_, two.A_)
-    np.testing.assert_array_equal(one._solution.mean, two._solution.mean)
-    assert one._solution.state == two._solution.state
+    np.testing.assert_array_equal(one.solution_.mean, two.solution_.mean)
+    assert one.solution_.state == two.solution_.state
     for name in one.components_:
         np.testing.assert_array_equal(one.components_[name].covariance, two.components_[name].covariance)
         np.testing.assert_array_equal(one.components_[name].mean, two.components_[name].mean)

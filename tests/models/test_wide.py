@@ -286,7 +286,7 @@ def test_coefficients_of_several_wide_views_do_not_explode(wide):
     assert np.sum((fit.coef_ - truth) ** 2) < 1.1 * np.sum((slopes - truth) ** 2)
     np.testing.assert_allclose(model.calibrate(data.X, y, ("a",)).coef, fit.coef_)
     outside = data.X[:, 60:] - data.X[:, 60:].mean(axis=0)
-    columns = np.hstack([data.X[:, :60], outside @ model._solution.white.into[60:, 1:]])
+    columns = np.hstack([data.X[:, :60], outside @ model.solution_.white.into[60:, 1:]])
     expected, error = least_squares(columns, y)  # the view, and the directions in which it is compared
     np.testing.assert_allclose(fit.coef_, expected[:60], atol=1e-8)
     np.testing.assert_allclose(fit.coefficients_.standard_error, error[:60], rtol=1e-8)
@@ -305,10 +305,10 @@ def test_no_prediction_keeps_so_little_that_coefficients_explode():
     """A component that the fit all but denies: its coefficients are stretched ten times at most, as for two views."""
     data = rc.datasets.make_views(3000, 3, 2, sets=THREE, random_state=3)
     model = rc.RCA(views=data.views, sets=THREE).fit(data.X)
-    found, y = model._solution, data.components[("a",)][:, 0]
+    found, y = model.solution_, data.components[("a",)][:, 0]
     before = model.calibrate(data.X, y, ("a",)).coef
     small = {**found.covariances, ("a",): found.covariances[("a",)] * np.array([[1.0, 1e-3], [1e-3, 1e-6]])}
-    model._solution = replace(found, covariances=small)
+    model.fitted_ = replace(model.fitted_, solution=replace(found, covariances=small))
     after = model.calibrate(data.X, y, ("a",)).coef
     assert np.abs(after).max() < 11 * np.abs(before).max()
 

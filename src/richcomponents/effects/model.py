@@ -27,9 +27,10 @@ from richcomponents.errors import (
 )
 from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import Design, UsedColumns, including_views
+from richcomponents.models.design import Design, including_views
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
+from richcomponents.models.gaps import without_gaps
 from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
@@ -137,7 +138,7 @@ class ExposureEffects(Estimator):
                 )
             table = table if sample_weight is None else table.weighted_by(sample_weight)
             if table.rereadable:
-                table, groups, _ = model.without_gaps(table, used, design, table.group_labels(groups))
+                table, groups, *_ = without_gaps(table, used, design, table.group_labels(groups), model.missing)
                 reading |= {"groups": groups, "design": found.among(design)}
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 with constants_told_later():
@@ -308,15 +309,14 @@ class ExposureEffects(Estimator):
         """The worst of the exposures' verdicts."""
         return verdict(test for answer in self._answers for test in answer.tests)
 
-    def rows_of_rca(self, X: object, y: object, most: int) -> Rows | None:
-        """The first rows of X, at most so many, in the columns that the RCA inside was fitted to, exposures (of X, or y) last;
-        None where they can be read once only."""
+    def rows_of_rca(self, X: object, y: object) -> Rows | None:
+        """The rows of X in the columns that the RCA inside was fitted to, exposures (of X, or y) last; None of a state."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit counted missing values
             found, table, design, *_ = self._read(self._model(), X, y, reset=False)
-        if not isinstance(table, Rows) or not table.rereadable:
+        if not isinstance(table, Rows):
             return None
-        return Rows(UsedColumns(table.select(np.concatenate([design.used, found.columns])).head(most)))
+        return table.select(np.concatenate([design.used, found.columns]))
 
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""

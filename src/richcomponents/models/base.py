@@ -302,9 +302,9 @@ class OutcomeLearner(ComponentLearner):
                 more = remedy if on_v.on_rest is None else ""
                 warn_user(f"{CONTRADICTED}: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
             return
-        test = model.outcome_test(outcome, component=self.component)
+        test = model.fitted_.outcome_test(outcome, self.component)
         if test.p_value < _SUSPICIOUS:
-            others = model.others(self.component)
+            others = model.fitted_.others(self.component)
             warn_user(
                 f"y is correlated with {others} (F-test, {test.p_text}), where {self.component_.name} does not live: "
                 f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "

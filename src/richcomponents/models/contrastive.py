@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.components import Component
-from richcomponents.components.wide import added
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
 from richcomponents.learning.coefficients import BothParts
-from richcomponents.models.rca import ComponentAnalysis, check_interval
+from richcomponents.models.fitted import Fitted, stretch
+from richcomponents.models.rca import ComponentAnalysis, check_interval, searched
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
 from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
-from richcomponents.pair.two_views import Parts, Target
+from richcomponents.pair.two_views import Target
 from richcomponents.paper.solution import PaperSolution, solve_paper
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
@@ -160,17 +159,10 @@ class ContrastiveRCA(ComponentAnalysis):
                 "RCA for more"
             )
 
-    def _key(self, component: object) -> str:
-        if component is None:
-            return "S1"
-        if component not in _KEYS:
-            raise ValueError(f"component must be one of 'S1', 'S2', 'S3', got {component!r}")
-        return str(component)
-
-    def _hidden_classes(self, data: RowData) -> HiddenClasses | None:
+    def _hidden_classes(self, data: RowData, fit: Fitted) -> HiddenClasses | None:
         if self.classes == "none" or self.method == "paper" or self.A is not None or "S3" in (self.mean or {}):
             return None
-        space = self._searched(data, self.rank)
+        space = searched(data, fit.design, self.rank)
         second = space.data.moments(2)
         u, v = space.frames.values()
         found = canonical_coordinates(space.data, second, len(u.to))[0]
@@ -188,66 +180,52 @@ class ContrastiveRCA(ComponentAnalysis):
             return None
         whole = found.composed(u, v).leading(r).T
         centre = second.mean if space.mean is None else space.mean
-        stretch = 1.0 if self._partial is None else self._stretch(data.lost)
-        return HiddenClasses(best[0], centre, whole, self._partial, stretch, *best[1:])
+        factor = 1.0 if fit.partial is None else stretch(fit.partial, data.lost)
+        return HiddenClasses(best[0], centre, whole, fit.partial, factor, *best[1:])
 
-    @property
-    def _questioned(self) -> bool:
-        return self.classes == "auto"
-
-    def _solve(self, data: Data) -> PairSolution | PaperSolution:
+    def _solve(self, data: Data, fit: Fitted) -> PairSolution | PaperSolution:
         rank = self.rank
-        if self._class_part is not None and isinstance(rank, (int, np.integer)):
-            rank = max(0, int(rank) - self._class_part.rank)
+        if fit.class_part is not None and isinstance(rank, (int, np.integer)):
+            rank = max(0, int(rank) - fit.class_part.rank)
         given = rank, self.A, self.order
         if self.method == "paper":
-            return solve_paper(data, self._places, _KEYS, given)
+            return solve_paper(data, fit.design.places(), _KEYS, given)
         errors = _of_both_views(self.errors)
-        return solve_pair(self._space(data, rank), _KEYS, *given, self.random_state, errors)
+        return solve_pair(self._space(data, fit.design, rank), _KEYS, *given, self.random_state, errors)
 
-    def _adopt(self, solution: PairSolution | PaperSolution) -> None:
-        self._solution = solution
-        self.rank_ = solution.rank
-        self._known_diagnostics: Diagnostics | None = None
-        self._parts = {}
-        self._known_mean = None if self.mean is None else {key: np.array(value) for key, value in self.mean.items()}
-        if self._known_mean is not None:
-            solution.means(self._known_mean)  # refuse what cannot be now
-        if self._class_part is not None:
-            self.rank_ += self._class_part.rank
+    def _means(self, views: Sequence[str], solution: PairSolution | PaperSolution) -> dict[str, Array] | None:
+        given = None if self.mean is None else {key: np.array(value) for key, value in self.mean.items()}
+        solution.means(given)  # refuse what cannot be now
+        return given
+
+    def _adopt(self, fitted: Fitted) -> None:
+        super()._adopt(fitted)
+        self._diagnosed: Diagnostics | None = None
 
     @property
-    def components_(self) -> Parts:
-        """{"S1", "S2", "S3"}: Component; made when they are asked for."""
-        return Parts(_KEYS, self._parts, self._component)
-
-    def _component(self, key: str) -> Component:
-        found = self._solution.component(key, self._names, key, self._known_mean)
-        part = self._class_part
-        if part is None or key != "S2":
-            return found
-        return replace(found, spread=added(found.spread, part.of_u, part.spread), source=None, _known={})
+    def rank_(self) -> int:
+        """Shared directions, those of hidden classes included."""
+        part = self.fitted_.class_part
+        return int(self.solution_.rank) + (0 if part is None else part.rank)
 
     def names_of(self, view: int) -> tuple[str, ...]:
         """Names of the columns of U (0) or V (1)."""
-        d_u = self._solution.d_u
-        return self._names[:d_u] if view == 0 else self._names[d_u:]
+        names, d_u = self.fitted_.names, self.solution_.d_u
+        return names[d_u:] if view else names[:d_u]
 
     @property
     def A_(self) -> Array:
         """(d_v, d_u); of very wide views it is formed each time it is asked for."""
-        if self._class_part is None:
-            return self._solution.A
-        root = self._solution.root_s2
-        return self._class_part.mixing(root, self._solution.through_A(root.T).T)
+        solution, part = self.solution_, self.fitted_.class_part
+        if part is None:
+            return np.asarray(solution.A)
+        return part.mixing(solution.root_s2, solution.through_A(solution.root_s2.T).T)
 
     def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
         u, v = views
-        return {"S1": (u, [], [v]), "S2": (u, [v], []), "S3": (v, [], [u])}[self._key(component)]
-
-    def others(self, component: object = None) -> str:
-        """ "V" for S1, "U" for S3."""
-        return {"S1": "V", "S2": "", "S3": "U"}[self._key(component)]
+        if component not in (None, *_KEYS):
+            raise ValueError(f"component must be one of {', '.join(map(repr, _KEYS))}, got {component!r}")
+        return {"S2": (u, [v], []), "S3": (v, [], [u])}.get(component, (u, [], [v]))
 
     def calibrate_both(self, X: object, y: object = None, groups: object = None) -> BothParts:
         """Coefficients of an outcome that depends on S1 and on S2, with as much correction as the data support.
@@ -255,42 +233,43 @@ class ContrastiveRCA(ComponentAnalysis):
         X, y, groups : as in :meth:`outcome`, whose result may be X. As of :meth:`calibrate`, the result is never far from U and
         V as regressors when the data say little.
         """
-        if not isinstance(self._solution, PairSolution):
+        if not isinstance(self.solution_, PairSolution):
             raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
         outcome = self.outcome(X, y, groups)
-        self._solution.check_determined("S1", outcome.covariates)
-        return self._solution.calibrate_both(outcome, grouped=groups is not None)
+        self.solution_.check_determined("S1", outcome.covariates)
+        return self.solution_.calibrate_both(outcome, grouped=groups is not None)
 
     # ---- how sure
 
     @property
     def diagnostics_(self) -> Diagnostics:
         """How sure the fit is, and why; the tests are computed when first asked for."""
-        if self._known_diagnostics is None:
-            self._known_diagnostics = replace(
-                self._solution.diagnose(),
-                classes=self._classes,
-                class_note="" if self.classes == "none" else self._class_note,
+        if self._diagnosed is None:
+            self._diagnosed = replace(
+                self.solution_.diagnose(),
+                classes=self.classes_,
+                class_note="" if self.classes == "none" else self.fitted_.class_note,
                 verdict=self.verdict_,
             )
-        return self._known_diagnostics
+        return self._diagnosed
 
     @property
     def verdict_(self) -> str:
         """How sure the fit is, in one or two words."""
         verdict = super().verdict_
-        return "strong" if self._classes is not None and verdict == "nothing shared" else verdict
+        return "strong" if self.classes_ is not None and verdict == "nothing shared" else verdict
 
     def class_probabilities(self, X: object) -> Array:
         """Of the hidden classes, (n, K), for each sample, seen or not; a column of ones where there are none."""
-        rows = self.filled(self._table(X).array())
-        check_finite(rows, self._design.side_by_side())
-        return np.ones((len(rows), 1)) if self._classes is None else self._classes.probabilities(rows)
+        fitted = self.fitted_
+        rows = fitted.filled(self.used_rows(X).array())
+        check_finite(rows, fitted.design.side_by_side())
+        return np.ones((len(rows), 1)) if fitted.classes is None else fitted.classes.probabilities(rows)
 
     @property
     def classes_(self) -> HiddenClasses | None:
         """Hidden classes that were found and removed, or None."""
-        return self._classes
+        return self.fitted_.classes
 
     def confidence_interval(
         self, what: str = "covariance", component: str = "S1", level: float = 0.95, *, progress: bool = False
@@ -305,7 +284,7 @@ class ContrastiveRCA(ComponentAnalysis):
         everything else: the block jackknife of :meth:`jackknife`, which refits, and gives no errors of wide views.
         """
         check_interval(what, level)
-        key = self._key(component)
+        key = self.fitted_.key(component)
         own = self.components_[key].feature_names
         if what == "A":
             u, v = self.names_of(0), self.names_of(1)
@@ -316,8 +295,8 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def _interval(self, what: Target, chosen: Callable[[Any], Array], level: float, progress: bool) -> Estimate:
         """chosen : the same from a refitted model."""
-        classes = self._class_part is not None and what in ("mixing", "cov_s2")
-        limits = None if classes else self._solution.interval(what)
+        classes = self.fitted_.class_part is not None and what in ("mixing", "cov_s2")
+        limits = None if classes else self.solution_.interval(what)
         return replace(self.jackknife(chosen, progress=progress) if limits is None else limits, level=level)
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
@@ -325,14 +304,14 @@ class ContrastiveRCA(ComponentAnalysis):
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         total = self._total_variance()
         limits = self._interval("var_s1", lambda m: m.components_["S1"].variance, level, progress)
-        ends = [limits.low, limits.high, *self._solution.identified_set().variances()]
+        ends = [limits.low, limits.high, *self.solution_.identified_set().variances()]
         ends = [np.where(end < 1e-12 * total, 0.0, end) for end in ends]  # rounding, and no variance is negative
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)
 
     def _total_variance(self) -> Array:
         """Var(U) (d_u,), hidden classes included."""
-        total: Array = np.array(self._solution.cov_u.diagonal())
-        part = self._class_part
+        total: Array = np.array(self.solution_.cov_u.diagonal())
+        part = self.fitted_.class_part
         return total if part is None else total + np.sum(part.of_u @ part.spread * part.of_u, axis=1)
 
     def plot(self, what: str = "overview", *, ax: Any = None) -> Any:
@@ -395,12 +374,12 @@ class ContrastiveRCA(ComponentAnalysis):
 
     def summary(self) -> Summary:
         """A page of text: what was found, how sure it is, what to do; in a notebook what is read first, the rest folded."""
-        told, notes = self.diagnostics_.summary(), (*self.covariate_notes(), *self.gap_notes())
+        told, notes = self.diagnostics_.summary(), self.fitted_.notes()
         first, *rest = told.split("\n")
         if hasattr(self, "feature_names_in_"):
             told_of = [
                 *(f"{letter} is {self.views_.listed(i)}" for i, letter in enumerate("UV")),
-                *self.covariates_listed(),
+                *self.fitted_.design.covariates_listed(),
             ]
             rest = [*(f"  {line}" for line in told_of), *rest]
         text = "\n".join([first, *(f"  {note}" for note in notes), *rest])

@@ -19,20 +19,16 @@ from richcomponents.algebra import IntArray
 from richcomponents.data.cells import declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource
 from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import Views, are_tables, check_outcome, chosen_columns, listed, resolve_views
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import refuse_state
 from richcomponents.moments import Moments
 from richcomponents.storage import storable
+from richcomponents.text import in_line
 
 _FIRST = 1000  # rows that tell an index from data
 _NONE = np.zeros(0, dtype=np.int64)
-
-
-class UsedColumns(ArraySource):
-    """Rows of the columns that a design uses, all of views and then covariates, as it lays them out."""
 
 
 @storable
@@ -101,8 +97,36 @@ class Design:
         columns = {name: np.arange(place.start, place.stop) for name, place in self.places().items()}
         return Views(columns, tuple(self.views.feature_names[c] for c in self.used))
 
+    def parts(self) -> dict[str, IntArray]:
+        """The columns of each view, and of the covariates, among those side by side."""
+        parts = {name: np.arange(place.start, place.stop) for name, place in self.places().items()}
+        return parts | ({"covariates": np.arange(len(self.columns), len(self.used))} if len(self.known) else {})
+
+    def describe(self, column: int) -> str:
+        """A column among those side by side, for messages."""
+        number = int(self.used[column])
+        if column < len(self.columns):
+            return self.views.describe(number)
+        return f"covariate {self.views.feature_names[number]!r}"
+
+    def side_by_side_alone(self) -> Design:
+        """The design of a table that holds the columns used, side by side, and no others."""
+        own, width = len(self.columns), len(self.used)
+        return Design(self.side_by_side(), np.arange(own, width), (), (), width, False)
+
     def levels(self) -> tuple[Levels, ...]:
         return tuple(one.levels for one in self.added if one.levels is not None)
+
+    def covariate_notes(self) -> tuple[str, ...]:
+        """What covariates that are texts were compared with, in sentences."""
+        return tuple(f"Covariate {levels}." for levels in self.levels())
+
+    def covariates_listed(self) -> list[str]:
+        """A line about covariates that are numbers, where they have names."""
+        texts = {name for levels in self.levels() for name in levels.columns}
+        named = [str(self.views.feature_names[c]) for c in self.known] if self.named else []
+        numbers = [in_line(name) for name in named if name not in texts]
+        return [f"Covariate{'s' if len(numbers) > 1 else ''}: {listed(numbers, 12)}."] if numbers else []
 
     def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Any:
         """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.

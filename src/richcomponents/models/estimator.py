@@ -38,8 +38,9 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, member in list(vars(cls).items()):
-            if isinstance(member, FunctionType) and (name in ("fit", "partial_fit") or name.startswith("fit_")):
-                setattr(cls, name, _whole(member))
+            if isinstance(member, FunctionType) and not name.startswith("_"):
+                fits = name in ("fit", "partial_fit") or name.startswith("fit_")
+                setattr(cls, name, _whole(member) if fits else _of_one_fit(member))
 
     if not TYPE_CHECKING:
 
@@ -88,8 +89,8 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
             )
         named = rows.names is not None and getattr(rows.source, "named", True)
         if isinstance(rows.source, (ArraySource, FrameSource)) and plain and (reset or not named):
-            if not reset and "_design" in vars(self):  # a fitted RCA, which can name the columns
-                vars(self)["_design"].check_width(rows.width, type(self).__name__)
+            if not reset and "fitted_" in vars(self):  # a fitted RCA, which can name the columns
+                vars(self)["fitted_"].design.check_width(rows.width, type(self).__name__)
             validate_data(self, X, reset=reset, skip_check_array=True)  # scikit-learn's names, numbers and messages
         elif reset:
             self._set_features(rows.width, rows.names if named else None)
@@ -164,6 +165,19 @@ def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
         return self if found is new else found
 
     return whole
+
+
+def _of_one_fit(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """An answer that reads one fit, also while another thread fits again: the estimator may become another one, what it was
+    when it was asked stays."""
+
+    @wraps(answer)
+    def read(self: Any, *args: Any, **options: Any) -> Any:
+        as_asked = object.__new__(type(self))
+        as_asked.__dict__ = self.__dict__  # not a copy: what is computed now is kept
+        return answer(as_asked, *args, **options)
+
+    return read
 
 
 def _is_fitted(name: str) -> bool:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import numpy.typing as npt
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import IntArray
 from richcomponents.data.cells import is_gap
 from richcomponents.data.rows import Rows
-from richcomponents.errors import DataError, MissingValueWarning, warn_user
+from richcomponents.data.sources.base import Kept
+from richcomponents.errors import DataError, MissingValueWarning, constants_told_later, warn_user
 from richcomponents.models.design import Design
-from richcomponents.moments.available import Available, Fill, Gaps, patterns_of
-from richcomponents.moments.data import AffineMap, Partial
+from richcomponents.moments import Moments
 
 Truth = npt.NDArray[np.bool_]
 
 WAYS = ("error", "drop", "available")
-_ROWS_PER_COLUMN = 6  # with fewer rows a view is wide, and would have to be reduced
+_GAPS = "missing or infinite values"
 
 
 def there(values: Any, n: int | None) -> Truth | None:
@@ -55,7 +54,7 @@ def complete_rows(table: Rows) -> Truth:
     return np.concatenate(kept)
 
 
-def say_dropped(kept: int, n: int, why: str) -> str:
+def say_dropped(kept: int, n: int, why: str = _GAPS) -> str:
     """Count the rows that were left out, in a sentence; refuse to leave out all."""
     if not kept:
         raise DataError(f"all {n} rows have {why}: none is left. Leave out columns without values")
@@ -66,43 +65,34 @@ def say_dropped(kept: int, n: int, why: str) -> str:
     return told
 
 
-def parts_of(design: Design) -> dict[str, IntArray]:
-    """The columns of each view, and of the covariates, among those side by side."""
-    own, q = len(design.columns), len(design.known)
-    places = {name: np.arange(place.start, place.stop) for name, place in design.places().items()}
-    return {**places, **({"covariates": np.arange(own, own + q)} if q else {})}
+def without_gaps(
+    rows: Rows, columns: Any, design: Design, groups: Any, missing: str
+) -> tuple[Rows, Any, IntArray | None, str]:
+    """Rows and groups without the rows with gaps in these columns, if missing="drop"; the numbers of those that are left, where
+    some were left out; and a sentence about these. Rows without a group, or a covariate that is text, are left out unless
+    missing="error"."""
+    if missing == "error":
+        return rows, groups, None, ""
+    keep, labelled = np.ones(0, dtype=bool), there(groups, None)
+    texts = [name for levels in design.levels() for name in levels.columns]
+    if missing == "drop" or texts:
+        keep = complete_rows(rows.select(columns if missing == "drop" else texts))
+    if labelled is not None and not labelled.all() and (not len(keep) or len(keep) == len(labelled)):
+        keep = labelled if not len(keep) else keep & labelled
+    if keep.all():
+        return rows, groups, None, ""
+    why = _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
+    note = say_dropped(int(keep.sum()), len(keep), why)
+    return rows.kept(keep), taken(groups, keep), np.flatnonzero(keep), note
 
 
-def describe(design: Design, column: int) -> str:
-    """A column among those side by side, for messages."""
-    number = int(design.used[column])
-    if column < len(design.columns):
-        return design.views.describe(number)
-    return f"covariate {design.views.feature_names[number]!r}"
-
-
-def available(table: Rows, gaps: Gaps, design: Design, n_blocks: int, groups: object) -> Available:
-    """What a solver asks of rows with gaps; refuses views that are too wide for them."""
-    rows = float(gaps.weight @ gaps.stand_ins)
-    for name, columns in parts_of(design).items():
-        if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
-            raise DataError(
-                f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with "
-                f"gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
-            )
-    return Available.of(table, gaps, n_blocks, groups, lambda column: describe(design, column))
-
-
-def without_covariates(data: Available, partial: Partial, factor: float, lost: float) -> Available:
-    """The residuals of the views on the covariates, about the means of the views (see `Inflated`)."""
-    left = data.mapped(AffineMap(partial.mean, partial.matrix * factor, partial.mean[partial.kept]))
-    return replace(left, lost=lost, origin=data)
-
-
-def prediction_variance(fill: Fill, rows: Array, maps: Array) -> Array:
-    """(n, d): variance that gaps of rows (n, p) add to the predictions rows @ maps, (p, d)."""
-    out = np.zeros((len(rows), maps.shape[1]))
-    for pattern, at in patterns_of(np.isfinite(rows)):
-        if not pattern.all():
-            out[at] = np.maximum(np.einsum("pd,pq,qd->d", maps, fill.error(pattern), maps), 0.0)
-    return out
+def read_once(rows: Rows, missing: str, order: int, **reading: Any) -> tuple[Moments, str]:
+    """The state of rows that are gone when they were read, and a sentence about those that were left out."""
+    if missing == "available":
+        raise DataError("a stream is read once, which does not tell what its gaps lack: use missing='drop', or a file")
+    if missing == "drop" and reading.get("groups") is not None:
+        raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
+    whole = rows.kept(None) if missing == "drop" else rows
+    with constants_told_later():
+        state = Moments.of(whole, order, **reading)
+    return state, say_dropped(state.n, state.n + whole.source.dropped) if isinstance(whole.source, Kept) else ""

@@ -26,6 +26,7 @@ from richcomponents.general.solution import (
     named_transformations,
     settle,
 )
+from richcomponents.models.fitted import Fitted
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
@@ -177,27 +178,27 @@ class RCA(ComponentAnalysis):
         if len(views) < 2:
             raise DataError("RCA compares views: name at least two")
 
-    def _solve(self, data: Data) -> PairSolution | SetSolution:
-        views = self.views_.names
+    def _solve(self, data: Data, fit: Fitted) -> PairSolution | SetSolution:
+        views, places = fit.design.views.names, fit.design.places()
         wanted = SetSystem.all(views) if self.sets is None else SetSystem.of(self.sets, views)
         ranks = by_subset(self.rank, "rank", wanted)
         if not self.discover and is_contrastive(wanted, self.method, self.gauge):
-            return self._solve_pair(data, ranks)
-        places = self._places
-        space = SearchSpace.whole(data, places) if self.method == "paper" else _shared_space(self._space(data))
+            return self._solve_pair(data, fit, ranks)
+        whole = self.method == "paper"
+        space = SearchSpace.whole(data, places) if whole else _shared_space(self._space(data, fit.design))
         named = ("gauge", "method", "order", "discover", "alpha", "random_state", "A")
         options = {name: getattr(self, name) for name in named}
         told: dict[str, Any] = {"sets": wanted, "ranks": self.rank, "independent": _independent_rows(space)}
-        problem = settle(space, places, lambda c: self.views_.describe(int(self._columns[c])), **told, **options)
+        problem = settle(space, places, fit.design.describe, **told, **options)
         if problem.verdicts is not None:
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
         if is_contrastive(problem.system, self.method, self.gauge):
-            return self._solve_pair(data, ranks)
+            return self._solve_pair(data, fit, ranks)
         return problem.solve()
 
-    def _solve_pair(self, data: Data, ranks: Mapping[Subset, int]) -> PairSolution:
+    def _solve_pair(self, data: Data, fit: Fitted, ranks: Mapping[Subset, int]) -> PairSolution:
         """Two views with all three subsets are contrastive RCA."""
-        u, v = self.views_.names
+        u, v = fit.design.views.names
         A = None
         for view, q, value in named_transformations(self.A, SetSystem.all((u, v))):
             if (view, q) != (v, (u, v)):
@@ -207,37 +208,27 @@ class RCA(ComponentAnalysis):
                 )
             A = value
         rank = ranks.get((u, v), "auto")
-        return solve_pair(self._space(data, rank), ((u,), (u, v), (v,)), rank, A, self.order, self.random_state)
+        return solve_pair(
+            self._space(data, fit.design, rank), ((u,), (u, v), (v,)), rank, A, self.order, self.random_state
+        )
 
-    def _adopt(self, solution: PairSolution | SetSolution) -> None:
-        self._solution = solution
+    def _means(self, views: Sequence[str], solution: PairSolution | SetSolution) -> Mapping[Subset, object]:
+        return by_subset(self.mean, "mean", SetSystem.of(solution.keys, views))
+
+    def _adopt(self, fitted: Fitted) -> None:
+        super()._adopt(fitted)
+        solution = fitted.solution
+        if fitted.mean:
+            dict(fitted.components)  # means that cannot be are refused now
         self.system_ = SetSystem.of(solution.keys, self.views_.names)
         self.transforms_ = solution.transforms()
         shared = [q for q in solution.keys if len(q) > 1]
         ranks = {shared[0]: solution.rank} if isinstance(solution, PairSolution) else solution.ranks
         self.ranks_ = {q: ranks[q] for q in shared}
         self.variance_shares_ = solution.variance_shares()
-        titles = {q: component_name(q) for q in solution.keys}
-        given = by_subset(self.mean, "mean", self.system_)
-        self._parts = {q: solution.component(q, self._names, titles[q], given) for q in solution.keys}
         errors = getattr(solution, "relative_errors", None)
         if errors is not None:
             self.relative_errors_ = errors
-
-    def _key(self, component: object) -> Subset:
-        """A subset from what the user gave; by default the first view's own component."""
-        if component is None:
-            first = (self.views_.names[0],)
-            return first if first in self.components_ else next(iter(self.components_))
-        wanted = (component,) if isinstance(component, str) else component
-        try:
-            subset = tuple(view for view in self.views_ if view in wanted)  # type: ignore[operator]
-            complete = len(subset) == len(tuple(wanted))  # type: ignore[arg-type]
-        except TypeError:
-            subset, complete = (), False
-        if not complete or subset not in self.components_:
-            raise ValueError(f"component must be one of {', '.join(map(str, self.components_))}, got {component!r}")
-        return subset
 
     def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
         wanted = (views[0],) if component is None else (component,) if isinstance(component, str) else tuple(component)
@@ -248,16 +239,12 @@ class RCA(ComponentAnalysis):
         own = gauge.get(tuple(sorted(inside)), inside[0])
         return own, [view for view in inside if view != own], [view for view in views if view not in inside]
 
-    def get_feature_names_out(self, input_features: object = None) -> Any:
-        """Column names of the default component."""
-        return np.array(self.components_[self._key(None)].feature_names, dtype=object)
-
     # ---- how sure
 
     @property
     def component_verdicts_(self) -> dict[Subset, str]:
         """How well the data tell each component, in a few words."""
-        found: dict[Subset, str] = self._solution.component_verdicts
+        found: dict[Subset, str] = self.solution_.component_verdicts
         return found
 
     def confidence_interval(
@@ -273,7 +260,7 @@ class RCA(ComponentAnalysis):
         or, for two views with all three subsets, as in :class:`ContrastiveRCA`. Where the data do not tell a component
         (`component_verdicts_`): its covariance's identified set, widened for noise, and no bounds for A. Of views that were
         reduced, because they have too many columns for their samples, there are no errors: see :meth:`jackknife`."""
-        subset = self._key(component)
+        subset = self.fitted_.key(component)
         check_interval(what, level)
         own = self.components_[subset].feature_names
         if what == "covariance":
@@ -288,20 +275,20 @@ class RCA(ComponentAnalysis):
     def _interval(self, what: Any, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
         """Of a component's covariance, or of (view, component)'s A; chosen : the same from a refitted model."""
         limits = None
-        if isinstance(self._solution, PairSolution):
-            own_u, shared, own_v = self._solution.keys
+        if isinstance(self.solution_, PairSolution):
+            own_u, shared, own_v = self.solution_.keys
             targets: dict[object, Target] = {own_u: "cov_s1", shared: "cov_s2", own_v: "cov_s3"}
             targets[shared[1], shared] = "mixing"
-            limits = self._solution.interval(targets[what]) if what in targets else None
+            limits = self.solution_.interval(targets[what]) if what in targets else None
         elif what in self.transforms_:
-            limits = self._solution.interval(what[1], what[0])
+            limits = self.solution_.interval(what[1], what[0])
         else:
-            limits = self._solution.interval(what)
+            limits = self.solution_.interval(what)
         return self.jackknife(chosen, progress=progress) if limits is None else limits
 
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
-        parts = self._solution.own_variances()
+        parts = self.solution_.own_variances()
         names = {view: tuple(str(self.views_.feature_names[c]) for c in self.views_[view]) for view in self.views_}
         return SetVariances(names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
 
@@ -336,11 +323,11 @@ class RCA(ComponentAnalysis):
 
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
-        if isinstance(self._solution, PairSolution):
-            return self._solution.diagnose().next_steps()
-        if words := self._solution.contradiction():
+        if isinstance(self.solution_, PairSolution):
+            return self.solution_.diagnose().next_steps()
+        if words := self.solution_.contradiction():
             return [f"{words[0].upper()}{words[1:]}."]
-        times, worst = self._solution.samples_for_strong()
+        times, worst = self.solution_.samples_for_strong()
         if worst is None:
             return []
         if times > _HOPELESS:
@@ -356,10 +343,10 @@ class RCA(ComponentAnalysis):
     def summary(self) -> Summary:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so; in a
         notebook what is read first, the rest folded."""
-        pair = self._solution if isinstance(self._solution, PairSolution) else None
+        pair = self.solution_ if isinstance(self.solution_, PairSolution) else None
         inner = None if pair is None else pair.diagnose().summary()
         steps = self.next_steps() if inner is None else inner.says
-        says = [self.headline(), *steps, *self.covariate_notes(), *self.gap_notes()]
+        says = [self.headline(), *steps, *self.fitted_.notes()]
         return Summary(_summary(self, inner), verdict=self.verdict_, says=says, tables=[self.component_table()])
 
     def plot(self, figure: Any = None) -> Any:
@@ -440,7 +427,7 @@ def _summary(model: RCA, inner: str | None = None) -> str:
     cell = max(_BAR + 6, *(len(head) + 2 for head in heads))
     lines = [
         f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
-        *model.covariates_listed(),
+        *model.fitted_.design.covariates_listed(),
         "Share of each view's variance, by component:",
         "",
         " " * width + "  " + "".join(f"{head:<{cell}}" for head in heads).rstrip(),
@@ -480,7 +467,7 @@ _MEANINGS = {
 def _verdict_lines(model: RCA, width: int) -> list[str]:
     """How well each component is told."""
     lines = ["How well the data tell each component:"]
-    if not isinstance(model._solution, PairSolution) and (words := model._solution.contradiction()):
+    if not isinstance(model.solution_, PairSolution) and (words := model.solution_.contradiction()):
         return [f"{words[0].upper()}{words[1:]}.", ""]
     for q in model.system_.order:
         lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")

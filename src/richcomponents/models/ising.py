@@ -191,7 +191,7 @@ class ComponentIsing(AloneLearner):
         ridge, small = self.alpha / _rows_behind(component, rca), 0 < len(edges) <= NEWTON_EDGES
         if self.method == "paper":
             return fit_taylor(component, edges, ridge), "paper", None
-        draws = None if rca is None else rca.moment_draws(self.component, of_mean=bool(self.fields))
+        draws = None if rca is None else rca.fitted_.moment_draws(self.component, of_mean=bool(self.fields))
         target = self._target(edges, ridge)
         if self.method == "auto" and component.terms.whole is not None and small:
             white = whitening(residual_covariance(component) if draws is None else draws[0].value)[0]
@@ -255,7 +255,7 @@ class ComponentIsing(AloneLearner):
             return replace(estimate, level=level)
 
         def function(model: ComponentAnalysis) -> Array:
-            own = model is rca
+            own = model.fitted_ is rca.fitted_
             return self._parameters() if own else self._fitted(self._component_of(model), model, self.edges_)[0]
 
         return replace(rca.jackknife(function, progress=progress), names=estimate.names, level=level)

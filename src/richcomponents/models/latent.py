@@ -173,7 +173,7 @@ class ComponentGaussianMixture(_LatentLearner):
         self.means_ = mixture.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = mixture.weights, mixture.sigma2, mixture.objective
         self._left_out: Array | None = None
-        self._score_covariance = None if data is None else self.rca_.prediction_covariance(data, self.component)
+        self._score_covariance = None if data is None else self.rca_.fitted_.prediction_covariance(data, self.component)
 
     # ---- how sure
 

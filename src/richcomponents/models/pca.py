@@ -100,7 +100,8 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
         k, covariance, share = int(k), component.spread, 1.0
         if self.rca_ is not None:
-            covariance, share = self.rca_.covariance_for_directions(self.component, k)
+            solution, key = self.rca_.fitted_.facing(self.component)
+            covariance, share = solution.covariance_for_directions(key, k)
         self.trust_, self.shares_ = share, {"residualised": 1 - share, "corrected": share}
         vectors = top_directions(covariance, k)[1]
         values = np.sum(vectors.T * (component.spread @ vectors.T), axis=0)
@@ -124,7 +125,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         """
         model = self._need_rca()
         scores = (model.predict_component(X, self.component) - self.mean_) @ self.components_.T
-        return under_labels(self, scores, None if isinstance(X, Iterator) else model.samples_of(X))
+        return under_labels(self, scores, None if isinstance(X, Iterator) else model.used_rows(X).samples)
 
     def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.

@@ -127,7 +127,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             return self._learn_both(model, outcome, y)
         outcome = self._named(model.beside(outcome, self.component)[0], y)
         self.on_v_ = outcome.on_v
-        self._along_classes = model.class_effect(outcome)
+        self._along_classes = model.fitted_.class_effect(outcome)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
         self._warn_of_others(outcome, both if self._may_share() else "")
         found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
@@ -226,16 +226,17 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def predict(self, X: object) -> Array:
         """Predictions for new (u, v), through the best linear prediction of the component, and of S2 where y goes with it."""
         model = self._need_rca()
-        own = model.predict_component(X, self.component)
+        fitted, rows = model.fitted_, model.used_rows(X).array()
+        own = fitted.predict(rows, self.component)
         # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out
         if self._through_shared is not None or self._along_classes is not None:
             total = self.predict_clean(own)
             if self._through_shared is not None:
-                total = total + model.through_shared(X, self._through_shared, self.component)
+                total = total + fitted.through_shared(rows, self._through_shared, self.component)
             if self._along_classes is not None:
-                total = total + model.along_classes(X, self._along_classes)
+                total = total + fitted.beside_views(rows)[1] @ self._along_classes
             return np.asarray(total)
-        return self.predict_clean(own, None if self.shared_coef_ is None else model.predict_component(X, "S2"))
+        return self.predict_clean(own, None if self.shared_coef_ is None else fitted.predict(rows, "S2"))
 
     def predict_clean(self, S: object, shared: object = None) -> Array:
         """Predictions for samples of the component itself, (n, d); shared : samples of S2 (n, d), with shared=True."""
@@ -275,7 +276,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
         elif self.residualised_ is not None and self.rca_ is not None and not self.notes():
-            others = self.rca_.others(self.component)
+            others = self.rca_.fitted_.others(self.component)
             told = {
                 "residualised": f"residualised: adjusted for {others}",
                 "instrumental": "instrumental: on what the component's other views predict of it"

@@ -8,21 +8,20 @@ are empty, and how many there are is returned.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import LEAF, one_blas_thread
 from richcomponents.data.align import join_views
 from richcomponents.data.cells import Column
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import aligned
 from richcomponents.errors import DataError
-from richcomponents.models.design import UsedColumns
 from richcomponents.outputs import check_outputs, table_writing
-from richcomponents.pair.two_views import TwoViews
 from richcomponents.progress import metered
 
 Answer = Callable[[Any], Mapping[str, Any]]
@@ -33,8 +32,8 @@ def rows_of_fit(model: Any, X: object) -> Rows:
     """The rows of a table, of which only the columns that the fit used are read, found by their names where both have some;
     gaps are predicted unless missing="error"."""
     rca = getattr(model, "rca_", model)
-    rows: Rows = rca._table(X)
-    return rows if rca.missing == "error" else rows.mapped(rca.filled)
+    rows: Rows = rca.used_rows(X)
+    return rows if rca.fitted_.missing == "error" else rows.mapped(rca.fitted_.filled)
 
 
 def write_answers(
@@ -51,7 +50,7 @@ def write_answers(
         for block in aligned(rows.chunks(), LEAF):
             known: Any = np.isfinite(block).all(axis=1)
             with one_blas_thread():
-                found = answer(Rows(UsedColumns(np.where(known[:, None], block, 0.0))))
+                found = answer(np.where(known[:, None], block, 0.0))
             here = {name: column[done : done + len(block)] for name, column in (labels or {}).items()}
             append(here | {name: _without(column, known) for name, column in found.items()})
             done, missing = done + len(block), missing + int(np.sum(~known))
@@ -72,12 +71,9 @@ def _without(column: Any, known: Any) -> Any:
 
 def component_columns(model: Any, component: object = None) -> Answer:
     """The prediction of a component, under the names of its columns."""
-    names = model.components_[model._key(component)].feature_names
-
-    def answer(block: Any) -> dict[str, Array]:
-        return dict(zip(map(str, names), model.predict_component(block, component).T, strict=True))
-
-    return answer
+    fitted = model.fitted_
+    names = list(map(str, fitted.columns_of(component)))
+    return lambda block: dict(zip(names, fitted.predict(block, component).T, strict=True))
 
 
 def prediction_columns(model: Any) -> Answer:
@@ -87,11 +83,15 @@ def prediction_columns(model: Any) -> Answer:
             f"{type(model).__name__} predicts no outcome and no class: its component is what `transform` (rca transform) gives"
         )
 
+    learner = copy(model)
+    learner.rca_ = copy(model.rca_)
+    learner.rca_.fitted_ = model.rca_.fitted_.on_used_columns()
+
     def answer(block: Any) -> dict[str, Any]:
-        predicted = {"prediction": model.predict(block)}
+        predicted = {"prediction": learner.predict(Rows(block))}
         if not hasattr(model, "predict_proba"):
             return predicted
-        chances = model.predict_proba(block)
+        chances = learner.predict_proba(Rows(block))
         classes = getattr(model, "classes_", range(chances.shape[1]))
         return predicted | {f"P({label})": chances[:, i] for i, label in enumerate(classes)}
 
@@ -100,7 +100,7 @@ def prediction_columns(model: Any) -> Answer:
 
 def lazily(model: Any, X: Any, component: object = None) -> Any:
     """The same of a dask array or data frame, computed when it is asked for, piece by piece and where the pieces are."""
-    names = [str(name) for name in model.components_[model._key(component)].feature_names]
+    names = list(map(str, model.fitted_.columns_of(component)))
     if not hasattr(X, "columns"):
         X = X.rechunk({1: -1})
         return X.map_blocks(model.predict_component, component, dtype=np.float64, chunks=(X.chunks[0], (len(names),)))
@@ -110,7 +110,7 @@ def lazily(model: Any, X: Any, component: object = None) -> Any:
         values = model.predict_component(part, component) if len(part) else np.empty((0, len(names)))
         return pandas.DataFrame(values, columns=names, index=part.index)
 
-    known = model._design.needed
+    known = model.fitted_.design.needed
     needed = X if known is None else X[list(known)]
     return needed.map_partitions(answer, meta=pandas.DataFrame(columns=names, dtype=np.float64))
 
@@ -121,7 +121,7 @@ def lazily(model: Any, X: Any, component: object = None) -> Any:
 def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) -> None:
     """Write what was found into an AnnData or MuData: see :meth:`ComponentAnalysis.annotate`."""
     parts = {None: data} if not hasattr(data, "mod") else dict(data.mod)
-    wanted = [model._key(None)] if components is None else [model._key(one) for one in components]
+    wanted = [model.fitted_.key(one) for one in ([None] if components is None else components)]
     everyone = model.missing == "available"  # samples that one modality lacks are predicted from the others
     how: dict[str, Any] = {"align": "outer" if everyone else "inner", "finite": model.missing == "error"}
     table = data if None in parts else join_views(data, **how)
@@ -159,28 +159,25 @@ def _home(views: Any, column: str) -> str:
 
 
 def variances(model: Any) -> dict[str, tuple[float, float]]:
-    """{column: (its own variance, the variance that it shares)}, of all columns of the views."""
-    found: dict[str, tuple[float, float]] = {}
-    for view, names in _names(model).items():
-        own, shared = _variances_of(model, view)
-        found |= zip(names, zip(own.tolist(), shared.tolist(), strict=True), strict=True)
-    return found
+    """{column: (its own variance, the variance that it shares)}, of all columns of the views; hidden classes are shared."""
+    carried = model.solution_.own_variances()
+    lives, part = Counter(key for _, key in carried), model.fitted_.class_part
+    table: dict[str, tuple[float, float]] = {}
+    for at, (view, names) in enumerate(_names(model).items()):
+        of_view = {key: values for (where, key), values in carried.items() if where == view}
+        none = np.zeros(len(names))
+        own = sum((values for key, values in of_view.items() if lives[key] == 1), none)
+        shared = sum((values for key, values in of_view.items() if lives[key] > 1), none)
+        if part is not None:
+            B = (part.of_u, part.of_v)[at]
+            shared = shared + np.sum(B @ part.spread * B, axis=1)
+        table |= zip(names, zip(own.tolist(), np.maximum(shared, 0.0).tolist(), strict=True), strict=True)
+    return table
 
 
 def _names(model: Any) -> dict[str, list[str]]:
     """{view: the names of its columns}."""
     return {view: [str(model.views_.feature_names[c]) for c in model.views_[view]] for view in model.views_}
-
-
-def _variances_of(model: Any, view: str) -> tuple[Array, Array]:
-    solution = model.solution_
-    if isinstance(solution, TwoViews):
-        at = solution.views.index(view)
-        own = model.components_[solution.keys[2 * at]].variance
-        return own, np.maximum((solution.cov_u, solution.cov_v)[at].diagonal() - own, 0.0)
-    parts = {subset: own for (where, subset), own in solution.own_variances().items() if where == view}
-    none = np.zeros(len(model.views_[view]))
-    return parts.pop((view,), none), sum(parts.values(), none)
 
 
 def facts(model: Any) -> dict[str, Any]:

@@ -104,11 +104,10 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
         return None
     exposed = hasattr(model, "rows_of_rca")
     most = min(MOST_ROWS, max(_MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
-    rows = model.rows_of_rca(X, y, most) if exposed else X
-    found = None if rows is None else rca.first_rows(rows, most)
-    if found is None:
+    rows = model.rows_of_rca(X, y) if exposed else rca.used_rows(X)
+    if rows is None or not rows.rereadable:
         return None
-    views, known, own = found
+    views, known, own = rca.fitted_.first_rows(rows, most)
     n = len(own)
     last_first = zip(reversed(covariates), known.T[::-1], strict=True)  # exposures stand last, and are of most interest
     colours = {name: _as_classes(values) for name, values in last_first}

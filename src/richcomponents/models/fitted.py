@@ -1,0 +1,510 @@
+"""A fit as a value: which columns it reads, how they are cleaned, the solution, and what these answer of rows and outcomes.
+
+    rows -> the columns used (Design) -> gaps filled -> covariates and hidden classes removed -> centred rows -> the solution
+
+Learners ask it; :class:`ContrastiveRCA` and :class:`RCA` hand rows to it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import least_squares
+from richcomponents.components.component import Component, RowSource
+from richcomponents.components.wide import added
+from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.rows import Rows
+from richcomponents.data.table import check_finite, check_outcome
+from richcomponents.errors import DataError, constants_told_later
+from richcomponents.general.solution import component_name
+from richcomponents.inference.draws import Draws
+from richcomponents.inference.verdicts import Test
+from richcomponents.learning.coefficients import Coefficients, Refit
+from richcomponents.learning.glm import LinearPredictor
+from richcomponents.learning.outcome import Outcome
+from richcomponents.models.design import Design
+from richcomponents.models.gaps import Truth, complete_rows, read_once
+from richcomponents.moments import Moments, block_numbers
+from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks, patterns_of
+from richcomponents.moments.data import (
+    AffineMap,
+    Data,
+    Inflated,
+    Partial,
+    RowData,
+    RowUnits,
+    StateData,
+    equivalent_rows,
+)
+from richcomponents.pair.classes import ClassPart, HiddenClasses
+from richcomponents.pair.diagnostics import outcome_test
+from richcomponents.pair.solution import PairSolution
+from richcomponents.pair.two_views import Parts
+from richcomponents.storage import storable
+
+WIDE = 2000
+"""Columns above which nothing is kept for all pairs of them."""
+_OTHER_ROWS = (
+    "the fit knew groups or weights of its rows, but not those of this table: pass groups= or sample_weight= "
+    "(sample_weight=np.ones(len(X)) if its rows are independent)"
+)
+
+
+@storable
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit knows.
+
+    design : of the columns; n_blocks, missing : as in the fit; mean : of some components, given; partial : the regression of
+    the views on covariates and hidden classes; classes, class_part : these classes, and what they are of both views;
+    class_note : why there are none; gap_note : what was missing, and what was done about it; lost : rows' worth of freedom
+    that covariates took; units : groups and weights of the rows, None where they are not at hand; weighted : whether rows are
+    counted several times; solution : in the columns of all views side by side.
+    """
+
+    design: Design
+    n_blocks: int
+    missing: str
+    mean: Mapping[Any, Any] | None = None
+    partial: Partial | None = None
+    classes: HiddenClasses | None = None
+    class_part: ClassPart | None = None
+    class_note: str = ""
+    gap_note: str = ""
+    lost: float = 0.0
+    units: RowUnits | None = None
+    weighted: bool = False
+    solution: Any = None
+
+    # ---- components
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns of all views."""
+        return tuple(str(self.design.views.feature_names[c]) for c in self.design.columns)
+
+    def key(self, component: Any) -> Any:
+        """The name of a component: views may stand in any order, and one alone; None is the first view's own."""
+        keys, own = self.solution.keys, (self.design.views.names[0],)
+        if component is None:
+            return own if own in keys else keys[0]
+        wanted = sorted(map(str, component)) if isinstance(component, (list, tuple, set)) else [str(component)]
+        for key in keys:
+            if sorted([key] if isinstance(key, str) else key) == wanted:
+                return key
+        raise ValueError(f"component must be one of {', '.join(map(repr, keys))}, got {component!r}")
+
+    @cached_property
+    def components(self) -> Parts:
+        """{name: Component}, each made when it is asked for first."""
+        return Parts(self.solution.keys, {}, self._component)
+
+    def _component(self, key: Any) -> Component:
+        title = key if isinstance(key, str) else component_name(key)
+        made: Component = self.solution.component(key, self.names, title, self.mean)
+        part = self.class_part
+        if part is None or key != self.solution.keys[1]:
+            return made
+        return replace(made, spread=added(made.spread, part.of_u, part.spread), source=None, _known={})
+
+    def columns_of(self, component: object) -> tuple[str, ...]:
+        """The names of a component's columns."""
+        return self.components[self.key(component)].feature_names
+
+    def without(self, block: int) -> Fitted:
+        """Refitted without one block of rows."""
+        part = None if self.class_part is None else self.class_part.without(block)
+        return replace(self, solution=self.solution.without(block), class_part=part)
+
+    def notes(self) -> tuple[str, ...]:
+        """What covariates that are texts were compared with, and what was missing, in sentences."""
+        return (*self.design.covariate_notes(), *([self.gap_note] if self.gap_note else []))
+
+    # ---- rows, in the columns used: all views side by side, then covariates
+
+    def filled(self, values: Array) -> Array:
+        """Gaps predicted from what is there of their rows, unless missing="error"."""
+        return values if self.missing == "error" or np.isfinite(values).all() else self.fill(values)
+
+    @cached_property
+    def fill(self) -> Fill:
+        """Of the columns used, from the fit: Cov(views) = Cov(residuals) + B Cov(covariates) B'."""
+        joint, mean = np.asarray(self.solution.joint()), self.solution.mean
+        if self.partial is not None:
+            B, known = self.partial.coefficients, self.partial.known
+            joint = np.block([[joint + B @ known @ B.T, B @ known], [known @ B.T, known]])
+            mean = np.concatenate([mean, self.partial.mean[self.partial.covariates]])
+        used = len(self.design.used)  # not the probabilities of hidden classes
+        return Fill(mean[:used], joint[:used, :used])
+
+    def centred(self, values: Array) -> Array:
+        """Rows of the views, covariates and classes removed, about the means of the fit."""
+        if not len(values):
+            raise DataError("there are no rows")
+        values, design = self.filled(values), self.design
+        check_finite(values, design.side_by_side())
+        bad = ~np.isfinite(values[:, len(design.columns) :]).all(axis=0)
+        if bad.any():
+            name = design.views.feature_names[design.known[int(np.argmax(bad))]]
+            raise DataError(
+                f"the covariate {name!r} holds missing or infinite values: drop those rows or impute them first"
+            )
+        return self._residuals(values if self.classes is None else self.classes(values))
+
+    def _residuals(self, values: Array) -> Array:
+        """Of values (n, columns of all views, covariates and probabilities of hidden classes)."""
+        rows: Array = (values if self.partial is None else self.partial.residuals(values)) - self.solution.mean
+        return rows
+
+    def beside_views(self, values: Array) -> tuple[Array, Array]:
+        """Covariates (n, q), and probabilities (n, K - 1) of hidden classes, of rows, about their means in the fit."""
+        assert self.classes is not None
+        assert self.partial is not None
+        columns, q = len(self.design.columns), len(self.design.known)
+        every = self.classes(self.filled(values))[:, columns:] - self.partial.mean[self.partial.covariates]
+        return every[:, :q], every[:, q:]
+
+    def predict(self, values: Array, component: object = None, return_std: bool = False) -> Any:
+        """The best linear prediction of a component (n, d), and its standard error."""
+        key, rows = self.key(component), self.filled(values)
+        predicted, error = self.solution.predict(key, self.centred(rows))
+        predicted = predicted + self.components[key].mean
+        if self.class_part is not None and key == self.solution.keys[1]:
+            predicted = predicted + self.class_part.in_u(*self.beside_views(rows))
+        if not return_std:
+            return predicted
+        variance = np.tile(np.maximum(error.diagonal(), 0.0), (len(values), 1))
+        if self.missing != "error":
+            maps = self.prediction_map(key)
+            maps = maps if self.partial is None else (self.partial.matrix @ maps)[: len(self.design.used)]
+            variance += _variance_of_gaps(self.fill, values, maps)
+        return predicted, np.sqrt(variance)
+
+    def prediction_map(self, component: object = None) -> Array:
+        """(p, d): centred rows -> the prediction of a component, centred."""
+        return np.asarray(self.solution.predict(self.key(component), np.eye(len(self.design.columns)))[0])
+
+    def prediction_covariance(self, data: Data, component: object = None) -> Array:
+        """Covariance (d, d) of the predictions of a component for the rows it was fitted to; data : what the solver saw, also
+        where the rows are not at hand."""
+        maps = self.prediction_map(component)
+        if len(maps) > WIDE:
+            return np.asarray(data.moments(2, AffineMap(self.solution.mean, maps)).covariance())
+        return np.asarray(maps.T @ data.moments(2).covariance() @ maps)
+
+    def prediction_error(self, component: object = None) -> Any:
+        """Expected squared error (d, d) of the prediction of a component; of wide views as factors."""
+        return self.solution.predict(self.key(component), np.zeros((0, len(self.design.columns))))[1]
+
+    # ---- an outcome beside the views
+
+    def outcome(
+        self,
+        table: Rows | Moments,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        every_row: bool = False,
+        summed: bool = False,
+    ) -> Outcome:
+        """All that coefficients and tests read of an outcome. Rows that are not in memory, and states, are read by their second
+        moments, block by block: any size, one pass.
+
+        table : the columns used and, last, the outcome; groups, sample_weight : by default those of the fit; every_row : not
+        second moments in their place; summed : these also where independent rows are in memory, which takes a fraction of the
+        time of reading them block by block.
+        """
+        if isinstance(table, Moments):
+            return self._of_state(table)
+        groups, keep = table.group_labels(groups), np.ones(table.n_rows or 0, dtype=bool)
+        if self.classes is not None:
+            table = table.mapped(partial(_beside_outcome, self.classes))
+        elif self.missing == "available" and table.rereadable:
+            keep = complete_rows(table)
+            if not keep.all() and not every_row and isinstance(self.solution, PairSolution):
+                return self._outcome_with_gaps(table, groups, sample_weight)
+        depend = self.units is None or self.units.depend
+        few = table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
+        plain = summed and not depend and groups is None and sample_weight is None
+        if keep.all() and not few and not every_row and (plain or not table.held):
+            if sample_weight is not None:
+                table = table.weighted_by(sample_weight)
+            elif depend and groups is None:
+                raise DataError(_OTHER_ROWS)
+            if not table.rereadable:
+                return self._of_state(read_once(table, self.missing, 4, n_blocks=self.n_blocks, groups=groups)[0])
+            data = RowData(table, self.n_blocks, groups)
+            return self._of_state(data.moments(2), data if data.dependent else None)
+        n = len(keep)
+        weight = self._weights(n, sample_weight)
+        units = self._units(n, groups, sample_weight)
+        blocks, at = self._blocks(keep, groups)
+        if at is None:
+            return replace(self._prepared(table.array(), weight, blocks), units=units)
+        made = self._prepared(table.kept(keep).array(), weight[at], blocks)
+        return replace(made, units=units.take(at), at=at)
+
+    def _outcome_with_gaps(self, table: Rows, groups: object, sample_weight: object) -> Outcome:
+        """Of all rows, by the second moments of what is there; least squares asks for no more."""
+        units = self._units(table.n_rows or 0, groups, sample_weight)
+        counted = table if units.weight is None else table.weighted_by(units.weight)
+        gaps = Gaps.of(counted, {**self.design.parts(), "the outcome": np.array([table.width - 1])})
+        with constants_told_later():
+            data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
+        return self._of_state(data.moments(2), data)
+
+    def _of_state(self, state: Moments, data: Data | None = None) -> Outcome:
+        """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""
+        data = StateData(state) if data is None and state.dependent else data
+        return replace(self._prepared(*equivalent_rows(state)), data=data)
+
+    def rows_alone(self, table: Rows, groups: object = None) -> Outcome:
+        """The complete rows, in the blocks of the fit, beside an outcome that is zero: for models of a component alone."""
+        keep = complete_rows(table) if self.missing == "available" else np.ones(table.n_rows or 0, dtype=bool)
+        blocks, at = self._blocks(keep, groups)
+        rows = self.centred(table.array()[keep])
+        zeros = np.zeros(len(rows))
+        return Outcome(rows, zeros, zeros + 1, blocks, float(len(rows)), np.zeros((len(rows), 0)), at=at)
+
+    def _blocks(self, keep: Truth, groups: object) -> tuple[IntArray, IntArray | None]:
+        """The blocks, of the fit, of the rows that are kept, and the numbers of these where some are not."""
+        n = len(keep)
+        if keep.all():
+            return block_numbers(n, self.n_blocks, groups), None
+        blocks = block_numbers(n, self.n_blocks, drawn_blocks(n, self.n_blocks) if groups is None else groups)
+        if len(np.unique(blocks[keep])) < len(np.unique(blocks)):
+            raise DataError(
+                f"{int(np.sum(keep))} of {n} rows are complete, too few for an outcome in {self.n_blocks} blocks of rows: use "
+                "fewer blocks (n_blocks=), or leave out columns with many gaps"
+            )
+        return np.asarray(blocks[keep]), np.flatnonzero(keep)
+
+    def _units(self, n: int, groups: object, sample_weight: object) -> RowUnits:
+        """Groups and weights of n rows: those given, else those of the fit for as many rows; others are not guessed."""
+        if groups is not None or sample_weight is not None:
+            return RowUnits.of(n, groups, sample_weight)
+        if self.units is not None and not self.units.depend:
+            return self.units
+        if self.units is None or len(self.units) != n:
+            raise DataError(_OTHER_ROWS)
+        return self.units
+
+    def _weights(self, n: int, sample_weight: object) -> Array:
+        """(n,) how often each row counts."""
+        if sample_weight is None and not self.weighted:
+            return np.ones(n)
+        return self._units(n, None, sample_weight).weights(n)
+
+    def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
+        """table (n, columns of all views, covariates and the outcome), each row counted so often."""
+        design, own = self.design, len(self.design.columns)
+        known, target = table[:, own:-1], check_outcome(table[:, -1], len(table))
+        rows = self.centred(table[:, :-1]) if self.classes is None else self._residuals(table[:, :-1])
+        centre = np.average(table[:, own:], axis=0, weights=weight)
+        column: Any = target - centre[-1]
+        coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
+        if self.partial is not None:
+            coef = least_squares(beside, column, weight)
+            left = column - beside @ coef
+            if weight @ left**2 <= 1e-13 * (weight @ column**2):
+                names = ", ".join(design.views.feature_names[c] for c in design.known[:5])
+                raise DataError(
+                    f"y is an exact function of the covariates ({names}): they leave nothing to explain. Is y one of them?"
+                )
+            column = left
+        free, squares = max(float(weight.sum()) - self.lost, 1.0), float(weight @ (target - centre[-1]) ** 2)
+        return Outcome(rows, column, weight, blocks, free, beside, self.partial, coef, float(centre[-1]), squares)
+
+    # ---- what learners ask; of : an outcome, or rows in the columns used
+
+    def facing(self, component: object) -> tuple[Any, Any]:
+        """The solution that answers for a component, and its name there."""
+        key = self.key(component)
+        return self.solution.facing(key), key
+
+    def residual(self, of: Outcome | Array, component: object = None) -> Array:
+        """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
+        not live (on what they share with it, for two views; of an outcome, on what stands beside the first view)."""
+        return self._simple("residual", of, component)
+
+    def stand_in(self, of: Outcome | Array, component: object = None) -> Array:
+        """The simple prediction of a component (n, d), centred, that learners are measured by: the residual, or, of a component
+        that lives in several views, what the others predict of it. Least squares of an outcome on it is "residualised" (the
+        other views as covariates) or "instrumental" (as instruments)."""
+        return self._simple("stand_in", of, component)
+
+    def _simple(self, what: str, of: Outcome | Array, component: object) -> Array:
+        beside = of.on_v.beside if isinstance(of, Outcome) and of.on_v is not None else None
+        solution, key = self.facing(component)
+        return np.asarray(getattr(solution, what)(key, self._rows(of), beside))
+
+    def _rows(self, of: Outcome | Array) -> Array:
+        return of.rows if isinstance(of, Outcome) else self.centred(of)
+
+    def beside(self, outcome: Outcome, component: object = None) -> tuple[Outcome, Array | None]:
+        """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
+        the other view that stand beside its residual. A component that lives in both views has no other."""
+        solution, key = self.facing(component)
+        if not len(solution.outside(key)):
+            return replace(outcome, on_v=None), None
+        outcome = replace(outcome, on_v=solution.on_v(outcome))
+        if outcome.on_v is None or not outcome.on_v.goes_with:
+            return outcome, None
+        return outcome, solution.variates(outcome.rows, outcome.on_v.beside)
+
+    def calibrate(
+        self,
+        outcome: Outcome,
+        component: object = None,
+        *,
+        log_odds: LinearPredictor | None = None,
+        penalised: bool = False,
+    ) -> Coefficients:
+        """Coefficients of an outcome on a component: see :meth:`ContrastiveRCA.calibrate`.
+
+        log_odds : the linear predictor of a generalised linear model of y on :meth:`residual`, calibrated instead of least
+        squares. penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
+        """
+        solution, key = self.facing(component)
+        if not penalised and log_odds is None:
+            solution.check_determined(key, len(self.design.known))
+        outcome = outcome if log_odds is None else replace(outcome, log_odds=log_odds)
+        return solution.calibrate(key, outcome)  # type: ignore[no-any-return]
+
+    def estimate_of(
+        self,
+        calibrated: Coefficients,
+        outcome: Outcome,
+        component: object = None,
+        *,
+        grouped: bool = False,
+        replicates: Array | None = None,
+        refit: Refit | None = None,
+    ) -> Estimate:
+        """Coefficients coefficients with their standard errors or, where the data leave them open, with their identified set.
+
+        outcome, component : that they were calibrated from; grouped : whether its rows belong to groups. Of log-odds :
+        replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
+        of some of the rows, with what they lack.
+        """
+        return calibrated.estimate(outcome, grouped=grouped, replicates=replicates, refit=refit)
+
+    def outcome_test(self, outcome: Outcome, component: object = None) -> Test:
+        """See :meth:`ContrastiveRCA.outcome_test`."""
+        return outcome_test(outcome, self.solution.outside(self.key(component)), self.lost)
+
+    def class_effect(self, outcome: Outcome) -> Array | None:
+        """Coefficients (K - 1,) of an outcome on the probabilities of all hidden classes but the first; None without them."""
+        if self.classes is None or outcome.coef is None:
+            return None
+        return outcome.coef[len(self.design.known) :]
+
+    def through_shared(self, values: Array, coef: Array, component: object = None) -> Array:
+        """coef'S2 (n,), centred, of the part that two views share besides hidden classes; coef (d,) : in the columns of the
+        component's view."""
+        _, shared, own_v = self.solution.keys
+        predicted = self.solution.predict(shared, self.centred(values))[0]
+        return np.asarray((self.solution.through_A(predicted) if self.key(component) == own_v else predicted) @ coef)
+
+    def component_on_rows(self, of: Outcome | Array, component: object = None, groups: object = None) -> Component:
+        """The component with its higher cumulants read off these rows: see :meth:`ContrastiveRCA.component_on_rows`."""
+        key = self.key(component)
+        z, terms = self.solution.on_rows(key, self._rows(of))
+        blocks = of.block if isinstance(of, Outcome) else block_numbers(len(z), self.n_blocks, groups)
+        return replace(self.components[key], source=RowSource(z, blocks), terms=terms, _known={})
+
+    def component_for_gradients(self, outcome: Outcome, component: object, order: int) -> Component:
+        """The component with projected cumulants up to this order from where they are cheapest: the state that the fit kept,
+        or the rows of an outcome, where the state is larger than these, does not reach so far, or was not kept."""
+        kept, on_rows = self.components[self.key(component)], self.component_on_rows(outcome, component)
+        assert on_rows.source is not None
+        source = kept.source
+        if source is None or source.max_order < order or source.cost(order) > on_rows.source.cost(order):
+            return on_rows
+        return kept
+
+    def others(self, component: object = None) -> str:
+        """The views where a component does not live, in words."""
+        key, places = self.key(component), self.design.places()
+        columns = set(self.solution.outside(key).tolist())
+        words = "UV" if isinstance(key, str) else places
+        return " and ".join(word for word, part in zip(words, places.values(), strict=True) if part.start in columns)
+
+    def leaves_open(self, component: object = None) -> bool:
+        """Whether the data tell no more of a component than its identified set."""
+        return bool(self.solution.leaves_open(self.key(component)))
+
+    def moment_draws(self, component: object, *, of_mean: bool) -> tuple[Draws, Draws, Array, float] | None:
+        """Draws of a component's covariance (d, d), of the safe one and of the full one; changes of its mean without each
+        block, (B, d); and the gate: all that a protected answer takes. None where only the jackknife tells.
+
+        of_mean : whether the answer depends on the mean, which moves with A where that of another view's own part was given.
+        """
+        (solution, key), given = self.facing(component), set(self.mean or ())
+        if of_mean and given - {key, *self.solution.keys[1:2]}:
+            return None
+        return solution.moment_draws(key, key in given)  # type: ignore[no-any-return]
+
+    def first_rows(self, rows: Rows, most: int) -> tuple[dict[str, Array], Array, Array]:
+        """The first of rows of the columns used, at most so many: those of each view (n, d) with nan where a value is missing,
+        covariates (n, q), and the prediction of the default component (n, d), about its mean, nan where there is none."""
+        values = np.array(rows.head(most), dtype=np.float64)
+        values[~np.isfinite(values)] = np.nan
+        filled, mean = self.filled(values), self.components[self.key(None)].mean
+        whole = np.isfinite(filled).all(axis=1)
+        own = np.full((len(values), len(mean)), np.nan)
+        if whole.any():
+            own[whole] = self.predict(filled[whole]) - mean
+        views = {view: values[:, place] for view, place in self.design.places().items()}
+        return views, values[:, len(self.design.columns) :], own
+
+    def on_used_columns(self) -> Fitted:
+        """The same of tables that hold the columns used, side by side, and no others."""
+        return replace(self, design=self.design.side_by_side_alone())
+
+    def without_blocks(self) -> Iterator[tuple[int, Fitted]]:
+        """Each block of samples, with the fit without it: refitted, or moved by one Newton step where that is known. None of
+        views of which few directions were looked at."""
+        if self.solution.reduced_views:
+            return
+        for block in self.solution.blocks:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                other = self.without(block)
+            yield block, other
+
+
+def stretch(partial: Partial, lost: float) -> float:
+    """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
+    if partial.n - lost < 2:
+        raise DataError(
+            f"{partial.rank} covariates leave nothing of {partial.n} rows (of fewer, where groups or weights make them "
+            "depend on each other): use fewer covariates or more rows"
+        )
+    return float((partial.n / (partial.n - lost)) ** 0.5)
+
+
+def inflated(partial: Partial, lost: float) -> Inflated:
+    """The map of rows to their residuals, stretched."""
+    return Inflated(partial, stretch(partial, lost))
+
+
+def _beside_outcome(classes: HiddenClasses, rows: Array) -> Array:
+    """Hidden classes of rows whose last column is an outcome, which stays last."""
+    return np.column_stack([classes(rows[:, :-1]), rows[:, -1]])
+
+
+def _variance_of_gaps(fill: Fill, rows: Array, maps: Array) -> Array:
+    """(n, d): variance that gaps of rows (n, p) add to the predictions rows @ maps, (p, d)."""
+    out = np.zeros((len(rows), maps.shape[1]))
+    for pattern, at in patterns_of(np.isfinite(rows)):
+        if not pattern.all():
+            out[at] = np.maximum(np.einsum("pd,pq,qd->d", maps, fill.error(pattern), maps), 0.0)
+    return out
