@@ -13,7 +13,7 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.inference.verdicts import RULES, Test, Verdict, verdict
 from richcomponents.notebook import Table
 from richcomponents.storage import storable
-from richcomponents.text import as_sentence, counted
+from richcomponents.text import as_sentence, counted, number
 
 FALSE_DISCOVERIES = 0.1
 """Rate of false ones among the effects that are counted as found."""
@@ -86,23 +86,27 @@ class ExposureAnswer:
         return verdict(self.tests)
 
     @property
+    def start(self) -> Array:
+        """(d_u,): the effects that the correction starts from, adjusted ones, or where nothing is shared naive ones."""
+        return self.effects.others["adjusted" if self.rank else "naive"]
+
+    @property
     def path(self) -> tuple[Array, Array, Array, float]:
-        """Shares t (k,) from 0 to 1; ends (k, d_u) of the effects over all 0 <= T <= t I, at t = 0 the adjusted effects, at
-        t = 1 the identified sets; and the t below which the estimate lies."""
-        at, start = np.linspace(0, 1, 21), self.effects.others["adjusted" if self.rank else "naive"]
+        """Shares t (k,) from 0 to 1; ends (k, d_u) of the effects over all 0 <= T <= t I, at t = 0 the start, at t = 1 the
+        identified sets; and the t below which the estimate lies."""
+        at, start = np.linspace(0, 1, 21), self.start
         low, high = (start + at[:, None] * (end - start) for end in self.effects.identified or ())
         return at, low, high, self.noise
 
     @property
     def controls(self) -> Table:
         """One row each; none where no control could be held out."""
-        cells = ("estimate", "held-out effect"), ("standard error", "standard error"), ("p", "p")
-        more = {"p of the others": self.without, "effects move without it": self.moved}
-        return Table(
-            {"control": row["name"], "exposure": self.exposure, **{title: row[of] for of, title in cells}}
-            | {title: float(values[i]) for title, values in more.items()}
-            for i, row in enumerate(self.hidden.rows() if self.hidden else ())
-        )
+        if (seen := self.hidden) is None:
+            return Table()
+        columns = {"held-out effect": seen.value, "standard error": seen.standard_error, "p": seen.p_value}
+        columns |= {"p of the others": self.without, "effects move without it": self.moved}
+        rows = ({title: float(x[i]) for title, x in columns.items()} for i in range(len(seen.names)))
+        return Table({"control": n, "exposure": self.exposure, **row} for n, row in zip(seen.names, rows, strict=True))
 
     def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
         """The same with other names of the columns, and beside known effects (d_u,)."""
@@ -166,25 +170,16 @@ class ExposureAnswer:
         """A sentence for each test that contradicts what is assumed; else empty."""
         return " ".join([*self._sentences(Verdict.CONTRADICTED), *self._blame()])
 
-    def way(self) -> str:
-        """How far the correction goes, in a sentence."""
-        if not self.rank:
-            return f"The estimate goes {self.share:.0%} of the way from the unadjusted effects to adjusting for the controls."
-        return (
-            f"{counted(range(self.rank), 'hidden direction')}; the estimate goes {self.share:.0%} of the way from adjusting "
-            "for the controls to the full correction."
-        )
-
     def finding(self) -> str:
         """What changes with the exposure, in a sentence."""
-        one, form, columns = self.effects, _decimals(self.effects.value), counted(self.effects.names, "column")
+        one, columns = self.effects, counted(self.effects.names, "column")
         rate = f"false discovery rate {FALSE_DISCOVERIES:.0%}"
         if not self.found.any():
             return f"No effect of {self.exposure} on the {columns} differs significantly from zero ({rate})."
         first = next(int(i) for i in self.order() if self.found[i])
         return (
             f"{self.exposure} changes {self.found.sum()} of {columns} ({rate}), most clearly {one.names[first]}: "
-            f"{one.value[first]:{form}}, {one.level:.0%} interval {one.low[first]:{form}} to {one.high[first]:{form}}."
+            f"{number(one.value[first])}, {one.level:.0%} interval {number(one.low[first])} to {number(one.high[first])}."
         )
 
     def suspects(self) -> list[str]:
@@ -225,13 +220,8 @@ class ExposureAnswer:
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
-        return [self.meaning, self.finding(), self.alarm or self.about_controls(), self.way(), *self.advice()]
-
-
-def _decimals(values: Array) -> str:
-    """Signed, three decimals where they say something about the largest."""
-    largest = float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
-    return "+.3f" if largest == 0 or 0.05 <= largest < 1e4 else "+.3g"
+        way = [one for one in self._sentences(None, "correction") if one not in self.meaning]
+        return [self.meaning, self.finding(), self.alarm or self.about_controls(), *way, *self.advice()]
 
 
 def largest(found: Estimate, most: int = 20) -> str:

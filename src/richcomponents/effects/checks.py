@@ -10,7 +10,7 @@ from scipy import stats
 from richcomponents.algebra import Array
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Fit, Problem, over_identification
-from richcomponents.inference.verdicts import RULES, Test, Verdict
+from richcomponents.inference.verdicts import GATE, RULES, Test, Verdict
 from richcomponents.pair.canonical import canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.views import PairFit
@@ -22,39 +22,42 @@ MOST_LEFT_OUT = 200
 
 def tested(problem: Problem, at: Fit, answers: list[ExposureAnswer]) -> list[ExposureAnswer]:
     """The answers with their tests, and with what becomes of them without each control."""
-    views, fit, rank, stated = problem.solution.canonical, at.known, at.known.rank, problem.instrumented()
+    views, fit, rank, stated, out = problem.solution.canonical, at.known, at.known.rank, problem.instrumented(), []
     what, p = (counted(range(rank), "direction"), remaining_p_value(views, 0)) if rank else ("nothing", 1.0)
     says = f"given the exposure, tests and controls share {what}"
-    first = [Test("shared", leftover_statistic(views, 0)[0], (), p, says)]
-    instruments, out = _instruments(problem, fit) if stated and rank else [], []
+    shared = Test("shared", leftover_statistic(views, 0)[0], (), p, says)
+    about_t, fits = ([_identified(fit)], _structure(fit)) if rank else ([], [])
+    instruments = _instruments(problem, fit) if stated and rank else []
     for i, answer in enumerate(answers):
-        about_t = [_identified(fit), _correction(answer)] if rank else []
-        seen = instruments if stated else [_held_out(answer)]
         agree, without = _agreement(problem, i, rank)
-        tests = (*first, *about_t, agree, *seen, *(_structure(fit) if rank else []))
+        seen = instruments if stated else [_held_out(answer)]
+        tests = (shared, *about_t, _correction(answer), agree, *seen, *fits)
         moved = problem.moved(at, answer, i) if rank else np.full(len(without), np.nan)
         out.append(replace(answer, tests=tests, without=without, moved=moved))
     return out
 
 
 def _identified(fit: PairFit) -> Test:
-    z = fit.strength
-    says = f"how noisy the controls are differs by {z:.1f} standard errors from no noise at all"
-    if z < 3:
+    says = f"how noisy the controls are differs by {fit.strength:.1f} standard errors from no noise at all"
+    if fit.strength < GATE[0]:
         says = "the data hardly tell how noisy the controls are"
     remedy = "More samples help where what is hidden is skewed or comes in groups, such as labs; less noisy controls always do."
-    return Test("identified", z, (), float(stats.norm.sf(z)), says, remedy)
+    return Test("identified", fit.strength, (), float(stats.norm.sf(fit.strength)), says, remedy)
 
 
 def _correction(answer: ExposureAnswer) -> Test:
     """How far the correction moves the effects, in standard errors: where it hardly does, nothing of it can be relied on."""
-    found = answer.effects
-    known = np.isfinite(found.standard_error) & (found.standard_error > 0)
-    moved = np.sum((found.value - found.others["adjusted"])[known] ** 2)
-    size = float(np.sqrt(moved / max(np.sum(found.standard_error[known] ** 2), 1e-300)))
-    says = f"{answer.share:.0%} of the correction was made, {size:.1f} standard errors"
+    effects, error = answer.effects, answer.effects.standard_error
+    moved = np.sum((effects.value - answer.start)[error > 0] ** 2)
+    size = float(np.sqrt(moved / max(np.sum(error[error > 0] ** 2), 1e-300)))
+    says = f"{counted(range(answer.rank), 'hidden direction')}; the estimate goes {answer.share:.0%} of the way from adjusting"
+    says += f" for the controls to the full correction, {size:.1f} standard errors"
+    if not answer.rank:
+        says = (
+            f"the estimate goes {answer.share:.0%} of the way from the unadjusted effects to adjusting for the controls"
+        )
     remedy = "Compare the estimate with the adjusted one: the truth may lie beyond."
-    return Test("correction", size, (), size, says, remedy)
+    return Test("correction", size, (), size if answer.rank else np.nan, says, remedy)
 
 
 def _structure(fit: PairFit) -> list[Test]:

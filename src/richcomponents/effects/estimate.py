@@ -345,38 +345,40 @@ class Problem:
 
     def moved(self, at: Fit, answer: ExposureAnswer, i: int) -> Array:
         """(d_v,): how far effects on the tests move without each control; root mean square, in standard errors."""
-        tests, effects, out = slice(len(self.tests)), answer.effects, []
+        tests, T, effects, out = slice(len(self.tests)), at.known.posterior.T.value, answer.effects, []
         both = (without_each(one, self.views[1].to)[:, None] for one in (self.given, at.given))
         for plain, gone in zip(*both, strict=True):
-            base = ancova(self.given, tests, plain)
-            line = effects_on(at.given, at.known.pair, tests, base, gone, at.ridge)
-            moved = line.base + answer.share * (line.at(at.known.posterior.T.value) - line.base)
-            z = (moved[:, i] - effects.value) / effects.standard_error
-            out.append(np.sqrt(np.nansum(z**2) / max(np.isfinite(z).sum(), 1)) if plain.any() else np.nan)
+            line = effects_on(at.given, at.known.pair, tests, ancova(self.given, tests, plain), gone, at.ridge)
+            effect = (line.base + answer.share * (line.at(T) - line.base))[:, i]
+            z = ((effect - effects.value) / effects.standard_error)[effects.standard_error > 0]
+            out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)) if plain.any() else np.nan)
         return np.array(out)
+
+
+def _at_best(stated: UncorrelatedOwnParts, pair: Pair, prior: Prior, X: Array) -> tuple[UncorrelatedOwnParts, Array]:
+    """The equations with weights that are right near their own best T, and logit T there; from X."""
+    for _ in range(3):
+        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
+        X = best([stated], pair, [prior], X)[0]
+    return stated, X
 
 
 def over_identification(stated: UncorrelatedOwnParts, pair: Pair) -> Test:
     """The test that instruments agree with each other, at the T at which they do so best; p is nan where they are just enough
     to tell T."""
     prior = Prior(pair, 2.0)
-    X = prior.centre
-    for _ in range(3):
-        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
-        X = best([stated], pair, [prior], X)[0]
+    stated, X = _at_best(stated, pair, prior, prior.centre)
     return replace(stated.use(pair, pair, logistic(symmetric_of(X))[0])[1], name="over-identification")
 
 
 def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:
     """The T at which what was stated holds best, without a prior: with as many instruments as controls and hidden directions,
     two-stage least squares."""
-    prior, X = Prior(pair, 30.0), Prior(pair, 1.0).centre  # so wide for logit T that it says nothing
-    for _ in range(3):
-        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
-        X = best([stated], pair, [prior], X)[0]
+    prior = Prior(pair, 30.0)  # so wide for logit T that it says nothing
+    stated, X = _at_best(stated, pair, prior, prior.centre)
     of_blocks = ("covariance", "n", "kept", "to_x", "to_y")
     stack = (replace(left_out, **{x: getattr(left_out, x)[b] for x in of_blocks}) for b in range(len(left_out.n)))
-    without = [best([stated], one, [prior], X)[0] for one in stack]
     T = logistic(symmetric_of(X))[0]
-    known = Draws.certain(T, logistic(symmetric_of(np.stack(without)))[0])
-    return PairFit(pair, left_out, Posterior(known, strengths={stated.name: stated.strength(pair, T, 0 * T)}))
+    without = logistic(symmetric_of(np.stack([best([stated], one, [prior], X)[0] for one in stack])))[0]
+    strengths = {stated.name: stated.strength(pair, T, 0 * T)}
+    return PairFit(pair, left_out, Posterior(Draws.certain(T, without), strengths=strengths))

@@ -38,7 +38,7 @@ from richcomponents.moments.data import Data, RowData, equivalent_rows
 from richcomponents.notebook import Summary, Table
 from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
-from richcomponents.text import page
+from richcomponents.text import counted, page
 
 MOST_COMPARED = 120
 """Columns up to which all are compared with each other: equations between own parts are half the square of their number."""
@@ -126,33 +126,26 @@ class ExposureEffects(Estimator):
             self._set_features(X.layout.n_columns, X.names)
         found, table, design, groups, sample_weight = self._read(model, X, y, groups, sample_weight, reset=True)
         found.check_names(design)
-        used, views = np.concatenate([design.used, found.columns]), len(design.columns)
-        chosen = {name: design.views[name].tolist() for name in design.views}
-        model.set_params(views=chosen, covariates=used[views:].tolist())
-        reading: dict[str, Any] = {"groups": groups, "progress": progress}
+        used, d = np.concatenate([design.used, found.columns]), len(design.columns)
+        views = {name: design.views[name].tolist() for name in design.views}
+        model.set_params(views=views, covariates=used[d:].tolist())
         if isinstance(table, Rows):
-            if table.n_rows is not None and table.n_rows <= len(used) - views + 2:
-                raise DataError(
-                    f"n_samples = {table.n_rows} is too few for {len(used) - views} exposures and covariates: use fewer of "
-                    "them, or more rows"
-                )
+            if table.n_rows is not None and table.n_rows <= len(used) - d + 2:
+                raise DataError(f"n_samples = {table.n_rows} is too few for {len(used) - d} exposures and covariates")
             table = table if sample_weight is None else table.weighted_by(sample_weight)
             if table.rereadable:
                 table, groups, *_ = without_gaps(table, used, design, table.group_labels(groups), model.missing)
-                reading |= {"groups": groups, "design": found.among(design)}
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 with constants_told_later():
-                    table = Moments.of(table.select(used), 4, n_blocks=model.n_blocks, **reading)
-                model.set_params(views=design.places(), covariates=list(range(views, len(used))))
-        reading = {} if isinstance(table, Moments) else reading
-        data = model.fit_data(table, quiet=True, **reading)  # effects have a verdict of their own
+                    table = Moments.of(table.select(used), n_blocks=model.n_blocks, groups=groups, progress=progress)
+                model.set_params(views=design.places(), covariates=list(range(d, len(used))))
+        # effects have a verdict of their own
+        data = model.fit_data(table, design=found.among(design), groups=groups, progress=progress, quiet=True)
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         if len(explained := model.explained_columns_):
-            raise DataError(
-                f"{model.views_.describe(int(explained[0]))} is an exact function of the exposures and covariates: is it the "
-                "exposure itself? Take it out of the views"
-            )
+            what = model.views_.describe(int(explained[0]))
+            raise DataError(f"{what} is an exact function of the exposures and covariates: take it out of the views")
         levels = tuple(f"Covariate {one}." for one in design.levels())
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
         return self._solve(self._problem(data, table, groups))
@@ -162,12 +155,16 @@ class ExposureEffects(Estimator):
         return self.fit(moments)
 
     def _model(self) -> ContrastiveRCA:
+        """Unfitted; refuses impossible parameters before any sample is read."""
+        share = self.share
         if not isinstance(self.rca, (ContrastiveRCA, RCA)):
             raise DataError("rca= says which columns are tests and controls: give rca=ContrastiveRCA(views=...)")
         if getattr(self.rca, "A", None) is not None:
             raise DataError("effects estimate A themselves: leave out A=")
         if getattr(self.rca, "classes", "auto") not in ("auto", "none"):
             raise DataError("effects leave hidden classes in the shared part: leave out classes=")
+        if share != "auto" and (isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1):
+            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {share!r}")
         model = clone(self.rca)
         if isinstance(model, ContrastiveRCA):
             return model.set_params(classes="none")
@@ -177,77 +174,61 @@ class ExposureEffects(Estimator):
     def _read(
         self, model: ContrastiveRCA, X: Any, y: Any, groups: Any = None, weight: Any = None, *, reset: bool
     ) -> tuple[Exposures, Rows | Moments, Design, Any, Any]:
-        """Exposures, the table and its design with tests and controls as the two views, groups and weights: of the rows that
-        have an exposure."""
+        """Exposures, the table and its design with tests (instruments behind them) and controls as the two views, groups and
+        weights: of the rows that have an exposure."""
         _, named = named_exposures(y, self.exposure)
         X, y, groups, weight = model.present(X, y, groups, weight, columns=named, role="exposure")
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=reset), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
         table, design = model.lay_out(found.table, found.columns)
-        views, instruments = design.views, self._instrument_columns(found, design)
+        instruments = [place(one, found.table, "instrument") for one in listed_names(self.instruments)]
+        views, twice = design.views, {*design.used.tolist(), *found.columns} & {*instruments}
+        if twice:
+            one = views.feature_names[min(twice)]
+            raise DataError(f"column {one!r} is an instrument and also in a view, a covariate or an exposure")
         if isinstance(self.rca, RCA) or len(views.names) == 2:  # else refused by the model, in its own words
             tests, _, controls = self.rca.sides(self.component, views.names)
             if not controls:
-                raise DataError(
-                    f"component {self.component!r} lives in all views, so that none is left as controls: name a component "
-                    "that some view does not have"
-                )
+                raise DataError(f"component {self.component!r} lives in all views: name one that leaves controls")
             against = np.concatenate([views[one] for one in controls]).tolist()
             chosen = {tests: [*views[tests].tolist(), *instruments], " and ".join(controls): against}
             if instruments or list(chosen) != list(views.names):
                 table, design = model.lay_out(found.table, found.columns, chosen)
         return found, table, design, groups, weight
 
-    def _instrument_columns(self, found: Exposures, design: Design) -> list[int]:
-        table, wanted = found.table, listed_names(self.instruments)
-        width = table.layout.n_columns if isinstance(table, Moments) else table.width
-        columns = {place(name, width, table.names, "instrument"): name for name in wanted}
-        if twice := {*design.used.tolist(), *found.columns} & {*columns}:
-            raise DataError(
-                f"column {columns[min(twice)]!r} is an instrument and also in a view, a covariate or an exposure: name it once"
-            )
-        return list(columns)
-
     def _problem(self, data: Data, table: Rows | Moments, groups: object) -> Problem:
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
-        model, solution, views = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
-        u, v, share = model.views_[0], model.views_[1], self.share
-        tests = model.names_of(0)[: len(u) - len(listed_names(self.instruments))]
-        if share != "auto" and (isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1):
-            raise ValueError(f"share must be 'auto' or a number from 0 to 1, got {share!r}")
-        wide = [isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v)]
-        paired, on_v = len(views.correlations), Coordinates(views.y_from_v, views.v_from_y)
-        if not wide[1]:
+        model, solution, found = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
+        u, v, paired = model.views_[0], model.views_[1], len(found.correlations)
+        tests, q = model.names_of(0)[: len(u) - len(listed_names(self.instruments))], len(self.exposures_)
+        wide_u, wide_v = (isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v))
+        on_u = Coordinates(found.x_from_u[:paired], found.u_from_x[:, :paired])
+        on_v = Coordinates(found.y_from_v, found.v_from_y)
+        if not wide_v:
             on_v = Coordinates.of_columns(np.asarray(solution.cov_v))
-        on_u = Coordinates(views.x_from_u[:paired], views.u_from_x[:, :paired])
-        if not wide[0] and len(u) + len(v) <= MOST_COMPARED:
+        if not wide_u and len(u) + len(v) <= MOST_COMPARED:
             on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
         elif len(tests) < len(u):
-            raise DataError(
-                f"instruments need at most {MOST_COMPARED} tests and controls: use fewer columns, or leave out instruments="
-            )
+            raise DataError(f"instruments need at most {MOST_COMPARED} tests and controls: use fewer columns")
         chosen: Any = table.select(np.concatenate([u, v, model.covariates_]))
         if isinstance(data, Available) and data.origin is not None and not isinstance(table, Moments):
             chosen = data.origin.moments(2)
-        elif isinstance(table, Rows) and not (table.held or any(wide)):
+        elif isinstance(table, Rows) and not (table.held or wide_u or wide_v):
             chosen = RowData(chosen, model.n_blocks, groups).moments(2)
         if isinstance(chosen, Moments):
             rows, weight, blocks = equivalent_rows(chosen)
         else:
-            rows = chosen.array()
-            weight, blocks = np.ones(len(rows)), block_numbers(len(rows), model.n_blocks, groups)
+            rows, weight = chosen.array(), np.ones(1)
             if chosen.weighted:
                 rows, weight = rows[:, :-1], rows[:, -1]
-        left = unexplained(rows[:, len(u) + len(v) :], weight)[-len(self.exposures_) :]
+            weight, blocks = np.broadcast_to(weight, len(rows)), block_numbers(len(rows), model.n_blocks, groups)
+        left = unexplained(rows[:, len(u) + len(v) :], weight)[-q:]
         if left.min() < 1e-9:  # but for rounding
-            raise DataError(
-                f"the exposure {self.exposures_[np.argmax(left < 1e-9)]!r} is an exact function of the covariates or of other "
-                "exposures: nothing is left to compare. Is it one of the covariates?"
-            )
-        known = len(model.covariates_) - len(self.exposures_)
-        given = second_moments(rows, (on_u, on_v), known, weight, blocks, data.lost)
-        names = self.exposures_, tests, model.names_of(1)
-        return Problem(*given, (on_u, on_v), solution, *names, None if share == "auto" else float(share))
+            one = self.exposures_[np.argmin(left)]
+            raise DataError(f"the exposure {one!r} is an exact function of the covariates or of other exposures")
+        given = second_moments(rows, (on_u, on_v), len(model.covariates_) - q, weight, blocks, data.lost)
+        names, share = (self.exposures_, tests, model.names_of(1)), None if self.share == "auto" else float(self.share)
+        return Problem(*given, (on_u, on_v), solution, *names, share)
 
     def _solve(self, problem: Problem) -> Self:
         """The estimate, at one shared direction fewer and more as well, the tests, and what is to be said of each exposure."""
@@ -272,8 +253,8 @@ class ExposureEffects(Estimator):
         self.coef_ = self._of_each(lambda one: one.effects.value)
         self.adjusted_ = self._of_each(lambda one: one.effects.others["adjusted"])
         self.naive_ = self._of_each(lambda one: one.effects.others["naive"])
-        alone = 0 if len(answers) == 1 else ()
-        self.rank_effects_ = {r: np.squeeze([one.ranks[r] for one in answers], alone) for r in sorted(found)}
+        values = {r: [one.ranks[r] for one in answers] for r in sorted(found)}
+        self.rank_effects_ = {r: np.stack(each) if len(each) > 1 else each[0] for r, each in values.items()}
         return self
 
     def _of_each(self, part: Callable[[ExposureAnswer], Any]) -> Any:
@@ -328,14 +309,15 @@ class ExposureEffects(Estimator):
     def summary(self) -> Summary:
         """A page of text (a table and few words, in a notebook): the verdict, the effects, the controls, what to do."""
         views, answers = self.rca_.views_, self._answers
-        several, held = len(answers) > 1, ["", "Held-out controls (their effects are zero in truth):"]
-        tests = f"{views.names[0]} ({len(answers[0].effects.names)} columns)"
-        lines = [f"Effects on {tests}, {len(views[1])} controls, {self.rca_.n_samples_} rows", *self.notes_]
+        several, tests = len(answers) > 1, counted(answers[0].effects.names, "column")
+        about = f"Effects on {views.names[0]} ({tests}), {len(views[1])} controls, {self.rca_.n_samples_} rows"
+        lines = [about, *self.notes_]
         for one in answers:
             first, *rest = one.says()
             lines += ["", f"{one.exposure}: {one.verdict}. {first}", *rest, "", largest(one.effects)]
-            held += [] if one.hidden is None else [*[f"{one.exposure}:"] * several, largest(one.hidden)]
-        lines += [] if answers[0].hidden is None else held
+        held = {one.exposure: one.hidden for one in answers if one.hidden}
+        lines += ["", "Held-out controls (their effects are zero in truth):"] if held else []
+        lines += [line for name, seen in held.items() for line in [*[f"{name}:"] * several, largest(seen)]]
         says = [f"{one.exposure}: {said}" if several else said for one in answers for said in one.says()]
         tables = [one.effects.take(one.order()) for one in answers]
         return Summary(page(lines), verdict=str(self.verdict_), says=[*says, *self.notes_], tables=tables)
@@ -350,14 +332,13 @@ class ExposureEffects(Estimator):
         if name not in self.exposures_:
             raise ValueError(f"exposure must be one of {', '.join(map(repr, self.exposures_))}, got {exposure!r}")
         answer: Any = self._answers[self.exposures_.index(name)]
+        title, noisier = f"Effects of {name}", f"If the controls were noisier: {name}"
         held_out = "Your controls, each held out and treated as a test"
         pictures = {
-            "forest": partial(estimate_plot, answer.effects, title=f"Effects of {name}", label="effect"),
-            "volcano": partial(volcano_plot, answer.effects, title=f"Effects of {name}"),
+            "forest": partial(estimate_plot, answer.effects, title=title, label="effect"),
+            "volcano": partial(volcano_plot, answer.effects, title=title),
             "controls": partial(control_plot, answer.hidden, title=held_out),
-            "sensitivity": partial(
-                sensitivity_plot, answer.effects, answer.path, title=f"If the controls were noisier: {name}"
-            ),
+            "sensitivity": partial(sensitivity_plot, answer.effects, answer.path, title=noisier),
         }
         if what not in pictures:
             raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")

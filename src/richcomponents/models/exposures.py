@@ -94,7 +94,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
     if isinstance(table, Moments):
         if y is not None:
             raise DataError("a state holds the exposure as one of its columns: name it, or give its number, exposure=")
-        numbers = tuple(place(column, table.layout.n_columns, table.names) for column in wanted)
+        numbers = tuple(place(column, table) for column in wanted)
         known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
         return Exposures(table, tuple(known[c] for c in numbers), numbers)
     check_columns(table.width, table.names)
@@ -104,7 +104,7 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
         named = table.names is not None and column_names(y) is not None
         added = [Added(one.of, one.levels) for one in coded] if named else []
     _check_reference(reference, [one.of for one in coded if one.levels is None] or kept, coded)
-    columns = [place(column, table.width, table.names) for column in kept]
+    columns = [place(column, table) for column in kept]
     names = [column if isinstance(column, str) else f"column {column}" for column in kept]
     owners = [*kept, *(one.of for one in coded for _ in one.names)]
     if coded:
@@ -129,8 +129,9 @@ def _check_reference(reference: object, numeric: Sequence[Any], coded: Sequence[
         )
 
 
-def place(column: object, width: int, names: Sequence[str] | None, role: str = "exposure") -> int:
+def place(column: object, table: Rows | Moments, role: str = "exposure") -> int:
     """The number of a column."""
+    width, names = table.layout.n_columns if isinstance(table, Moments) else table.width, table.names
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < width:
@@ -150,7 +151,7 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Code
         if further is None and rows.names is not None:
             rows.source.check_column(name, "the exposure")
         if further is None:
-            place(name, rows.width, rows.names)
+            place(name, rows)
         own[name] = further
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
     held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values()))  # type: ignore[arg-type]
