@@ -371,9 +371,10 @@ NEWTON_EDGES = 1500
 
 @dataclass(frozen=True)
 class Target:
-    """What a fit of theta compares, of the states of a model and of a component: entries of E[s s'], the ghost included.
+    """What a fit of theta compares, of the states of a model and of a component.
 
-    white : (k, d), coordinates in which all of them have errors of the same size; None: pairs on the edges, maximum likelihood.
+    white : (k, d), coordinates in which all entries of the covariance (and of the mean, where the model's last node is a ghost)
+    have errors of the same size; None: pair moments on the edges, maximum likelihood.
     """
 
     model: Elimination | Gibbs
@@ -381,29 +382,34 @@ class Target:
     ridge: float
 
     def of_moments(self, second: Array) -> Array:
-        """(..., entries), of E[s s'] (..., d, d)."""
+        """(..., entries), of E[s s'], the ghost included."""
         if self.white is None:
             return np.asarray(unit_diagonal(second)[(..., *self.model.edges.T)])
-        rows, columns, factor = self._entries
-        return np.asarray((self.white @ second @ self.white.T)[..., rows, columns] * factor)
+        d = self.white.shape[1]
+        mean = second[..., :d, d:]  # none without a ghost
+        white = self.white @ (second[..., :d, :d] - mean @ mean.mT) @ self.white.T
+        return self._stacked(white, (self.white @ mean)[..., 0] if mean.size else None)
 
-    @property
-    def _entries(self) -> tuple[IntArray, IntArray, Array]:
-        """Rows and columns of the lower triangle; entries of the diagonal are twice as noisy."""
-        assert self.white is not None
-        rows, columns = np.tril_indices(len(self.white))
-        return rows, columns, np.where(rows == columns, 0.5**0.5, 1.0)
+    def _stacked(self, white: Array, mean: Array | None) -> Array:
+        """The lower triangle of (..., k, k), and (..., k); entries of the diagonal are twice as noisy."""
+        rows, columns = np.tril_indices(white.shape[-1])
+        entries = white[..., rows, columns] * np.where(rows == columns, 0.5**0.5, 1.0)
+        return entries if mean is None else np.concatenate([entries, mean], axis=-1)
 
     def jacobian(self, state: Array) -> Array:
         """Its derivative by theta, (entries, m), from states (n, d) of the model: covariances with s_i s_j."""
         total: Array | float = 0.0
         i, j = self.model.edges.T
         middle = np.mean(state[:, i] * state[:, j], axis=0)
-        for some in np.array_split(state, max(1, len(state) // 500)):
-            pairs = entries = some[:, i] * some[:, j] - middle
+        spins, ghost = state, self.white is not None and self.white.shape[1] < state.shape[1]
+        if ghost:
+            spins = state[:, :-1] * state[:, -1:]
+            spins = spins - spins.mean(axis=0)
+        for at in np.array_split(np.arange(len(state)), max(1, len(state) // 500)):
+            pairs = entries = state[np.ix_(at, i)] * state[np.ix_(at, j)] - middle
             if self.white is not None:
-                x, (rows, columns, factor) = some @ self.white.T, self._entries
-                entries = x[:, rows] * x[:, columns] * factor
+                x = spins[at] @ self.white.T
+                entries = self._stacked(x[:, :, None] * x[:, None, :], x if ghost else None)
             total = total + entries.T @ pairs
         return np.asarray(total / len(state))
 
