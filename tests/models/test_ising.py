@@ -26,7 +26,7 @@ from richcomponents.learning.ising import (
     unit_diagonal,
     with_ghost,
 )
-from richcomponents.learning.mixture import residual_covariance
+from richcomponents.learning.mixture import residual_of
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.paper.ising import composite_likelihood, exact_sgd, fit_taylor, taylor_sgd
 
@@ -277,7 +277,7 @@ def test_errors_are_even_where_the_residual_is_white(views, given):
     U, V = (block - block.mean(axis=0) for block in np.split(X, 2, axis=1))
     R = U - V @ np.linalg.lstsq(V, U, rcond=None)[0]
     rca = ContrastiveRCA(views=9, A=np.linalg.lstsq(U, V, rcond=None)[0].T if given else None, rank=9).fit(X)
-    np.testing.assert_allclose(residual_covariance(rca.components_["S1"]), R.T @ R / len(R), atol=1e-9)
+    np.testing.assert_allclose(residual_of(rca.components_["S1"]).covariance, R.T @ R / len(R), atol=1e-9)
     np.testing.assert_allclose(rca.fitted_.moment_draws("S1", of_mean=False)[0].value, R.T @ R / len(R), atol=1e-9)
 
 

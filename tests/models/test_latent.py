@@ -24,8 +24,8 @@ class Exact(CumulantSource):
 
     max_order, blocks, n = 3, (0,), 10**9
 
-    def __init__(self, third):
-        self.third = third
+    def __init__(self, third, units):
+        self.third, self.units = third, units
 
     def comparable(self, order):
         return False
@@ -34,17 +34,17 @@ class Exact(CumulantSource):
         assert order == 3
 
     def covariance(self, W):
-        return W.T @ W
+        return (W.T * self.units**2) @ W
 
     def tensor(self, terms, order):
         ((coefficient, slots),) = expand(terms, order)
         return coefficient * multilinear(self.third, *slots)
 
 
-def component(mean, covariance, third):
+def component(mean, covariance, third, units=1.0):
     every = np.eye(len(mean))
     names = tuple(f"w{i}" for i in range(len(mean)))
-    return Component("S1", names, mean, covariance, Exact(third), Terms(((Term(1.0, (), every),),)))
+    return Component("S1", names, mean, covariance, Exact(third, units), Terms(((Term(1.0, (), every),),)))
 
 
 def a_chain(k, d, seed=0):
@@ -92,6 +92,16 @@ def test_moments_of_a_chain_are_those_of_its_paths():
     for block, told in ((C[:2, 2:4], near), (C[2:4, 4:], also), (C[:2, 4:], apart)):
         np.testing.assert_allclose(block, told, atol=1e-12)
     np.testing.assert_allclose(exact.cumulant(3)[:2, 2:4, 4:], third, atol=1e-12)
+
+
+def test_units_of_the_columns_of_an_observation_do_not_matter():
+    exact, units = exact_chain(a_chain(3, 4)), np.geomspace(1e-6, 1e6, 4)
+    every = np.tile(units, 3)
+    third = exact.source.third * every[:, None, None] * every[:, None] * every
+    scaled = component(exact.mean * every, exact.covariance * np.outer(every, every), third, every)
+    one, two = (rc.ComponentHMM(3).fit_component(each) for each in (exact, scaled))
+    np.testing.assert_allclose(two.means_ / units, one.means_, atol=1e-6)
+    np.testing.assert_allclose(two.transition_, one.transition_, atol=1e-6)
 
 
 def exact_topics(words, alpha, length):

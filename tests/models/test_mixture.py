@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -19,6 +20,7 @@ from richcomponents.learning.mixture import (
     fit_mixture,
     match_centres,
     noise_variance,
+    residual_of,
 )
 from richcomponents.learning.tensors import lifted, orthogonal_decomposition
 from richcomponents.models.latent import ComponentGaussianMixture
@@ -148,13 +150,26 @@ def test_the_third_order_alone_is_enough():
     assert match_centres(ComponentGaussianMixture(3).fit_component(less).means_, means)[1] < 1e-12
 
 
-def test_units_and_origin_do_not_matter():
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e3, 1e6])
+def test_units_and_origin_do_not_matter(unit):
     """A common scale of the columns scales the result; a shift of the mean shifts it."""
     means, weights = some_mixture(3, 3)
     one = ComponentGaussianMixture(3).fit_component(exact_component(means, weights, 0.25))
-    two = ComponentGaussianMixture(3).fit_component(exact_component(1000 * means - 7, weights, 0.25e6))
-    np.testing.assert_allclose(two.means_, 1000 * one.means_ - 7, atol=1e-3)
-    assert two.sigma2_ == pytest.approx(1e6 * one.sigma2_)
+    two = ComponentGaussianMixture(3).fit_component(exact_component(unit * (means - 7), weights, 0.25 * unit**2))
+    np.testing.assert_allclose(two.means_ / unit, one.means_ - 7, atol=1e-6)
+    np.testing.assert_allclose(two.weights_, one.weights_, atol=1e-6)
+    assert two.sigma2_ == pytest.approx(unit**2 * one.sigma2_)
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_units_of_all_columns_of_the_views_do_not_matter():
+    data = rc.datasets.make_contrastive(1000, d=3, S1="mixture", S2="skewed", random_state=1)
+    learner = ComponentGaussianMixture(2, rca=rc.ContrastiveRCA(views=3), n_init=3)
+    units = np.concatenate([np.full(3, 1e-6), np.geomspace(1e-6, 1e6, 3)])
+    one, two = (learner.fit(X).confidence_interval() for X in (data.X, data.X * units))
+    scale = np.array([1e-6] * 6 + [1.0] * 2 + [1e-12])
+    np.testing.assert_allclose(two.value / scale, one.value, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(two.standard_error / scale, one.standard_error, rtol=0.02)
 
 
 # ---- the number of components
@@ -212,10 +227,25 @@ def test_clean_samples_and_rows_are_assigned(fitted):
     np.testing.assert_array_equal(model.predict(X), seen.argmax(axis=1))
 
 
-def test_fit_component_equals_fit_and_pickles(fitted):
+def test_means_lie_between_those_of_the_residual_and_those_of_the_component(fitted):
+    model, _, _, _, _, _ = fitted
+    safe, full, _, gate = model.rca_.fitted_.moment_draws("S1", of_mean=False)
+    component, rng = model.component_, np.random.default_rng(0)
+    ends = []
+    for own, covariance in ((residual_of(component), safe.value), (component, full.value)):
+        mixture = fit_mixture(replace(MixtureCumulants.of(own), covariance=covariance), 3, rng)
+        ends.append(mixture.means[match_centres(mixture.means, model.means_ - component.mean)[0]])
+    low, change = ends[0], ends[1] - ends[0]
+    share = np.sum((model.means_ - component.mean - low) * change) / np.sum(change**2)
+    np.testing.assert_allclose(model.means_ - component.mean, low + share * change, atol=1e-5)
+    assert 0 < share <= gate
+
+
+def test_a_component_is_taken_as_it_is_and_models_pickle(fitted):
     model, X, s1, _, _, _ = fitted
     other = clone(model).fit_component(model.component_)
-    np.testing.assert_allclose(other.means_, model.means_)
+    exact = fit_mixture(MixtureCumulants.of(model.component_), 3, np.random.default_rng(0))
+    np.testing.assert_allclose(other.means_, exact.means + model.component_.mean, atol=1e-6)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X[:50]), model.predict(X[:50]))
     np.testing.assert_array_equal(again.predict_clean(s1[:50]), model.predict_clean(s1[:50]))

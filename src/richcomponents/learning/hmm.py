@@ -27,7 +27,7 @@ from richcomponents.algebra import Array, multilinear, symmetrise
 from richcomponents.algebra.arrays import symmetric, whitening
 from richcomponents.components import Component
 from richcomponents.errors import DataError
-from richcomponents.learning.mixture import residual_covariance
+from richcomponents.learning.mixture import residual_of
 from richcomponents.learning.tensors import FLOOR, latent_classes
 
 _MOST = 10  # directions in which chains are matched
@@ -67,7 +67,7 @@ class ChainMoments:
             )
         d = columns // 3
         one, two, three = (slice(i * d, (i + 1) * d) for i in range(3))
-        C, noise = component.covariance, residual_covariance(component)
+        C, noise = component.covariance, residual_of(component).covariance
         own, within = (np.mean([M[at, at] for at in (one, two, three)], axis=0) for M in (C, noise))
         white, colour = whitening(within)
         pairs = [white @ C[a, b] @ white.T for a, b in ((one, two), (two, three), (one, three))]

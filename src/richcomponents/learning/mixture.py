@@ -22,11 +22,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import log_softmax, softmax
 
-from richcomponents.algebra import Array, multilinear
+from richcomponents.algebra import Array, IntArray, multilinear
 from richcomponents.algebra.arrays import power, symmetric, whitening
 from richcomponents.components import Component, CumulantSource
-from richcomponents.components.component import expand
+from richcomponents.components.component import Term, Terms, expand
 from richcomponents.errors import CapacityError, DataError
+from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
 from richcomponents.learning.solvers import minimise
 from richcomponents.learning.tensors import latent_classes
 
@@ -42,6 +43,14 @@ class Mixture:
     weights: Array
     sigma2: float
     objective: float = float("nan")
+
+    def at(self, parameters: Array) -> tuple[Mixture, IntArray]:
+        """One with other means, weights and sigma2, side by side (k d + k + 1,), weights decreasing; and their places there."""
+        k, d = self.means.shape
+        means, weights = parameters[: k * d].reshape(k, d), parameters[k * d : -1]
+        order = np.argsort(-weights, kind="stable")
+        places = np.concatenate([(order[:, None] * d + np.arange(d)).ravel(), k * d + order, [k * d + k]])
+        return replace(self, means=means[order], weights=weights[order], sigma2=float(parameters[-1])), places
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,8 @@ class MixtureCumulants:
             with suppress(CapacityError, DataError):
                 fourth = component.cumulant(4)
         n = float("inf") if source is None else float(source.n)
-        third, scale = component.cumulant(3), residual_covariance(component)
-        return cls(power(symmetric(component.covariance), 1.0, 0.0), third, fourth, scale, n)
+        third, scale = component.cumulant(3), positive_part(residual_of(component).covariance)
+        return cls(positive_part(component.covariance), third, fourth, scale, n)
 
     @classmethod
     def without(cls, component: Component, gone: Sequence[int], whole: MixtureCumulants) -> MixtureCumulants:
@@ -84,22 +93,31 @@ class MixtureCumulants:
         rest = CumulantSource(source.moments.without(gone), unbiased=source.unbiased)
         less = component.measured_on(rest, 3 if whole.fourth is None else 4)
         fourth = None if whole.fourth is None else less.cumulant(4)
-        covariance = power(symmetric(less.covariance), 1.0, 0.0)
-        return cls(covariance, less.cumulant(3), fourth, whole.scale, float(rest.n))
+        return cls(positive_part(less.covariance), less.cumulant(3), fourth, whole.scale, float(rest.n))
 
 
-def residual_covariance(component: Component) -> Array:
-    """Covariance of the least noisy variable that the component's cumulants are read from: the residual of U on V for S1.
+def residual_of(component: Component) -> Component:
+    """The least noisy variable that the component's cumulants are read from, as a component: the residual of U on V for S1.
 
     It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
     directions are estimated well; the component's own covariance would take its noise for signal.
     """
-    if component.source is not None:
-        _, slots = expand(component.terms.alternatives[0], 3)[0]
-        covariance = symmetric(component.source.covariance(slots[-1]))
-        if np.trace(covariance) > 0:
-            return covariance
-    return power(symmetric(component.covariance), 1.0, 0.0)
+    if component.source is None:
+        return component
+    _, slots = expand(component.terms.alternatives[0], 3)[0]
+    covariance = symmetric(component.source.covariance(slots[-1]))
+    if not np.trace(covariance) > 0:
+        return component
+    terms = Terms(((Term(1.0, (), slots[-1]),),), slots[-1])
+    return Component(component.name, component.feature_names, component.mean, covariance, component.source, terms)
+
+
+def positive_part(covariance: Array) -> Array:
+    """The nearest positive semi-definite matrix, in units in which the columns have variance one."""
+    scale = np.sqrt(np.abs(np.diag(covariance)))
+    units = np.outer(scale, scale)
+    correlation = np.divide(covariance, units, out=np.zeros_like(units), where=units > 0)
+    return np.asarray(power(symmetric(correlation), 1.0, 0.0) * units)
 
 
 def pairings(B: Array) -> Array:
@@ -295,18 +313,66 @@ def choose_components(
     return sizes[chosen], {k: float(mean[k - 1]) for k in sizes}
 
 
-def replicates(component: Component, mixture: Mixture, *, equal_weights: bool = False) -> list[Mixture]:
-    """The mixture without each block of samples, labels matched: moment matching from the full fit; empty without blocks.
+def draws_of(component: Component, mixture: Mixture, covariance: Draws | None, *, equal_weights: bool = False) -> Draws:
+    """Means, weights and sigma2, side by side (k d + k + 1,), of a mixture that was matched to a component: without each block
+    of samples, and over the posterior of what is shared.
 
-    The maps from the views to the component are those of the full sample.
+    Parameters move by one Newton step, theta - H^-1 (gradient at the other cumulants), H by differences. covariance : of the
+    component; None: by blocks as :meth:`Component.measured_on` says, at the maps of all rows. Those of cumulants of order
+    three and four are held in any case.
     """
-    source = component.source
-    if source is None or len(source.blocks) < 2:
-        return []
-    whole, out = MixtureCumulants.of(component), []
-    for block in source.blocks:
-        target = MixtureCumulants.without(component, [block], whole)
-        less = match_cumulants(target, mixture, equal_weights=equal_weights)
-        order, _ = match_centres(less.means, mixture.means)
-        out.append(replace(less, means=less.means[order], weights=less.weights[order]))
-    return out
+    whole, source = MixtureCumulants.of(component), component.source
+    if covariance is not None:
+        whole = replace(whole, covariance=covariance.value)
+    objective = MomentMatching(whole, len(mixture.weights), equal_weights=equal_weights)
+    theta = objective.pack(mixture)
+    steps = 1e-5 * np.eye(len(theta))
+    H = symmetric(np.stack([(objective(theta + one)[1] - objective(theta - one)[1]) / 2e-5 for one in steps]))
+    inverse = np.linalg.pinv(
+        H, hermitian=True, rcond=1e-6
+    )  # shifts of all means, or of all log-weights, change nothing
+
+    def near(target: MixtureCumulants) -> Array:
+        moved = MomentMatching(target, objective.k, equal_weights=equal_weights)(theta)[1] - objective(theta)[1]
+        means, weights, sigma2 = objective.unpack(theta - inverse @ moved)
+        return np.concatenate([(means @ objective.colour.T).ravel(), weights, [sigma2]])
+
+    value, left_out = near(whole), [] if source is None else source.blocks
+    targets = [MixtureCumulants.without(component, [block], whole) for block in left_out]
+    if covariance is None:
+        return Draws.certain(value, np.stack([near(target) for target in targets] or [value, value]))
+    blocks = [near(replace(t, covariance=C)) for t, C in zip(targets, covariance.blocks, strict=True)]
+    drawn = [near(replace(whole, covariance=C)) for C in covariance.posterior]
+    return Draws(value, np.stack(blocks), np.stack(drawn), covariance.weight)
+
+
+def protect(
+    component: Component,
+    simple: Mixture,
+    mixture: Mixture,
+    draws: tuple[Draws, Draws, Array, float],
+    *,
+    equal_weights: bool = False,
+) -> tuple[Array, Array]:
+    """Means, weights and sigma2 (k d + k + 1,) between those of the residual and of the component, labels matched, and their
+    errors. Each of the three is an answer of its own; means count in units of the residual.
+
+    draws : safe and full ones of the covariance, changes of the mean, and the gate.
+    """
+    safe, full, _, gate = draws
+    order, white = match_centres(simple.means, mixture.means)[0], whitening(safe.value)[0]
+    simple = replace(simple, means=simple.means[order], weights=simple.weights[order])
+    start = draws_of(
+        residual_of(component), simple, Draws.certain(safe.value, safe.blocks), equal_weights=equal_weights
+    )
+    end = draws_of(component, mixture, full, equal_weights=equal_weights)
+
+    def in_white_units(means: Array) -> Array:
+        return np.asarray(means.reshape(*means.shape[:-1], *mixture.means.shape) @ white.T)
+
+    def answer(places: slice, metric: Metric = np.asarray) -> Shrunk:
+        return shrink(start.map(lambda p: p[..., places]), end.map(lambda p: p[..., places]), gate, metric)
+
+    size = mixture.means.size
+    answers = answer(slice(0, size), in_white_units), answer(slice(size, -1)), answer(slice(-1, None))
+    return np.concatenate([one.value for one in answers]), np.concatenate([one.error for one in answers])

@@ -24,7 +24,7 @@ from richcomponents.learning.ising import (
     second_moments,
     with_ghost,
 )
-from richcomponents.learning.mixture import residual_covariance
+from richcomponents.learning.mixture import residual_of
 from richcomponents.models.base import AloneLearner
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments.data import Data
@@ -193,7 +193,7 @@ class ComponentIsing(AloneLearner):
         draws = None if rca is None else rca.fitted_.moment_draws(self.component, of_mean=bool(self.fields))
         target = self._target(edges, ridge)
         if self.method == "auto" and component.terms.whole is not None and small:
-            white = whitening(residual_covariance(component) if draws is None else draws[0].value)[0]
+            white = whitening(residual_of(component).covariance if draws is None else draws[0].value)[0]
             if len(white) == len(component.mean):  # else no coordinates have even errors
                 target = self._target(edges, ridge, white)
         method = "likelihood" if target.white is None else "joint"

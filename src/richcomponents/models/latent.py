@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components import Component
-from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import DataError
 from richcomponents.learning.hmm import ChainMoments, fit_chain
 from richcomponents.learning.lda import fit_topics
@@ -19,9 +19,11 @@ from richcomponents.learning.mixture import (
     Mixture,
     MixtureCumulants,
     choose_components,
+    draws_of,
     fit_mixture,
     posterior,
-    replicates,
+    protect,
+    residual_of,
 )
 from richcomponents.models.base import AloneLearner
 from richcomponents.moments.data import Data
@@ -30,7 +32,6 @@ from richcomponents.plots import heat_map
 from richcomponents.text import in_line
 
 _SHOWN = 12  # columns of a class in a summary
-_QUICK = 20  # columns up to which a summary computes standard errors
 
 
 class _LatentLearner(AloneLearner):
@@ -71,7 +72,7 @@ class _LatentLearner(AloneLearner):
             order = np.argsort(-np.abs(values), kind="stable")[:_SHOWN]
             lines.append(f"{name}: " + ", ".join(f"{columns[i]} {cells[i]}" for i in order))
         if error is not None:
-            lines.append("standard errors in parentheses, by leaving out blocks of samples, A held at its estimate")
+            lines.append("standard errors in parentheses, by leaving out blocks of samples")
         return lines if self.rca_ is None else [*lines, ""]
 
 
@@ -164,39 +165,38 @@ class ComponentGaussianMixture(_LatentLearner):
         self.criterion_: dict[int, float] | None = None
         if k is None:
             k, self.criterion_ = choose_components(component, rng, equal_weights=equal, n_init=min(self.n_init, 5))
-        target, options = MixtureCumulants.of(component), {"equal_weights": equal, "n_init": self.n_init}
+        self.n_components_, target = k, MixtureCumulants.of(component)
+        options = {"equal_weights": equal, "n_init": self.n_init}
+        protected = self.method == "auto" and k > 1 and self.rca_ is not None and component.source is not None
+        draws = self.rca_.fitted_.moment_draws(self.component, of_mean=False) if protected else None
+        if draws is not None:
+            target = replace(target, covariance=draws[1].value)
         if self.method == "paper":
             mixture = alternating_minimisation(target, component.mean, k, rng, **options)  # type: ignore[arg-type]
         else:
             mixture = fit_mixture(target, k, rng, **options)  # type: ignore[arg-type]
-        self.n_components_ = k
+        self._deviation: tuple[Array, int] | None = None
+        if draws is not None:
+            simple = fit_mixture(MixtureCumulants.of(residual_of(component)), k, rng, **options)  # type: ignore[arg-type]
+            value, error = protect(component, simple, mixture, draws, equal_weights=equal)
+            mixture, places = mixture.at(value)
+            self._deviation = error[places], len(draws[1].blocks) - 1
         self.means_ = mixture.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = mixture.weights, mixture.sigma2, mixture.objective
-        self._left_out: Array | None = None
         self._score_covariance = None if data is None else self.rca_.fitted_.prediction_covariance(data, self.component)
 
     # ---- how sure
 
-    def _without_blocks(self) -> Array:
-        """Means, weights and sigma2 without each block, (B, k d + k + 1), once asked for; B = 0 if there are no blocks."""
-        if self._left_out is None:
-            whole = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
-            usable = self.method == "auto" and self.n_components_ > 1
-            left = replicates(self.component_, whole, equal_weights=self.equal_weights) if usable else []
-            rows = [np.concatenate([one.means.ravel(), one.weights, [one.sigma2]]) for one in left]
-            self._left_out = np.stack(rows) if rows else np.zeros((0, 0))
-        return self._left_out
-
     def confidence_interval(self, level: float = 0.95) -> Estimate:
-        """Means, weights (unless given) and sigma2, with block-jackknife standard errors and intervals.
+        """Means, weights (unless given) and sigma2, with standard errors and intervals by blocks.
 
-        Each block of the samples behind the component is left out, the moments matched again from the full fit, and the
-        components matched to its labels. Means count about the component's mean, which follows from the RCA's rule only. A
-        is held at its estimate, and so is the covariance of a component that no cross-covariance separates from others (of
-        three or more views of an RCA): where the shared part is hardly identified, errors are larger than these.
+        One Newton step of the matched moments without each block; of a component of two views also for every draw of what is
+        shared, and what was held back counts. Means count about the component's mean, which follows from the RCA's rule only.
+        Of a component alone, and of three or more views, A is held at its estimate: where the shared part is hardly identified,
+        errors are larger than these.
         """
-        left_out = self._without_blocks()
-        if not len(left_out):
+        error, degrees = self._deviations()
+        if not degrees:
             raise ValueError(
                 f"no standard errors: they need method='auto', two or more components, and blocks of samples behind "
                 f"{self.component_.name} (n_blocks of the RCA)"
@@ -207,15 +207,26 @@ class ComponentGaussianMixture(_LatentLearner):
         value = np.concatenate([self.means_.ravel(), self.weights_, [self.sigma2_]])
         given = range(self.means_.size, self.means_.size + k) if self.equal_weights else ()
         kept = [i for i in range(len(names)) if i not in given]
-        error = jackknife_error(left_out)[kept]
-        return Estimate(value[kept], error, len(left_out) - 1, tuple(names[i] for i in kept), level=level)
+        return Estimate(value[kept], error[kept], degrees, tuple(names[i] for i in kept), level=level)
+
+    def _deviations(self) -> tuple[Array, int]:
+        """Standard errors of means, weights and sigma2, once asked for; degrees of freedom, 0 where there are none."""
+        if self._deviation is None:
+            source = self.component_.source
+            blocks = 0 if source is None or self.method == "paper" or self.n_components_ == 1 else len(source.blocks)
+            error = np.zeros(0)
+            if blocks > 1:
+                mixture = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
+                error = np.sqrt(
+                    draws_of(self.component_, mixture, None, equal_weights=self.equal_weights).over_blocks()
+                )
+            self._deviation = error, max(blocks - 1, 0)
+        return self._deviation
 
     def _errors(self) -> Array | None:
-        """Of the means, where they take no time or were asked for."""
-        if self._left_out is None and self.means_.shape[1] > _QUICK:
-            return None
-        left_out = self._without_blocks()
-        return jackknife_error(left_out)[: self.means_.size].reshape(self.means_.shape) if len(left_out) else None
+        """Of the means, where they came with the fit or were asked for."""
+        error, degrees = self._deviation or (np.zeros(0), 0)
+        return error[: self.means_.size].reshape(self.means_.shape) if degrees else None
 
     # ---- samples of the component itself
 
