@@ -17,7 +17,7 @@ _ROWS, _COLUMNS = 20, 9  # of a table that are seen at first
 _FOLDED = 500  # rows behind a fold: a notebook keeps them all in its file
 
 TONES = dict.fromkeys(("strong",), "good")
-TONES |= dict.fromkeys(("weak", "not checked", "nothing shared", "covariance not told"), "fair")
+TONES |= dict.fromkeys(("weak", "not checked", "nothing shared"), "fair")
 TONES |= dict.fromkeys(("not identified", "contradicted"), "poor")
 """Whether a verdict is good news; those that are neither are left out."""
 _COLOURS = {"good": "#0f9d76", "fair": "#e08e0b", "poor": "#d1493f"}

@@ -285,8 +285,8 @@ def untold():
 def test_every_component_has_a_verdict(many, rca, untold):
     model = untold[1]
     assert set(model.component_verdicts_) == set(model.components_)
-    assert model.component_verdicts_["a",] in ("weak", "covariance not told")
-    assert model.verdict_ == "weak"
+    assert model.component_verdicts_["a",] in ("weak", "not identified")
+    assert model.verdict_ == "not identified"
     assert "How well the data tell each component" in model.summary()
     told = rc.RCA(views=many.views, sets=SETS).fit(many.X)
     assert told.component_verdicts_["a", "b", "c"] == "strong"

@@ -11,8 +11,8 @@ from richcomponents.cumulants import Cumulants
 from richcomponents.paper.complexity import cumulant_bound, longest_chain, set_complexity, two_view_complexity
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import find_linear
-from tests.components.general.population import Population
 from tests.paper.population import S1, S2, S3, A, exact, state
+from tests.sets.population import Population
 
 VIEWS = np.arange(2), np.arange(2, 5)
 

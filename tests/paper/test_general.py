@@ -8,7 +8,7 @@ import pytest
 from richcomponents.components.sets import SetSystem
 from richcomponents.errors import DataError
 from richcomponents.paper.general import compute_cumulant, find_linear
-from tests.components.general.population import Population, relative
+from tests.sets.population import Population, relative
 
 
 def random_system(seed, L=2):

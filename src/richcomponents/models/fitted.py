@@ -23,7 +23,6 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import check_finite, check_outcome
 from richcomponents.errors import DataError, constants_told_later
-from richcomponents.general.solution import component_name
 from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients, Refit
@@ -47,6 +46,7 @@ from richcomponents.pair.classes import ClassPart, HiddenClasses
 from richcomponents.pair.diagnostics import outcome_test
 from richcomponents.pair.solution import PairSolution
 from richcomponents.pair.two_views import Parts
+from richcomponents.sets.solution import component_name
 from richcomponents.storage import storable
 
 WIDE = 2000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -16,34 +16,25 @@ from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views
 from richcomponents.errors import DataError
-from richcomponents.general.discover import SetTest
-from richcomponents.general.evidence import leading, shared_directions
-from richcomponents.general.solution import (
-    SetSolution,
-    by_subset,
-    component_name,
-    is_contrastive,
-    named_transformations,
-    settle,
-)
 from richcomponents.models.fitted import Fitted
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary, Table, Tabular
 from richcomponents.pair.canonical import canonical
-from richcomponents.pair.diagnostics import rounded
 from richcomponents.pair.solution import PairSolution, solve_pair
-from richcomponents.pair.two_views import Target
 from richcomponents.plots import GREY, new_figure
+from richcomponents.sets.discover import SetTest
+from richcomponents.sets.evidence import leading, shared_directions
+from richcomponents.sets.problem import by_subset, is_contrastive, named_transformations, settle
+from richcomponents.sets.solution import SetSolution, component_name
 from richcomponents.text import counted, in_line, listed, page
 
-_HOPELESS = 100  # times as many samples
 _SHARED = 0.01  # level of the test of how many directions a view shares
 _ALL_SURE = {
     "strong": " All parts are well told apart.",
     "weak": " Some parts are told apart badly.",
     "contradicted": " But covariances between views contradict these sets and ranks.",
-    "not identified": " How much more than that is shared cannot be told from these data.",
+    "not identified": " Not all of it can be told from these data.",
     "nothing shared": " Nothing shared was found.",
     "not checked": " Nothing says how sure that is.",
 }
@@ -130,10 +121,10 @@ class RCA(ComponentAnalysis):
         Approximate standard error of A over its size (white columns), method="efficient"; absent for large problems and for
         two views. :meth:`confidence_interval` has the errors of every entry.
     component_verdicts_ : {subset: str}
-        How well the data tell each component: "strong"; "covariance not told": its transformations are known, how much there is
-        of it is not; "weak": neither; "contradicted", of all, where covariances between views contradict the sets, ranks or A
-        that were given (a SpecificationWarning says which); "not checked" for large problems and for the paper's method. Of
-        two views as in ContrastiveRCA, one for all.
+        How well the data tell each component, its transformations and how much there is of it, and those of larger sets, which
+        are subtracted: "strong", "weak", "not identified"; "contradicted", of all, where covariances between views contradict
+        the sets, ranks or A that were given (a SpecificationWarning says which); "not checked" for large problems and for the
+        paper's method. Of two views as in ContrastiveRCA, one for all.
     views_ : Views
         Which columns each view has, and their names.
 
@@ -184,8 +175,10 @@ class RCA(ComponentAnalysis):
         ranks = by_subset(self.rank, "rank", wanted)
         if not self.discover and is_contrastive(wanted, self.method, self.gauge):
             return self._solve_pair(data, fit, ranks)
-        whole = self.method == "paper"
-        space = SearchSpace.whole(data, places) if whole else _shared_space(self._space(data, fit.design))
+        least = {view: max((rank for q, rank in ranks.items() if view in q), default=1) for view in views}
+        space = SearchSpace.whole(data, places)
+        if self.method == "efficient":
+            space = _shared_space(self._space(data, fit.design, max(least.values())), least)
         named = ("gauge", "method", "order", "discover", "alpha", "random_state", "A")
         options = {name: getattr(self, name) for name in named}
         told: dict[str, Any] = {"sets": wanted, "ranks": self.rank, "independent": _independent_rows(space)}
@@ -223,12 +216,10 @@ class RCA(ComponentAnalysis):
         self.system_ = SetSystem.of(solution.keys, self.views_.names)
         self.transforms_ = solution.transforms()
         shared = [q for q in solution.keys if len(q) > 1]
-        ranks = {shared[0]: solution.rank} if isinstance(solution, PairSolution) else solution.ranks
-        self.ranks_ = {q: ranks[q] for q in shared}
+        self.ranks_ = {q: solution.ranks[q] for q in shared}
         self.variance_shares_ = solution.variance_shares()
-        errors = getattr(solution, "relative_errors", None)
-        if errors is not None:
-            self.relative_errors_ = errors
+        if solution.relative_errors is not None:
+            self.relative_errors_ = solution.relative_errors
 
     def sides(self, component: Any, views: Sequence[str]) -> tuple[str, list[str], list[str]]:
         wanted = (views[0],) if component is None else (component,) if isinstance(component, str) else tuple(component)
@@ -262,29 +253,20 @@ class RCA(ComponentAnalysis):
         reduced, because they have too many columns for their samples, there are no errors: see :meth:`jackknife`."""
         subset = self.fitted_.key(component)
         check_interval(what, level)
-        own = self.components_[subset].feature_names
-        if what == "covariance":
-            limits = self._interval(subset, lambda model: model.components_[subset].covariance, progress)
-            return replace(limits, level=level, names=own, columns=own)
-        if view is None or (view, subset) not in self.transforms_:
-            raise ValueError(f"view= must be one of {subset}, got {view!r}")
-        limits = self._interval((view, subset), lambda model: model.transforms_[view, subset], progress)
-        names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
-        return replace(limits, level=level, names=names, columns=own)
+        own, names = self.components_[subset].feature_names, None
 
-    def _interval(self, what: Any, chosen: Callable[[Any], Array], progress: bool) -> Estimate:
-        """Of a component's covariance, or of (view, component)'s A; chosen : the same from a refitted model."""
-        limits = None
-        if isinstance(self.solution_, PairSolution):
-            own_u, shared, own_v = self.solution_.keys
-            targets: dict[object, Target] = {own_u: "cov_s1", shared: "cov_s2", own_v: "cov_s3"}
-            targets[shared[1], shared] = "mixing"
-            limits = self.solution_.interval(targets[what]) if what in targets else None
-        elif what in self.transforms_:
-            limits = self.solution_.interval(what[1], what[0])
+        def chosen(model: RCA) -> Array:
+            return model.components_[subset].covariance if view is None else model.transforms_[view, subset]
+
+        if what == "covariance":
+            view = None
+        elif view is None or (view, subset) not in self.transforms_:
+            raise ValueError(f"view= must be one of {subset}, got {view!r}")
         else:
-            limits = self.solution_.interval(what)
-        return self.jackknife(chosen, progress=progress) if limits is None else limits
+            names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
+        limits = self.solution_.limits(subset, view)
+        limits = self.jackknife(chosen, progress=progress) if limits is None else limits
+        return replace(limits, level=level, names=names or own, columns=own)
 
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
@@ -322,29 +304,15 @@ class RCA(ComponentAnalysis):
         return f"{found}{_ALL_SURE.get(verdict or self.verdict_, '')}"
 
     def next_steps(self) -> list[str]:
-        """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
-        if isinstance(self.solution_, PairSolution):
-            return self.solution_.diagnose().next_steps()
-        if words := self.solution_.contradiction():
-            return [f"{words[0].upper()}{words[1:]}."]
-        times, worst = self.solution_.samples_for_strong()
-        if worst is None:
-            return []
-        if times > _HOPELESS:
-            return [
-                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=)"
-                + ("." if self.discover else ", or let discover=True decide.")
-            ]
-        n = rounded(self.n_samples_ * times)
-        return [
-            f"To tell every component, collect about n = {n} samples like these; {component_name(worst)} asks for most."
-        ]
+        """What would help, in numbers of samples."""
+        steps: list[str] = self.solution_.next_steps()
+        return steps
 
     def summary(self) -> Summary:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so; in a
         notebook what is read first, the rest folded."""
-        pair = self.solution_ if isinstance(self.solution_, PairSolution) else None
-        inner = None if pair is None else pair.diagnose().summary()
+        two_views = self.solution_.diagnose()
+        inner = None if two_views is None else two_views.summary()
         steps = self.next_steps() if inner is None else inner.says
         says = [self.headline(), *steps, *self.fitted_.notes()]
         return Summary(_summary(self, inner), verdict=self.verdict_, says=says, tables=[self.component_table()])
@@ -354,9 +322,9 @@ class RCA(ComponentAnalysis):
         return _plot(self, figure)
 
 
-def _shared_space(space: SearchSpace) -> SearchSpace:
+def _shared_space(space: SearchSpace, least: Mapping[str, int]) -> SearchSpace:
     """Of views that were reduced, and of all where there are fewer samples than products of two columns: the directions that
-    they share with the others, canonical ones beyond chance, at least one.
+    they share with the others, canonical ones beyond chance; least : {view: at least so many}, the ranks that were given.
 
     A joint fit of many columns of few rows would be mostly noise, and slow; what is not shared is the view's own.
     """
@@ -374,7 +342,7 @@ def _shared_space(space: SearchSpace) -> SearchSpace:
         shared = LinearMap.identity(len(own))
         if few or len(frame.to) < len(frame.back):
             whole, rank = shared_directions(C, own, second.n - data.lost, _SHARED)
-            shared = leading(whole, max(rank, 1)) if rank < len(own) else shared
+            shared = leading(whole, max(rank, least[view])) if rank < len(own) else shared
         inner.append(shared.to.T)
         frames[view] = LinearMap(shared.to @ frame.to, frame.back @ shared.back)
     if all(len(part) == part.shape[1] for part in inner):
@@ -415,7 +383,6 @@ _OPEN: dict[str, Any] = {
     "edgecolor": GREY,
     "linewidth": 0,
 }  # not told how much there is
-_MEANINGS_OPEN = ("weak", "covariance not told", "not identified", "contradicted")
 _BAR = 8  # characters of a bar of 100%
 
 
@@ -457,8 +424,8 @@ def _summary(model: RCA, inner: str | None = None) -> str:
 
 _MEANINGS = {
     "strong": "told",
-    "covariance not told": "its transformations are told, how much there is of it is not: intervals are identified sets",
-    "weak": "hardly told: nearly Gaussian, small, not there, or mixed up with one that is; intervals are identified sets",
+    "weak": "weakly told: intervals are identified sets",
+    "not identified": "not told: nearly Gaussian, small, not there, or mixed up with another; intervals are identified sets",
     "contradicted": "the model fails",
     "not checked": "not checked: the problem is large, or these are the paper's formulas, which do not say how sure they are",
 }
@@ -467,7 +434,7 @@ _MEANINGS = {
 def _verdict_lines(model: RCA, width: int) -> list[str]:
     """How well each component is told."""
     lines = ["How well the data tell each component:"]
-    if not isinstance(model.solution_, PairSolution) and (words := model.solution_.contradiction()):
+    if words := model.solution_.misfit_words():
         return [f"{words[0].upper()}{words[1:]}.", ""]
     for q in model.system_.order:
         lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")
@@ -490,7 +457,7 @@ def _plot(model: RCA, figure: Any = None) -> Any:
         figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
     bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
     colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
-    at, told = np.arange(len(order)), [q for q in order if model.component_verdicts_[q] not in _MEANINGS_OPEN]
+    at, told = np.arange(len(order)), [q for q in order if not model.solution_.leaves_open(q)]
     for x, q in zip(at, order, strict=True):
         wide = 0.84 / len(views)  # one width for all bars: areas compare too
         for i, view in enumerate(q):

@@ -65,7 +65,6 @@ from richcomponents.moments.data import (
     partial_out_rows,
 )
 from richcomponents.pair.classes import ClassPart, HiddenClasses
-from richcomponents.pair.solution import PairSolution
 from richcomponents.progress import each
 
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
@@ -493,7 +492,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _keep(self, fitted: Fitted, quiet: bool) -> None:
         """The last step of a fit."""
         self._adopt(fitted)
-        if isinstance(fitted.solution, PairSolution) and not quiet:
+        if not quiet:
             fitted.solution.warn()
 
     def _check_blocks(self) -> None:

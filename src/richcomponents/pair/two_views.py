@@ -34,6 +34,7 @@ from richcomponents.components.component import (
     Terms,
 )
 from richcomponents.components.wide import Factored, Spread, gaussian_score
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 from richcomponents.inference.verdicts import Test, verdict
@@ -159,6 +160,33 @@ class TwoViews:
     def leaves_open(self, key: Key) -> bool:
         """Whether the data tell no more of a component than its identified set."""
         return self.verdict in ("not identified", "contradicted")
+
+    @property
+    def ranks(self) -> dict[Key, int]:
+        """Of the part that both views share."""
+        return {self.keys[1]: self.rank}
+
+    @property
+    def relative_errors(self) -> None:
+        """Intervals have the errors of every entry."""
+
+    @abstractmethod
+    def interval(self, what: Target) -> Estimate | None:
+        """With errors and identified set; None where refitting tells."""
+
+    def limits(self, key: Key, view: str | None = None) -> Estimate | None:
+        """Of the covariance of a component, or of its A in a view; None where refitting tells."""
+        if view is None:
+            targets: tuple[Target, ...] = ("cov_s1", "cov_s2", "cov_s3")
+            return self.interval(targets[self.keys.index(key)])
+        return self.interval("mixing") if (view, key) == (self.views[1], self.keys[1]) else None
+
+    def warn(self) -> None:
+        """Say what is not sure."""
+
+    def next_steps(self) -> list[str]:
+        """What would help."""
+        return self.diagnose().next_steps()
 
     @abstractmethod
     def without(self, block: int) -> TwoViews:

@@ -215,8 +215,8 @@ def components(found: Findings) -> str:
     caption = (
         "Bars: the share of a view's variance that a component carries there; hatched where the data do not tell how much. "
         "Dots below: the views it lives in. In the table, "
-        "the relative error is the largest of the component's transformations; the verdict says whether the data tell the "
-        "component (strong), its transformations but not how much there is of it (covariance not told), or neither (weak); p "
+        "the relative error is the largest of the component's transformations; the verdict says how well the data tell the "
+        "component, its transformations and how much there is of it (strong, weak or not identified); p "
         "(absent) is the chance of such evidence if the component were not there."
     )
     what = "Share of each view's variance that each component carries"

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from richcomponents.algebra import multilinear, pack, packed_indices, symmetrise, unpack
+from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
-from richcomponents.general.evidence import SetEvidence, multiplicity
-from richcomponents.general.model import (
+from richcomponents.moments import Moments
+from richcomponents.sets.evidence import SetEvidence, multiplicity
+from richcomponents.sets.model import (
     JointModel,
     Parameters,
-    inverse_root,
     levenberg_marquardt,
     relative_errors,
     solve_tensors,
@@ -21,7 +22,7 @@ from richcomponents.general.model import (
     white_data,
     white_model,
 )
-from richcomponents.general.refine import (
+from richcomponents.sets.refine import (
     DenseObjective,
     assemble,
     covariances_identified,
@@ -30,9 +31,8 @@ from richcomponents.general.refine import (
     least_squares_covariances,
     sequential,
 )
-from richcomponents.moments import Moments
 from richcomponents.simulated_views import make_views
-from tests.components.general.population import Population, relative
+from tests.sets.population import Population, relative
 
 SYSTEM = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
 GAUGE = {q: q[0] for q in SYSTEM}
@@ -45,7 +45,7 @@ def evidence():
     rows = data.X - data.X.mean(axis=0)
     white = np.zeros((6, 6))
     for part in data.views.values():
-        white[part, part] = inverse_root(np.cov(rows[:, part].T, bias=True))
+        white[part, part] = power(np.cov(rows[:, part].T, bias=True), -0.5, 0.0)
     columns = {view: np.arange(part.start, part.stop) for view, part in data.views.items()}
     return SetEvidence(columns, Moments.of(rows @ white, 4))
 
@@ -128,7 +128,7 @@ def test_block_cumulants_average_to_those_of_the_whole(evidence):
 
 def test_influence_covariance_of_gaussian_rows_is_the_known_one():
     rows = np.random.default_rng(0).normal(size=(40_000, 2))
-    rows = (rows - rows.mean(axis=0)) @ inverse_root(np.cov(rows.T, bias=True))
+    rows = (rows - rows.mean(axis=0)) @ power(np.cov(rows.T, bias=True), -0.5, 0.0)
     found = influence_covariance(rows, np.ones(len(rows)), (2, 3, 4), {3: np.zeros(4)})
     expected = np.concatenate([np.prod(range(1, t + 1)) / multiplicity(2, t) for t in (2, 3, 4)])
     np.testing.assert_allclose(np.diag(found), expected, rtol=0.15)

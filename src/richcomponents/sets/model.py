@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
 from math import factorial
-from typing import Protocol
 
 import numpy as np
 from scipy import linalg
@@ -44,10 +43,11 @@ from richcomponents.algebra import (
     packed_size,
     unpack,
 )
+from richcomponents.algebra.arrays import power
 from richcomponents.components.component import Term, Terms, less
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.general.evidence import SetEvidence, home, multiplicity
 from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.sets.evidence import SINGULAR, SetEvidence, home, multiplicity
 from richcomponents.storage import storable
 
 _PATTERNS = 3
@@ -286,7 +286,7 @@ def white_model(
     ties: Mapping[Subset, Array] | None = None,
 ) -> JointModel:
     """The joint model in jointly white coordinates, with all entries."""
-    white = inverse_root(evidence.correlation)
+    white = power(evidence.correlation, -0.5, SINGULAR)
     entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
     scale = order_scale(evidence, entries)
     return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, scale, ties=ties or {})
@@ -381,38 +381,35 @@ def order_scale(evidence: SetEvidence, entries: Mapping[int, IntArray]) -> dict[
     return out
 
 
-def inverse_root(matrix: Array) -> Array:
-    """The symmetric inverse square root of a positive matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-10 * values[-1]))) @ vectors.T)
-
-
 def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
     """Packed cumulants of matrix' z from those of z."""
     return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
 
 
-class Predictor(Protocol):
-    """Anything with values (rows,) and derivatives (rows, parameters)."""
-
-    def predict(self, x: Array) -> Array: ...
-
-    def linearise(self, x: Array) -> tuple[Array, Array]: ...
-
-
 def levenberg_marquardt(
-    model: Predictor, x: Array, data: Array, *, iterations: int = 100, tol: float = 1e-4
+    model: JointModel,
+    x: Array,
+    data: Array,
+    *,
+    whiten: Array | None = None,
+    iterations: int = 100,
+    tol: float = 1e-4,
 ) -> Minimum:
-    """min |model(x) - data|^2 from x; damping relative to the curvature of each parameter.
+    """min |whiten (model(x) - data)|^2 from x; damping relative to the curvature of each parameter.
 
     The minimum is measured in units of sampling noise (one per degree of freedom): a step that gains less than `tol` is the
-    last, since what it would change is far below the standard errors.
+    last, since what it would change is far below the standard errors. Not scipy's: its normal equations take a tenth of the
+    time of a decomposition of the slopes, and trust regions stop in worse minima where loadings are ill-determined.
     """
-    value, slope = model.linearise(x)
-    residual = value - data
-    best, damping = float(residual @ residual), 1e-2
+
+    def left(rows: Array) -> Array:
+        return rows if whiten is None else np.asarray(whiten @ rows)
+
+    best, damping = np.inf, 1e-2
     for _ in range(iterations):
-        normal, gradient = slope.T @ slope, slope.T @ residual
+        value, slope = model.linearise(x)
+        slope, residual = left(slope), left(value - data)
+        normal, gradient, best = slope.T @ slope, slope.T @ residual, float(residual @ residual)
         curvature = np.diag(normal) + 1e-9 * np.diag(normal).max()
         for _ in range(12):
             try:
@@ -421,17 +418,14 @@ def levenberg_marquardt(
                 damping *= 10
                 continue
             trial = x - linalg.cho_solve(factor, gradient, check_finite=False)
-            moved = model.predict(trial) - data
+            moved = left(model.predict(trial) - data)
             attained = float(moved @ moved)
             if attained < best:
                 break
             damping *= 5
         else:
             break
-        converged = best - attained < tol
-        x, best, damping = trial, attained, max(damping / 5, 1e-10)
-        if converged:
+        gain, x, best, damping = best - attained, trial, attained, max(damping / 5, 1e-10)
+        if gain < tol:
             break
-        value, slope = model.linearise(x)
-        residual = value - data
     return Minimum(x, best)

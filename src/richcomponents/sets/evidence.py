@@ -15,6 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components.sets import Subset
 from richcomponents.components.wide import LinearMap
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
@@ -23,18 +24,7 @@ from richcomponents.moments import Moments
 from richcomponents.pair.canonical import canonical, choose_rank
 from richcomponents.storage import storable
 
-_DEPENDENT = 1e-10  # eigenvalues of a correlation matrix below this are linear dependence
-_SINGULAR = 1e-8  # the same between views, which nothing can separate
-
-
-def white_frame(covariance: Array) -> LinearMap:
-    """Maps to and from white coordinates of one view; linearly dependent columns share them."""
-    scale = np.sqrt(np.diag(covariance))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    kept = values > _DEPENDENT
-    root = np.sqrt(values[kept])
-    return LinearMap((vectors[:, kept] / root).T / scale, scale[:, None] * vectors[:, kept] * root)
+SINGULAR = 1e-8  # eigenvalues of the correlations of white columns below this are linear dependence, which nothing can separate
 
 
 @storable
@@ -60,7 +50,7 @@ class WhiteViews:
         whiten=False : columns stay as they are (the paper's method).
         """
         own = {view: covariance[part, part] for view, part in place.items()}
-        frames = {view: white_frame(C) if whiten else LinearMap.identity(len(C)) for view, C in own.items()}
+        frames = {view: LinearMap(*whitening(C)) if whiten else LinearMap.identity(len(C)) for view, C in own.items()}
         ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
         columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
         views = cls(place, frames, columns, {view: float(np.trace(C)) for view, C in own.items()})
@@ -95,7 +85,7 @@ class WhiteViews:
     def _check_independent(self, covariance: Array, describe: Callable[[int], str]) -> None:
         into = self.into
         values, vectors = np.linalg.eigh(into.T @ covariance @ into)
-        if values[0] < _SINGULAR:
+        if values[0] < SINGULAR:
             weight = np.abs(into @ vectors[:, 0]) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
             raise DataError(
                 f"the views are linearly dependent on each other ({describe(int(np.argmax(weight)))} is part of it), so their "

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import factorial
@@ -50,8 +50,12 @@ from richcomponents.algebra import (
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError
-from richcomponents.general.evidence import SetEvidence, home, multiplicity
-from richcomponents.general.model import (
+from richcomponents.inference.verdicts import Test, Verdict, against_noise
+from richcomponents.learning.solvers import minimise
+from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.paper.general import Transforms, dimensions_suffice, find_linear
+from richcomponents.sets.evidence import SetEvidence, home, multiplicity
+from richcomponents.sets.model import (
     JointModel,
     Known,
     Minimum,
@@ -64,14 +68,9 @@ from richcomponents.general.model import (
     white_data,
     white_model,
 )
-from richcomponents.inference.verdicts import against_noise
-from richcomponents.learning.solvers import minimise
-from richcomponents.paper.contrastive import truncated_pinv
-from richcomponents.paper.general import Transforms, dimensions_suffice, find_linear
 
-SUSPICIOUS = 0.001  # p-value from which on a fit is said not to hold
-_LIMIT = 5.0  # singular values of a starting transformation, between whitened views
 _LEAST = 0.02  # share of variance that a starting component has at least
+_LIMIT = 5.0  # singular values of a starting transformation, between whitened views
 
 
 def clipped(A: Array) -> Array:
@@ -247,10 +246,6 @@ def assemble(model: JointModel, transforms: Transforms) -> Parameters:
     return Parameters(loadings, tensors)
 
 
-_ITERATIONS = 150
-_GAIN = 1e-6  # relative decrease of f at which to stop; f is about one per entry
-_INNER = 60  # conjugate-gradient steps for the tensors given the loadings
-
 Tensors = dict[tuple[Subset, int], Array]
 
 
@@ -365,7 +360,7 @@ class DenseObjective:
 
         right = np.concatenate([(B[q].T @ seen[q]).ravel() for q in self.subsets])
         equations = LinearOperator((ends[-1], ends[-1]), normal, dtype=np.float64)
-        return split(cg(equations, right, rtol=1e-3, maxiter=_INNER)[0])
+        return split(cg(equations, right, rtol=1e-3, maxiter=60)[0])
 
 
 def fit_large(
@@ -379,13 +374,12 @@ def fit_large(
     objective = DenseObjective(model, data, weights)
     loadings = {q: model.free(q, C) for q, C in loadings.items()}
     start = objective.join(loadings, objective.best_tensors(loadings) if tensors is None else tensors)
-    found = minimise(objective, start, maxiter=_ITERATIONS, maxcor=20, ftol=_GAIN, maxfun=10 * _ITERATIONS)
+    found = minimise(objective, start, maxiter=150, maxcor=20, ftol=1e-6, maxfun=1500)
     final, dense = objective.split(found)
     every = {q: model.tied(q, C) for q, C in final.items()}
     return Parameters(every, {key: pack(tensor) for key, tensor in dense.items()})
 
 
-_INFLUENCE = 4  # highest order of influence functions
 _PAIRS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
 
 
@@ -451,28 +445,24 @@ def implied_covariance(evidence: SetEvidence, system: SetSystem, loadings: Mappi
     return total
 
 
-def covariances_misfit(
-    evidence: SetEvidence, system: SetSystem, loadings: Mapping[Subset, Array]
-) -> dict[tuple[str, str], float]:
-    """{(view i, view j): p value of Cov(U_i, U_j) = sum over Q with i and j of C_i C_j'}.
+def misfit(evidence: SetEvidence, system: SetSystem, loadings: Mapping[Subset, Array]) -> tuple[tuple[str, str], Test]:
+    """The views i, j that are furthest from Cov(U_i, U_j) = sum over Q with i and j of C_i C_j', and the test of it.
 
-    What a fit leaves of it is compared with the noise of all its entries, which the blocks tell. The fit has taken up a part of
-    that noise, so that the test rejects a true model less often than its level says, however few rows, and sees what is far
-    above noise: a set that is missing, a rank that is too small, a transformation that was given and is wrong, a poor minimum.
+    What a fit leaves of it is compared with the noise of all its entries, which the blocks tell; as many pairs are tested. The
+    fit has taken up a part of that noise, so that the test rejects a true model less often than its level says, however few
+    rows, and sees what is far above noise: a set that is missing, a rank that is too small, a transformation that was given and
+    is wrong, a poor minimum.
     """
     left = evidence.correlation - implied_covariance(evidence, system, loadings)
     own = evidence.share[:, None] * (evidence.blocks[2] - evidence.share @ evidence.blocks[2])
-    out = {}
-    for i, j in combinations(system.views, 2):
+    pairs, tests = list(combinations(system.views, 2)), {}
+    for i, j in pairs:
         entries = left[np.ix_(evidence.columns[i], evidence.columns[j])].ravel()
-        out[i, j] = against_noise(entries, own[:, evidence.position((i, j)).ravel()], len(entries))[2]
-    return out
-
-
-def contradicted(misfit: Mapping[tuple[str, str], float]) -> tuple[str, str] | None:
-    """Views whose covariances contradict a fit, those that do so most; None where none do."""
-    worst = min(misfit, key=misfit.__getitem__, default=None)
-    return worst if worst is not None and len(misfit) * misfit[worst] < SUSPICIOUS else None
+        statistic, df, p = against_noise(entries, own[:, evidence.position((i, j)).ravel()], len(entries))
+        says = f"covariances of view {i!r} with view {j!r} are not those of these sets and ranks"
+        tests[i, j] = Test("fit", statistic, df, min(1.0, len(pairs) * p), says)
+    worst = min(tests, key=lambda views: tests[views].p_value)
+    return worst, tests[worst]
 
 
 @dataclass(frozen=True)
@@ -515,17 +505,16 @@ def fit_joint(
         x = solve_tensors(model, model.join(assemble(model, _with_known(start, gauge, known))), data)
         found = levenberg_marquardt(model, x, data, iterations=30, tol=0.1)
         # noise of order four can outweigh covariances that are far above theirs: a minimum that leaves those is no candidate
-        fails = contradicted(covariances_misfit(evidence, system, model.split(found.x).loadings)) is not None
+        fails = misfit(evidence, system, model.split(found.x).loadings)[1].finding == Verdict.CONTRADICTED
         fits = sorted([*fits, (fails, found.value, found)], key=lambda one: one[:2])
         if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < _SAME:
             break
     lowest_fit = fits[0][2]
-    if evidence.order > _INFLUENCE:
+    rows_tell = evidence.order <= 4  # the highest order of influence functions
+    if not rows_tell:
         lowest_fit = _lower_minimum(model, lowest_fit, data, random_state)
     best = levenberg_marquardt(model, lowest_fit.x, data, iterations=200)
-    if evidence.order <= _INFLUENCE and len(data) <= min(
-        _MOST_ENTRIES, evidence.n // 4
-    ):  # else their covariance is mostly noise
+    if rows_tell and len(data) <= min(_MOST_ENTRIES, evidence.n // 4):  # else their covariance is mostly noise
         rows = sample(max(1, evidence.n // _ROWS))
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
@@ -605,52 +594,8 @@ def polished(
     # data and model come weighted by `scale`: undo that, then whiten by the covariance
     root = linalg.cholesky(covariance / evidence.n, lower=True)
     whiten = linalg.solve_triangular(root, np.diag(1 / scale), lower=True)
-    better = levenberg_marquardt(_Weighted(model, whiten), fit.x, whiten @ data, iterations=100)
-    fixed = _Fixed.of(model, better.x)
-    refit = levenberg_marquardt(fixed, fixed.start(better.x), data, iterations=100)
-    return Minimum(fixed.map @ refit.x, refit.value)
-
-
-@dataclass(frozen=True)
-class _Weighted:
-    """A model seen through a linear map of its rows."""
-
-    model: JointModel
-    whiten: Array
-
-    def predict(self, x: Array) -> Array:
-        return self.whiten @ self.model.predict(x)
-
-    def linearise(self, x: Array) -> tuple[Array, Array]:
-        value, slope = self.model.linearise(x)
-        return self.whiten @ value, self.whiten @ slope
-
-
-@dataclass(frozen=True)
-class _Fixed:
-    """A model whose loadings may only change by C -> C M: transformations are fixed, parameters x = map @ u."""
-
-    model: JointModel
-    map: Array
-
-    @classmethod
-    def of(cls, model: JointModel, x: Array) -> _Fixed:
-        parts = []
-        for (q, t), part in model.slices.items():
-            r = model.ranks[q]
-            parts.append(np.kron(x[part].reshape(-1, r), np.eye(r)) if t == 1 else np.eye(part.stop - part.start))
-        return cls(model, linalg.block_diag(*parts))
-
-    def start(self, x: Array) -> Array:
-        """u with map @ u = x: identities for the loadings."""
-        parts = []
-        for (q, t), part in self.model.slices.items():
-            parts.append(np.eye(self.model.ranks[q]).ravel() if t == 1 else x[part])
-        return np.concatenate(parts)
-
-    def predict(self, u: Array) -> Array:
-        return self.model.predict(self.map @ u)
-
-    def linearise(self, u: Array) -> tuple[Array, Array]:
-        value, slope = self.model.linearise(self.map @ u)
-        return value, slope @ self.map
+    better = levenberg_marquardt(model, fit.x, data, whiten=whiten)
+    sure = model.split(better.x)
+    fixed = replace(model, ties=sure.loadings)  # C -> C M: transformations stay
+    refitted = levenberg_marquardt(fixed, fixed.join(sure), data)
+    return Minimum(model.join(fixed.split(refitted.x)), refitted.value)

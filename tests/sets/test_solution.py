@@ -10,11 +10,12 @@ import richcomponents as rc
 from richcomponents.components.sets import SetSystem
 from richcomponents.components.wide import SearchSpace
 from richcomponents.data.rows import Rows
-from richcomponents.general.solution import component_name, is_contrastive, settle
 from richcomponents.moments import Moments
 from richcomponents.moments.data import RowData, StateData
+from richcomponents.sets.problem import is_contrastive, settle
+from richcomponents.sets.solution import component_name
 from richcomponents.simulated_views import make_views
-from tests.components.general.population import relative
+from tests.sets.population import relative
 
 SETS = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
 COMMON, PAIR = ("a", "b", "c"), ("a", "b")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
+from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
-from richcomponents.general.discover import _Search, _signs, discover_sets, most_directions, sign_flip
-from richcomponents.general.evidence import SetEvidence, leading, shared_directions
-from richcomponents.general.model import inverse_root
 from richcomponents.moments import Moments
+from richcomponents.sets.discover import _Search, _signs, discover_sets, most_directions, sign_flip
+from richcomponents.sets.evidence import SetEvidence, leading, shared_directions
 from richcomponents.simulated_views import make_views
-from tests.components.general.population import Population
+from tests.sets.population import Population
 
 SIGNS = np.random.default_rng(0).integers(0, 2, (2000, 20)) * 2.0 - 1.0
 
@@ -158,7 +158,7 @@ def white_evidence(data):
     columns = {view: np.arange(part.start, part.stop) for view, part in data.views.items()}
     white = np.zeros((rows.shape[1],) * 2)
     for part in data.views.values():
-        white[part, part] = inverse_root(np.cov(rows[:, part].T, bias=True))
+        white[part, part] = power(np.cov(rows[:, part].T, bias=True), -0.5, 0.0)
     return SetEvidence(columns, Moments.of(rows @ white, 4))
 
 

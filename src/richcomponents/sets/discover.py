@@ -33,16 +33,16 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, packed_size
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
-from richcomponents.general.evidence import SetEvidence
-from richcomponents.general.model import (
+from richcomponents.moments.kernel import MAX_ORDER
+from richcomponents.sets.evidence import SetEvidence
+from richcomponents.sets.model import (
     JointModel,
     Parameters,
     levenberg_marquardt,
     order_scale,
     solve_tensors,
 )
-from richcomponents.general.refine import sequential
-from richcomponents.moments.kernel import MAX_ORDER
+from richcomponents.sets.refine import sequential
 from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
@@ -129,20 +129,19 @@ def discover_sets(
 
 
 def choose_ranks(
-    evidence: Callable[[], SetEvidence],
+    evidence: Callable[..., SetEvidence],
     system: SetSystem,
     pairs: Mapping[frozenset[str], float],
     given: Mapping[Subset, int],
     widths: Mapping[str, tuple[int, int]],
     random_state: int | None = 0,
-    higher: Callable[[int], SetEvidence] | None = None,
 ) -> dict[Subset, int]:
     """How many directions the components of a system have, each at least one, and none more than views share.
 
     Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
     these tests see much less than the joint fit, which would lose real directions to them. Where no rank is in doubt no
-    cumulant is asked for. evidence, higher : as in :func:`discover_sets`; given : ranks that are known; widths : {view: shared
-    directions, which are the columns of the evidence, and all of its columns}.
+    cumulant is asked for. evidence(order) : of some usual order by default; given : ranks that were given; widths : {view:
+    shared directions, which are the columns of the evidence, and all of its columns}.
     """
     shared, columns = ({view: pair[i] for view, pair in widths.items()} for i in (0, 1))
     ranks: dict[Subset, int] = {}
@@ -152,7 +151,7 @@ def choose_ranks(
         if q in given or most == most_directions(system, q, columns):
             ranks[q] = min(given.get(q, most), max(shared[view] for view in q))
             continue
-        search = search or _Search.of(evidence(), system, 1.0, random_state, pairs, higher)
+        search = search or _Search.of(evidence(), system, 1.0, random_state, pairs, evidence)
         search.ranks = ranks
         try:
             search.decide(q, 1)

@@ -1,0 +1,698 @@
+"""What a fit of any number of views answers: white coordinates inside, the user's outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
+from richcomponents.components.component import Component, CumulantSource, Term, Terms
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.components.wide import (
+    Factored,
+    Spread,
+    added,
+    check_entries,
+    gaussian_score,
+    inverse_factor,
+    triangular,
+)
+from richcomponents.cumulants.estimate import Estimate, jackknife_error
+from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
+from richcomponents.inference.draws import Draws, share_of
+from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.verdicts import GATE, Test, Verdict, verdict
+from richcomponents.learning.coefficients import (
+    LEAST_KEPT,
+    Coefficients,
+    check_determined,
+    on_prediction,
+    residual_map,
+    simple_map,
+)
+from richcomponents.learning.outcome import Outcome
+from richcomponents.moments import Moments
+from richcomponents.pair.diagnostics import rounded
+from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, find_linear, loading
+from richcomponents.paper.solution import coefficients_of
+from richcomponents.sets.discover import SetTest
+from richcomponents.sets.evidence import SetEvidence, WhiteViews, home
+from richcomponents.sets.model import Known, Parameters, by_view, pattern_terms, ties_of
+from richcomponents.sets.refine import covariances_identified, implied_covariance, least_squares_covariances, refit
+from richcomponents.storage import storable
+
+_LEAST_LEFT = 0.5  # of a fitted own covariance, in any direction, where the others leave less of the view
+_FAR = 10.0  # standard errors of a view's mean, by which known means may miss it (transformations have errors, too)
+
+
+def component_name(subset: Subset) -> str:
+    """How a component is called in reports: S{a, b}."""
+    return "S{" + ", ".join(subset) + "}"
+
+
+@storable
+@dataclass(frozen=True)
+class SetFit:
+    """What was fitted, to all blocks or to all but one, in white coordinates.
+
+    transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: of the component}; total : the
+    covariance of all white columns that predictors divide by; parameters : of the joint fit, None for the paper's method.
+    """
+
+    system: SetSystem
+    transforms: Transforms
+    covariances: Mapping[Subset, Array]
+    total: Array
+    parameters: Parameters | None = None
+
+    @classmethod
+    def by_loadings(
+        cls,
+        evidence: SetEvidence,
+        system: SetSystem,
+        gauge: Mapping[Subset, str],
+        parameters: Parameters,
+        known: Known,
+    ) -> SetFit:
+        """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+ (those that were given as they
+        are), Cov(S) = C_g C_g'.
+
+        A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', so that the parts of a view add up to it;
+        but at least half of C_g C_g' in any direction. C_g C_g' is no better where the model fits, and too small where more is
+        shared than the ranks say: with 569 samples of three times ten columns the parts added up to 60% of a view.
+        """
+        transforms: Transforms = {}
+        covariances = {}
+        for q in system.order:
+            C = parameters.loadings[q]
+            parts = by_view(C, q, evidence.columns)
+            own = parts[gauge[q]]
+            inverse = truncated_pinv(own, None)
+            for view in q:
+                transforms[view, q] = known.get((view, q), parts[view] @ inverse)
+            covariances[q] = own @ own.T
+            if C.shape[1] == len(own):
+                transforms[gauge[q], q] = np.eye(C.shape[1])
+        total = implied_covariance(evidence, system, parameters.loadings)
+        for q in system.order:
+            if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
+                inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
+                root = power(covariances[q], 0.5, 0.0)
+                back = np.linalg.pinv(root, hermitian=True, rcond=1e-9)
+                rest = evidence.correlation[inside] - total[inside] + covariances[q]
+                left = root @ power(symmetric(back @ rest @ back), 1.0, _LEAST_LEFT) @ root
+                total[inside] += left - covariances[q]
+                covariances[q] = left
+        return cls(system, transforms, covariances, total, parameters)
+
+    @classmethod
+    def by_paper(cls, evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], linear: Linear) -> SetFit:
+        """Without absent components; covariances by the paper's recursion or, where no pair of views isolates a component, by
+        least squares on all cross-covariances. Not projected: they need not be positive."""
+        for gone in linear.absent:
+            system = system.without(gone)
+        if not len(system):
+            raise DataError(
+                "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
+            )
+        if system.L > 2:
+            covariances = least_squares_covariances(
+                np.eye(evidence.p), evidence.correlation, system, evidence.columns, linear.transforms
+            )
+        else:
+            terms = cumulant_terms(system, linear.transforms, gauge, evidence.columns)
+            covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in system.order}
+        return cls(system, linear.transforms, covariances, evidence.correlation)
+
+    @cached_property
+    def inverse(self) -> Array:
+        return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
+
+
+def _sure(what: str, error: float) -> Test:
+    """Whether a quantity of this relative standard error differs significantly from zero."""
+    strength = 1 / max(error, 1e-12)
+    says = f"the data say little about {what} (relative error {error:.0%} or more)"
+    return Test("identified", strength, (), float(stats.norm.sf(strength)), says, "Use more samples, or drop its set.")
+
+
+@storable
+@dataclass(frozen=True)
+class SetSolution:
+    """Everything about the fitted components.
+
+    fitted : the fit; gauge, ranks : the view each component is written in, and its dimension; white : the views in white
+    columns; source : of cumulants of the white columns; relative_errors : {(view, Q): approximate standard error of A over its
+    size}, none of large problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of
+    discovery, None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were
+    looked at, its own}, of wide views; independent : how many independent rows the samples are worth; units : different rows,
+    where they are few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were
+    given; misfit : of covariances between views, None for the paper's method.
+    """
+
+    fitted: SetFit
+    gauge: Mapping[Subset, str]
+    ranks: Mapping[Subset, int]
+    order: int
+    white: WhiteViews
+    source: CumulantSource
+    relative_errors: Mapping[tuple[str, Subset], float] | None
+    covariance_errors: Mapping[Subset, float] | None
+    verdicts: Mapping[Subset, SetTest] | None
+    mean: Array
+    beyond: Mapping[str, Factored]
+    independent: float
+    units: int | None
+    grouped: bool
+    known: Known = field(default_factory=dict)
+    misfit: Test | None = None
+
+    @property
+    def system(self) -> SetSystem:
+        return self.fitted.system
+
+    @property
+    def keys(self) -> tuple[Subset, ...]:
+        """What the components are called."""
+        return self.system.members
+
+    @property
+    def reduced_views(self) -> tuple[str, ...]:
+        """Wide views, of which few directions were looked at."""
+        return tuple(self.beyond)
+
+    @property
+    def state(self) -> Moments:
+        """Of the white columns, by block."""
+        return self.source.moments
+
+    @property
+    def n(self) -> int:
+        return self.state.n
+
+    @property
+    def blocks(self) -> list[int]:
+        """Statistical blocks that hold rows."""
+        return self.source.blocks
+
+    @property
+    def independent_rows(self) -> float:
+        return self.independent
+
+    # ---- in the user's units
+
+    def transform(self, view: str, key: Subset) -> Array:
+        """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
+        gauge = self.white.frames[self.gauge[key]]
+        if view == self.gauge[key]:
+            return np.eye(len(gauge.back))
+        return np.asarray(self.white.frames[view].back @ self.fitted.transforms[view, key] @ gauge.to)
+
+    def transforms(self) -> dict[tuple[str, Subset], Array]:
+        """{(view, Q): A}."""
+        for view, q in self.fitted.transforms:
+            rows, columns = (len(self.white.frames[name].back) for name in (view, self.gauge[q]))
+            check_entries(f"the transformation of {q} in view {view!r}", (rows, columns))
+        return {key: self.transform(*key) for key in self.fitted.transforms}
+
+    def covariance(self, key: Subset) -> Spread:
+        """Of a component, in the columns of its gauge view."""
+        return self._with_outside(key, self._lifted(key, self.fitted.covariances[key]))
+
+    def _lifted(self, key: Subset, core: Array) -> Spread:
+        """A covariance of white columns of the gauge view in the user's; as factors for a wide view."""
+        outer = self.white.frames[self.gauge[key]].back
+        if self.gauge[key] in self.beyond:
+            return Factored(np.zeros((0, len(outer))), outer.T, symmetric(core))
+        return np.asarray(outer @ core @ outer.T)
+
+    def _with_outside(self, key: Subset, inside: Spread) -> Spread:
+        """Of the own component of a wide view: with what lies outside of the directions that were looked at."""
+        if not self._all_columns(key) or not isinstance(inside, Factored):
+            return inside
+        return added(self.beyond[key[0]], inside.lift.T, inside.core)
+
+    def variance_shares(self) -> dict[tuple[str, Subset], float]:
+        """{(view, Q): variance of A S_Q over the variance of the view, summed over its columns}."""
+        own = self.own_variances()
+        return {(view, q): float(part.sum()) / self.white.totals[view] for (view, q), part in own.items()}
+
+    def own_variances(self) -> dict[tuple[str, Subset], Array]:
+        """{(view, Q): variance of each column of the view that the component carries}."""
+        out = {}
+        for (view, q), A in self.fitted.transforms.items():
+            part = self.white.frames[view].back @ A
+            out[view, q] = np.sum(part * (part @ self.fitted.covariances[q]), axis=1)
+            if self._all_columns(q):
+                out[view, q] = out[view, q] + self.beyond[view].diagonal()
+        return out
+
+    @cached_property
+    def _terms(self) -> dict[Subset, Terms]:
+        """How the cumulants of every component are read off the white columns."""
+        fit, columns = self.fitted, self.white.columns
+        lifts = {q: self.white.frames[self.gauge[q]].back.T for q in self.keys}
+        if fit.parameters is not None:
+            loadings = {q: self._loading(q) for q in self.system.order}
+            return pattern_terms(self.system, fit.transforms, columns, loadings, fit.total, self.gauge, lifts)
+        white = cumulant_terms(self.system, fit.transforms, self.gauge, columns)
+        return {q: Terms(((Term(1.0, (), lifts[q], white[q]),),)) for q in self.keys}
+
+    def component(
+        self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
+    ) -> Component:
+        """names : of the columns of all views; title : of the component; given : known means of some."""
+        columns, own = tuple(names[self.white.place[self.gauge[key]]]), self.means(given or {})[key]
+        return Component(title, columns, own, self.covariance(key), self.source, self._terms[key])
+
+    def means(self, given: Mapping[Subset, object]) -> dict[Subset, Array]:
+        """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
+        has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
+        such sums are identified."""
+        known, frames, columns = (
+            {q: self._given_mean(q, one) for q, one in given.items()},
+            self.white.frames,
+            self.white.columns,
+        )
+        shared = [q for q in self.system.order if len(q) > 1]
+        free = [q for q in shared if q not in known]
+        fixed = [view for view in columns if (view,) not in self.system or (view,) in known]
+        white = {q: np.zeros(len(columns[self.gauge[q]])) for q in shared}
+        white |= {q: frames[self.gauge[q]].to @ value for q, value in known.items() if q in white}
+        if fixed and free:
+            left = self.mean @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
+            for view in fixed:
+                if (view,) in known:
+                    left[columns[view]] -= frames[view].to @ known[view,]
+            rows = home(columns, fixed)
+            stack = np.hstack([self._loading(q)[rows] for q in free])
+            ends = np.cumsum([len(white[q]) for q in free])
+            parts = np.split(np.linalg.lstsq(stack, left[rows], rcond=None)[0], ends[:-1])
+            white |= dict(zip(free, parts, strict=True))
+        out = {q: frames[self.gauge[q]].back @ mean for q, mean in white.items()}
+        for view, part in self.white.place.items():
+            if (view,) in self.system:
+                out[view,] = self.mean[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
+                if (view,) in known:
+                    self._check_mean(view, out[view,], known[view,])
+        return out
+
+    def _check_mean(self, view: str, left: Array, given: Array) -> None:
+        """Refuse a known mean of a view's own component that is far from what known means of others leave for it."""
+        away = self.white.frames[view].to @ (left - given)
+        if np.sqrt(np.mean(away**2) * self.independent) > _FAR:
+            others = ", ".join(component_name(q) for q in self.system if view in q and len(q) > 1)
+            raise DataError(
+                f"the known means contradict the mean of view {view!r}: after those of {others} it leaves "
+                f"{np.array2string(left, precision=3)} for {component_name((view,))}, and mean= says "
+                f"{np.array2string(given, precision=3)}. Leave out one of them"
+            )
+
+    def _given_mean(self, key: Subset, stated: object) -> Array:
+        value, width = np.array(stated, dtype=np.float64), len(self.white.frames[self.gauge[key]].back)
+        if value.shape != (width,) or not np.isfinite(value).all():
+            raise DataError(
+                f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
+                f"{self.gauge[key]!r}, got shape {value.shape}"
+            )
+        return value
+
+    def _loading(self, key: Subset) -> Array:
+        """(white columns, those of the gauge view): how the component enters all white columns."""
+        return loading(self.fitted.transforms, self.white.columns, self.gauge[key], key)
+
+    # ---- rows: (n, p), the columns of all views, centred
+
+    def predict(self, key: Subset, rows: Array) -> tuple[Array, Spread]:
+        """BLUP of the centred component, (n, d), and its error covariance (d, d): Cov(S, z) Cov(z)^-1 z. What a wide view has
+        outside of the columns that were looked at is its own, and seen."""
+        frame, K, loads = self.white.frames[self.gauge[key]], self.fitted.covariances[key], self._loading(key)
+        weights = self.fitted.inverse @ loads @ K
+        predicted = rows @ self.white.into @ weights @ frame.back.T
+        if self._all_columns(key):
+            part = rows[:, self.white.place[self.gauge[key]]]
+            predicted = predicted + part - part @ frame.to.T @ frame.back.T
+        return np.asarray(predicted), self._lifted(key, K - K @ loads.T @ weights)
+
+    def on_rows(self, key: Subset, rows: Array) -> tuple[Array, Terms]:
+        """White columns of centred rows, and how a component's cumulants are read off them."""
+        return np.asarray(rows @ self.white.into), self._terms[key]
+
+    def outside(self, key: Subset) -> IntArray:
+        """Columns, of all views side by side, of the views in which the component does not live."""
+        columns = {view: np.arange(part.start, part.stop) for view, part in self.white.place.items()}
+        return home(columns, [view for view in columns if view not in key])
+
+    def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
+        """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
+        gauge, frame = self.gauge[key], self.white.frames[self.gauge[key]]
+        left = self._left(key, self.state.covariance(unbiased=False))
+        own = rows[:, self.white.place[gauge]]
+        return np.asarray(own + (rows @ self.white.into @ left - own @ frame.to.T) @ frame.back.T)
+
+    def stand_in(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
+        """The simple prediction of a component (learning/coefficients), (n, d)."""
+        if len(key) == 1:
+            return self.residual(key, rows)
+        simple = self._simply(key, self.state.covariance(unbiased=False))
+        return np.asarray(rows @ self.white.into @ simple @ self.white.frames[self.gauge[key]].back.T)
+
+    def score(self, rows: Array, n_blocks: int) -> float:
+        """Mean Gaussian log-density of the rows under the fitted covariance of all columns, in nats."""
+        return gaussian_score(self.joint(), rows)
+
+    def joint(self) -> Spread:
+        """The fitted covariance of all columns, as factors where a view is wide."""
+        back, total = self.white.back, self.fitted.total
+        if not self.beyond:
+            return np.asarray(back.T @ total @ back)
+        whole: Spread = Factored(np.zeros((0, back.shape[1])), back, total)
+        for view, spread in self.beyond.items():
+            place = np.zeros((back.shape[1], len(spread)))
+            place[self.white.place[view]] = np.eye(len(spread))
+            whole = added(whole, place @ spread.lift.T, spread.core)
+            whole = added(whole, place @ spread.rows.T, np.eye(len(spread.rows)))
+        return whole
+
+    # ---- how sure
+
+    def _of_transformations(self, key: Subset) -> list[Test]:
+        """Whether A of a component and of those of larger sets, which are subtracted, is told."""
+        below, errors = [key, *self.system.supersets(key)], self.relative_errors or {}
+        return [_sure(f"A({v}, {q})", errors[v, q]) for q in below for v in q if (v, q) in errors]
+
+    def tests(self, key: Subset) -> list[Test]:
+        """What answers on a component rest on; none where errors are not known (large problems, the paper's formulas) and
+        nothing contradicts the fit."""
+        fit = [] if self.misfit is None else [self.misfit]
+        if not self.relative_errors or self.covariance_errors is None:
+            return [test for test in fit if test.finding == Verdict.CONTRADICTED]
+        below = [key, *self.system.supersets(key)]
+        sizes = [_sure(f"Cov({component_name(q)})", self.covariance_errors[q]) for q in below]
+        return [*fit, *self._of_transformations(key), *sizes]
+
+    @property
+    def component_verdicts(self) -> dict[Subset, str]:
+        """{Q: the worst finding of its tests}."""
+        return {q: verdict(self.tests(q)).value for q in self.keys}
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all."""
+        return verdict(test for q in self.keys for test in self.tests(q)).value
+
+    def leaves_open(self, key: Subset) -> bool:
+        """Whether the data tell no more of a component than its identified set, as far as that is rated."""
+        return verdict(self.tests(key)) not in (Verdict.STRONG, Verdict.NOT_CHECKED)
+
+    def warn(self) -> None:
+        """Say what is not sure."""
+        if self.misfit is not None and self.misfit.finding == Verdict.CONTRADICTED:
+            warn_user(self.misfit_words(), SpecificationWarning)
+        every = {test.says: test for q in self.keys for test in self._of_transformations(q)}
+        weak = [says for says, test in every.items() if test.finding != Verdict.STRONG]
+        if weak:
+            more = [says.removeprefix("the data say little about ") for says in weak[1:4]]
+            warn_user(
+                f"{', '.join([weak[0], *more])}{' and others' if len(weak) > 4 else ''}: such a component is nearly Gaussian, "
+                f"small, or not there. Drop its set ({'discover=True tests it' if self.verdicts is None else 'sets='}), or use "
+                "more samples",
+                WeakIdentificationWarning,
+            )
+        columns = self.white.columns
+        full = all(self.ranks[q] == len(columns[self.gauge[q]]) for q in self.system)
+        if full and not covariances_identified(self.system, columns, self.fitted.transforms):
+            warn_user(
+                "second moments do not determine the covariances of all components of this set system: those reported are one "
+                "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
+                WeakIdentificationWarning,
+            )
+
+    def misfit_words(self) -> str:
+        """What contradicts the model, and what may be wrong; empty where nothing does."""
+        if self.misfit is None or self.misfit.finding != Verdict.CONTRADICTED:
+            return ""
+        looked = " (discover=True looks for it)" if self.verdicts is None else ""
+        return (
+            f"the model fails: {self.misfit.says} ({self.misfit.p_text}). A set is missing{looked}, a rank is too small, a "
+            "transformation that was given is wrong, or components are not independent"
+        )
+
+    def diagnose(self) -> None:
+        """There is no page of two views."""
+
+    def next_steps(self) -> list[str]:
+        """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
+        if words := self.misfit_words():
+            return [f"{words[0].upper()}{words[1:]}."]
+        told = {q: [test.statistic for test in self.tests(q) if test.name == "identified"] for q in self.keys}
+        worst = min((q for q in self.keys if told[q]), key=lambda q: (min(told[q]), len(q)), default=None)
+        if worst is None or min(told[worst]) >= GATE[1]:
+            return []
+        times = (GATE[1] / min(told[worst])) ** 2
+        if times > 100:
+            return [
+                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=)"
+                + (", or let discover=True decide." if self.verdicts is None else ".")
+            ]
+        n, name = rounded(self.n * times), component_name(worst)
+        return [f"To tell every component, collect about n = {n} samples like these; {name} asks for most."]
+
+    def limits(self, key: Subset, view: str | None = None) -> Estimate | None:
+        """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
+
+        Second moments say 0 <= Cov(S) <= Cov(R), R what is left of its view given the views where it does not live, and so much
+        for every entry. A has no bounds.
+        """
+        if self.beyond or not self.leaves_open(key):
+            return None
+        if view is not None:
+            free = view != self.gauge[key] and (view, key) not in self.known
+            contradicted = verdict(self.tests(key)) == Verdict.CONTRADICTED
+            weak = contradicted or verdict(self._of_transformations(key)) != Verdict.STRONG
+            return Estimate.unbounded(self.transform(view, key)) if weak and free else None
+        back = self.white.frames[self.gauge[key]].back
+
+        def ends(state: Moments) -> Array:
+            C = state.covariance(unbiased=False)
+            left = self._left(key, C)
+            root = back @ power(symmetric(left.T @ C @ left), 0.5, 0.0)
+            return np.stack(range_of_products(root, root))
+
+        (low, high), left_out = ends(self.state), np.stack([ends(self.state.without([b])) for b in self.blocks])
+        errors, point = jackknife_error(left_out), np.asarray(self.covariance(key))
+        nothing = np.full_like(point, np.nan)
+        return Estimate(
+            point, nothing, len(left_out) - 1, identified=(low, high), identified_error=(errors[0], errors[1])
+        )
+
+    # ---- what learners ask
+
+    def on_v(self, outcome: Outcome) -> None:
+        """Of many views there is not one other."""
+
+    def facing(self, key: Subset) -> SetSolution:
+        """Who answers for outcomes on a component."""
+        return self
+
+    def _outside(self, key: Subset) -> IntArray:
+        """White columns of the views where a component does not live."""
+        return home(self.white.columns, [view for view in self.white.columns if view not in key])
+
+    def _left(self, key: Subset, covariance: Array) -> Array:
+        """The map from white columns, of this covariance, to what is left of the gauge view's given the views outside."""
+        return residual_map(covariance, self.white.columns[self.gauge[key]], self._outside(key))
+
+    def _simply(self, key: Subset, covariance: Array) -> Array:
+        """The map to the simple prediction of a component (learning/coefficients)."""
+        columns, own = self.white.columns, self.gauge[key]
+        partners = home(columns, [view for view in key if view != own])
+        return simple_map(covariance, columns[own], partners, self._outside(key), self.ranks[key], self.independent)
+
+    def _all_columns(self, key: Subset) -> bool:
+        """Whether it is a wide view's own component: an outcome on it is regressed on every column."""
+        return len(key) == 1 and key[0] in self.beyond
+
+    def _wanted(self, key: Subset) -> tuple[int, int]:
+        """Coefficients of least squares on the columns of the gauge view that carry the component and on the views where it
+        does not live; and how many are of these."""
+        wide, others = self._all_columns(key), len(self._outside(key))
+        own = int(np.sum(self.covariance(key).diagonal() > 0)) if wide else len(self.white.columns[self.gauge[key]])
+        return own + others, others
+
+    def _determined(self, key: Subset, covariates: int) -> bool:
+        """Whether there are more independent rows than coefficients, and rows of groups are no copies."""
+        enough = min(self.n, self.n if self.units is None else self.units) > self._wanted(key)[0] + covariates
+        if not enough or not (self._all_columns(key) and self.grouped):
+            return enough
+        whole = self.beyond[self.gauge[key]].rows
+        return bool(inverse_factor(whole).shape[1] >= np.sum(np.any(whole != 0, axis=0)))
+
+    def check_determined(self, key: Subset, covariates: int) -> None:
+        """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
+        about, (wanted, shared) = (self.gauge[key], len(self.white.frames[self.gauge[key]].back)), self._wanted(key)
+        determined, reduced = self._determined(key, covariates), self._all_columns(key)
+        check_determined(self, *about, wanted, shared, covariates, determined=determined, reduced=reduced)
+
+    def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
+        """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
+        The paper's has its own formula.
+
+        On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
+        views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
+        is too little, and nothing here says by how much.
+        """
+        if self.fitted.parameters is None:
+            return coefficients_of(self, key, outcome, self.white.place[self.gauge[key]], shared=len(key) > 1)
+        if self._all_columns(key):
+            return self._on_all_columns(key, outcome)
+        full, K = self._prediction(key, self.fitted)
+        solved = on_prediction(
+            np.asarray(outcome.rows @ self.white.into),
+            outcome,
+            self.white.frames[self.gauge[key]],
+            partial(self._simply, key),
+            full,
+            self._predictions_without_blocks(key),
+            residual=partial(self._left, key) if self.leaves_open(key) else None,
+        )
+        simple = "instrumental" if len(key) > 1 else "residualised"
+        return solved.coefficients(outcome, self._lifted(key, solved.covariance(K)), self._wanted(key)[0], simple)
+
+    def _prediction(self, key: Subset, fit: SetFit) -> tuple[Array, Array]:
+        """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K."""
+        L, K = loading(fit.transforms, self.white.columns, self.gauge[key], key), fit.covariances[key]
+        K = K if fit.parameters is None else self._kept(key, L, fit.inverse, K)
+        return np.asarray(fit.inverse @ L @ K), K
+
+    def _predictions_without_blocks(self, key: Subset) -> list[Array] | None:
+        """Refitted; None where refits do not tell: of views of which few directions were looked at."""
+        if self.beyond:
+            return None
+        refits = [self._fitted_without(block) for block in self.blocks]
+        return [self._prediction(key, one)[0] for one in refits if key in one.system]
+
+    def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
+        """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
+        two views.
+
+        All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
+        prediction K P (S + noise) keeps the share P^(1/2) K P^(1/2) of it. Singular values of predictions are in the user's
+        units, and say nothing by themselves; shares lie between zero and one in any.
+        """
+        values, vectors = np.linalg.eigh(symmetric(loads.T @ inverse @ loads))
+        seen = values > 1e-10 * values[-1]
+        root = (vectors[:, seen] * np.sqrt(values[seen])).T
+        back = vectors[:, seen] / np.sqrt(values[seen])
+        shares, turned = np.linalg.eigh(symmetric(root @ K @ root.T))
+        shares, turned = shares[-self.ranks[key] :], turned[:, -self.ranks[key] :]
+        if shares[0] >= LEAST_KEPT:
+            return K
+        return symmetric(back @ (turned * np.maximum(shares, LEAST_KEPT)) @ turned.T @ back.T)
+
+    def _on_all_columns(self, key: Subset, outcome: Outcome) -> Coefficients:
+        """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
+        weight, counted, root = outcome.weight, float(outcome.weight.sum()), np.sqrt(outcome.weight)[:, None]
+        columns = outcome.rows[:, self.white.place[key[0]]]
+        adjusted = outcome.rows @ self.white.into[:, self._outside(key)]
+        both = np.column_stack([columns, outcome.y])
+        both = both - adjusted @ np.linalg.lstsq(adjusted * root, both * root, rcond=None)[0]
+        features, target = both[:, :-1], both[:, -1]
+        rows = features * root
+        inverse = inverse_factor(triangular(rows) * np.sqrt(len(rows) / counted))
+        coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
+        coef = coef if outcome.log_odds is None else outcome.log_odds.coef
+        left, wanted = target - features @ coef, self._wanted(key)[0] + outcome.covariates
+        degrees = self.independent - wanted - 1
+        noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
+        loads = self._loading(key)
+        inside = np.linalg.pinv(symmetric(loads.T @ self.fitted.inverse @ loads), hermitian=True)
+        return Coefficients(
+            coef=coef,
+            residualised=coef,
+            trust=0.0,
+            features=features,
+            outcome=outcome.y,
+            covariance=added(self.beyond[key[0]], self.white.frames[key[0]].back, np.asarray(inside, dtype=np.float64)),
+            free=outcome.free,
+            determined=self._determined(key, outcome.covariates),
+            reduced=True,
+            wanted=wanted,
+            by=partial(_of_textbook, np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
+        )
+
+    def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
+        """What the k leading directions are read from: from the covariance of the simple prediction to the fitted one, at the
+        share that the projector on them deserves. The paper's, and those of wide views, are taken as they are."""
+        if self.fitted.parameters is None or self.beyond:
+            return self.covariance(key), 1.0
+        back = self.white.frames[self.gauge[key]].back
+
+        def simple(state: Moments) -> Array:
+            C = state.covariance(unbiased=False)
+            M = self._simply(key, C)
+            return np.asarray(back @ M.T @ C @ M @ back.T)
+
+        def projector(covariance: Array) -> Array:
+            vectors = np.linalg.eigh(covariance)[1][..., -k:]
+            return np.asarray(vectors @ vectors.mT)
+
+        def fit(one: SetFit) -> Array:
+            return np.asarray(back @ one.covariances[key] @ back.T)
+
+        safe = Draws.certain(simple(self.state), np.stack([simple(self.state.without([b])) for b in self.blocks]))
+        full = Draws.certain(fit(self.fitted), np.stack([fit(self._fitted_without(b)) for b in self.blocks]))
+        share = share_of(safe.map(projector), full.map(projector), float(not self.leaves_open(key)))
+        return safe.value + share * (full.value - safe.value), share
+
+    def moment_draws(self, key: Subset, mean_fixed: bool) -> None:
+        """Only refitting tells."""
+
+    # ---- replicates
+
+    @cached_property
+    def _refits(self) -> dict[int, SetFit]:
+        """Fits without a block, those that were asked for."""
+        return {}
+
+    def _fitted_without(self, block: int) -> SetFit:
+        """The fit without one block, from the state alone, in the white coordinates of the whole."""
+        if block not in self._refits:
+            self._refits[block] = self._refit(self.state.without([block]))
+        return self._refits[block]
+
+    def _refit(self, state: Moments) -> SetFit:
+        evidence = SetEvidence(self.white.columns, state, state.layout.order)
+        if self.fitted.parameters is None:
+            given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
+            linear = find_linear(evidence.cumulants, evidence.columns, self.system, **given)
+            return SetFit.by_paper(evidence, self.system, self.gauge, linear)
+        with one_blas_thread():
+            ties = ties_of(self.white.columns, self.gauge, self.known)
+            parameters = refit(evidence, self.system, self.ranks, self.fitted.parameters, ties)
+        return SetFit.by_loadings(evidence, self.system, self.gauge, parameters, self.known)
+
+    def without(self, block: int) -> SetSolution:
+        """Refitted without one block."""
+        state = self.state.without([block])
+        return replace(
+            self,
+            fitted=self._fitted_without(block),
+            source=CumulantSource(state),
+            mean=self.mean + state.mean @ self.white.back,
+        )
+
+
+def _of_textbook(
+    error: Array, degrees: int, solved: Coefficients, _: Outcome, *, grouped: bool, replicates: Array | None, **__: Any
+) -> Estimate:
+    """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
+    error = error if replicates is None else jackknife_error(replicates)
+    return Estimate(solved.coef, np.full_like(error, np.nan) if grouped else error, degrees)
